@@ -13,7 +13,7 @@
 namespace partax {
 namespace {
 
-// The fields of partax._libraries.flax.apply_changes.Outcome.
+// The fields of partax._libraries.flax.graph_call.Outcome.
 enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
 
 // A slot, and its class.

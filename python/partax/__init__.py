@@ -30,7 +30,13 @@ from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._report import install as _explain_install
 from partax._report.explain import explain
 from partax._report.limits import RetraceError, RetraceWarning
-from partax._transforms.filter_grad import filter_grad, filter_value_and_grad
+from partax._transforms.filter_grad import (
+    filter_grad,
+    filter_hessian,
+    filter_jacfwd,
+    filter_jacrev,
+    filter_value_and_grad,
+)
 
 if _TYPE_CHECKING:
     from partax import debug as debug
@@ -49,18 +55,17 @@ if _TYPE_CHECKING:
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
-    from partax._transforms.filter_checkpoint import filter_checkpoint
-    from partax._transforms.filter_custom_jvp import filter_custom_jvp
-    from partax._transforms.filter_custom_vjp import filter_custom_vjp
-    from partax._transforms.filter_jvp import filter_jvp
-    from partax._transforms.filter_shard_map import filter_shard_map
-    from partax._transforms.filter_vjp import filter_linearize, filter_vjp
-    from partax._transforms.filter_vmap import filter_vmap, if_array
-    from partax._transforms.fold import fold
-    from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
+    from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
+    from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
+    from partax._transforms.layers import fold, stack, unstack
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
-    from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
-    from partax._transforms.stack import stack, unstack
+    from partax._transforms.mapped import filter_shard_map, filter_vmap, if_array
+    from partax._transforms.programs import (
+        filter_checkpoint,
+        filter_closure_convert,
+        filter_eval_shape,
+        filter_make_jaxpr,
+    )
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
@@ -102,17 +107,12 @@ _OF_MODULES = {
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
-    "_transforms.filter_vjp": ("filter_linearize", "filter_vjp"),
-    "_transforms.filter_vmap": ("filter_vmap", "if_array"),
-    "_transforms.fold": ("fold",),
-    "_transforms.jacobians": ("filter_hessian", "filter_jacfwd", "filter_jacrev"),
+    "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
+    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
+    "_transforms.layers": ("fold", "stack", "unstack"),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
-    "_transforms.programs": ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
-    "_transforms.stack": ("stack", "unstack"),
-    **{
-        f"_transforms.{name}": (name,)
-        for name in ("filter_checkpoint", "filter_custom_jvp", "filter_custom_vjp", "filter_jvp", "filter_shard_map")
-    },
+    "_transforms.mapped": ("filter_shard_map", "filter_vmap", "if_array"),
+    "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 

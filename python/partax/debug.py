@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Generator
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any
 
 from partax import _core
 from partax._jax.private import under_trace
@@ -15,12 +15,9 @@ from partax._report.monitor import watching_traces
 from partax._report.reasons import Occasion
 from partax._report.snapshot import Snapshot
 from partax._transforms.arguments import names_of_arguments
-from partax._transforms.wrapper import Transformed
+from partax._transforms.wrapper import Transformed, transformation
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 @contextlib.contextmanager
@@ -49,12 +46,7 @@ def no_retrace() -> Generator[None]:
         forbidden.reset(token)
 
 
-@overload
-def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int | None) -> Callable[_P, _R]: ...
-@overload
-def assert_max_traces(
-    fun: None = None, *, max_traces: int | None
-) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+@transformation
 def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
     """Limits how often a callable is traced, wherever it is called.
 
@@ -85,9 +77,7 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ValueError: `max_traces` is no number of traces.
     """
     check_max_traces(max_traces)
-    if fun is None:
-        return functools.partial(_limit, max_traces=max_traces)
-    return _limit(fun, max_traces)
+    return functools.partial(_limit, max_traces=max_traces) if fun is None else _limit(fun, max_traces)
 
 
 def get_num_traces(fun: Callable[..., Any]) -> int:

@@ -29,31 +29,8 @@ from partax._pytree.partition import PyTree as _PyTree
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
 
-    from partax._jit.filter_jit import filter_jit as filter_jit
-    from partax._pytree.filters import is_array as is_array
-    from partax._pytree.filters import is_array_like as is_array_like
-    from partax._pytree.filters import is_inexact_array as is_inexact_array
-    from partax._pytree.filters import is_inexact_array_like as is_inexact_array_like
-    from partax._pytree.partition import apply_updates as apply_updates
-    from partax._pytree.partition import combine as combine
-    from partax._pytree.partition import filter as filter
-    from partax._pytree.partition import partition as partition
-    from partax._transforms.callbacks import filter_pure_callback as filter_pure_callback
-    from partax._transforms.filter_checkpoint import filter_checkpoint as filter_checkpoint
-    from partax._transforms.filter_custom_jvp import filter_custom_jvp as filter_custom_jvp
-    from partax._transforms.filter_custom_vjp import filter_custom_vjp as filter_custom_vjp
-    from partax._transforms.filter_grad import filter_grad as filter_grad
-    from partax._transforms.filter_grad import filter_value_and_grad as filter_value_and_grad
-    from partax._transforms.filter_jvp import filter_jvp as filter_jvp
-    from partax._transforms.filter_vjp import filter_vjp as filter_vjp
-    from partax._transforms.filter_vmap import filter_vmap as filter_vmap
-    from partax._transforms.filter_vmap import if_array as if_array
-    from partax._transforms.jacobians import filter_hessian as filter_hessian
-    from partax._transforms.jacobians import filter_jacfwd as filter_jacfwd
-    from partax._transforms.jacobians import filter_jacrev as filter_jacrev
-    from partax._transforms.programs import filter_closure_convert as filter_closure_convert
-    from partax._transforms.programs import filter_eval_shape as filter_eval_shape
-    from partax._transforms.programs import filter_make_jaxpr as filter_make_jaxpr
+    # Of these, those names are here that Equinox has too; `filter_shard` is the one below.
+    from partax import *  # noqa: F403  # pyright: ignore[reportAssignmentType]
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Accelerated",

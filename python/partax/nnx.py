@@ -33,10 +33,11 @@ and that is refused here.
 """
 
 import enum
+import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module as _import_module
-from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Literal
 
 try:
     _nnx = _import_module("flax.nnx")
@@ -49,33 +50,18 @@ if not hasattr(_nnx, "prefix"):
     )
 
 
-from partax._core import JitFunction
-from partax._jit.filter_jit import JitOptions
+from partax._jit.filter_jit import compilation
 from partax._jit.options import DonateMode
 from partax._jit.shardings import sharding_of
 from partax._libraries.flax.options import made_jit
 
 __all__ = ["jit"]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 _Numbers = int | Sequence[int] | None
 _Names = str | Iterable[str] | None
 
 
-class _Options(JitOptions, total=False):
-    static_argnums: _Numbers
-    static_argnames: _Names
-    donate_argnums: _Numbers
-    donate_argnames: _Names
-    graph: bool | None
-    graph_updates: bool | None
-
-
-@overload
-def jit(fun: Callable[_P, _R], **options: Unpack[_Options]) -> JitFunction[_P, _R]: ...
-@overload
-def jit(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+@compilation
 def jit(
     fun: Any = None,
     *,
@@ -116,22 +102,14 @@ def jit(
       in_shardings: as of `filter_jit`, with `nnx.StateSharding` and what `nnx.prefix` gives where nnx.jit takes them.
         A Variable that the function changes keeps its sharding.
       out_shardings: a pytree prefix of the result.
-      static_argnums: accepted, as all that is no array is static.
-      static_argnames: likewise.
-      donate_argnums: the positions of arguments whose arrays' buffers the call may reuse.
-      donate_argnames: their names. What the function does not change stays alive.
-      keep_unused: as of `filter_jit`.
-      inline: as of `filter_jit`.
-      graph: as of `nnx.jit`, False for tree mode; None for nnx's own switch.
-      graph_updates: likewise.
+      static_argnums, static_argnames: accepted, as all that is no array is static.
+      donate_argnums, donate_argnames: the positions or the names of arguments whose arrays' buffers the call may reuse.
+        What the function does not change stays alive.
+      keep_unused, inline: as of `filter_jit`.
+      graph, graph_updates: as of `nnx.jit`, False for tree mode; None for nnx's own switches.
       donate: as of `filter_jit`, in place of the two options above.
-      compiler_options: as of `filter_jit`.
-      cache_size: as of `filter_jit`.
-      callables: as of `filter_jit`.
-      trace: as of `filter_jit`.
-      max_traces: as of `filter_jit`.
-      device: as of `filter_jit`, deprecated.
-      backend: as of `filter_jit`, deprecated.
+      compiler_options, cache_size, callables, trace, max_traces: as of `filter_jit`.
+      device, backend: as of `filter_jit`, deprecated.
       store: as of `filter_jit`.
 
     Returns:
@@ -150,24 +128,22 @@ def jit(
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
 
-    def wrap(function: Any) -> Any:
-        return made_jit(
-            function,
-            graph,
-            graph_updates,
-            static=(static_argnums, static_argnames),
-            donated=(donate_argnums, donate_argnames),
-            donate=donate,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            inline=inline,
-            keep_unused=keep_unused,
-            compiler_options=compiler_options,
-            cache_size=cache_size,
-            callables=callables,
-            trace=trace,
-            max_traces=max_traces,
-            store=store,
-        )
-
-    return wrap if fun is None else wrap(fun)
+    make = functools.partial(
+        made_jit,
+        graph=graph,
+        graph_updates=graph_updates,
+        static=(static_argnums, static_argnames),
+        donated=(donate_argnums, donate_argnames),
+        donate=donate,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        inline=inline,
+        keep_unused=keep_unused,
+        compiler_options=compiler_options,
+        cache_size=cache_size,
+        callables=callables,
+        trace=trace,
+        max_traces=max_traces,
+        store=store,
+    )
+    return make if fun is None else make(fun)

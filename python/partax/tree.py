@@ -5,9 +5,7 @@ and `pformat` what `equinox.tree_at`, `tree_equal` and `tree_pformat` do.
 """
 
 from partax._core import Structure
-from partax._pytree.at import at
-from partax._pytree.equal import equal
+from partax._pytree.as_equinox import at, equal, pformat
 from partax._pytree.every_leaf import flatten, leaves, map, map_with_path, structure, unflatten
-from partax._pytree.pformat import pformat
 
 __all__ = ["Structure", "at", "equal", "flatten", "leaves", "map", "map_with_path", "pformat", "structure", "unflatten"]

@@ -78,7 +78,7 @@ def what_a_wrapper_has(x: jax.Array) -> None:
 
 def wrong_options(x: jax.Array) -> None:
     partax.filter_jit(bare, cache_size="many")  # pyright: ignore[reportCallIssue, reportArgumentType]
-    partax.filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue]
+    partax.filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def gradients(model: Model, x: jax.Array) -> None:
@@ -229,7 +229,7 @@ def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:
     assert_type(partax.filter_eval_shape(scaled, model, x), dict[str, jax.Array])
     assert_type(partax.filter_make_jaxpr(scaled)(model, x)[1], dict[str, jax.Array])
     partax.filter_vmap(scaled)(model)  # pyright: ignore[reportCallIssue]
-    partax.filter_vmap(scaled, axes=0)  # pyright: ignore[reportCallIssue]
+    partax.filter_vmap(scaled, axes=0)  # pyright: ignore[reportCallIssue, reportArgumentType]
     partax.filter_checkpoint(scaled)(model, "x")  # pyright: ignore[reportArgumentType]
 
 

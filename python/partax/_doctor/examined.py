@@ -104,7 +104,7 @@ class Examined:
         """The indices of the arguments that partax returns as they came: they are none of the program's results."""
         if not isinstance(self.traced, Traced):
             return ()
-        return _core.output_info(self.traced._traced.out_info)[0]
+        return _core.output_info(self.traced._of_jax.out_info)[0]
 
     @functools.cached_property
     def equations(self) -> Equations:

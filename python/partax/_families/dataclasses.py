@@ -51,10 +51,7 @@ def _calls_dataclasses() -> bool:
 
 
 def order_of_call(cls: type) -> tuple[str, ...]:
-    """The order in which calling a dataclass with all its fields sets them; empty if it does anything else.
-
-    It does nothing else if the `__init__` is what `dataclasses` writes for such fields. Called by C++.
-    """
+    """The order in which the `__init__` that `dataclasses` has written sets all fields, else nothing. Called by C++."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
     init: Any = inspect.getattr_static(cls, "__init__")
@@ -63,7 +60,9 @@ def order_of_call(cls: type) -> tuple[str, ...]:
         return ()
     if inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]:
         return ()
-    written: Any = _written(tuple((f.name, *_defaults(f), f.kw_only is True) for f in fields), params.frozen)
+    missing = dataclasses.MISSING
+    like = ((f.name, f.default is not missing, f.default_factory is not missing, f.kw_only is True) for f in fields)
+    written: Any = _written(tuple(like), params.frozen)
     if init.__code__ != written.__code__:
         return ()
     # One that is not frozen sets its fields by the class's `__setattr__`; one that is, by what it has in its closure.
@@ -78,10 +77,6 @@ def order_of_call(cls: type) -> tuple[str, ...]:
     return names
 
 
-def _defaults(field: Any) -> tuple[bool, bool]:
-    return field.default is not dataclasses.MISSING, field.default_factory is not dataclasses.MISSING
-
-
 @functools.lru_cache(maxsize=64)
 def _written(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> Any:
     """The `__init__` that `dataclasses` writes for fields with such names and defaults."""
@@ -90,10 +85,3 @@ def _written(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> 
         given: dict[str, Any] = {"default": None} if has_default else {"default_factory": list} if has_factory else {}
         like.append((name, object, dataclasses.field(kw_only=kw_only, **given)))
     return dataclasses.make_dataclass("Probe", like, frozen=frozen).__init__
-
-
-def is_frozen(cls: type) -> bool:
-    """Whether the instances of a dataclass never change, and hold nothing but their fields."""
-    owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
-    params: Any = owner.__dict__.get("__dataclass_params__")
-    return params is not None and params.frozen and all(field.init for field in dataclasses.fields(cls))

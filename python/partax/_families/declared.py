@@ -142,9 +142,10 @@ def order_of(obj: Any) -> tuple[str, ...] | str | None:
             order = _compared(obj, fields)
         except Exception as error:
             order = f"they raise {error!r}"
-        if isinstance(order, str):
-            fall_back(cls, order)
-        return None if isinstance(order, str) else order
+        if isinstance(order, tuple):
+            return order
+        fall_back(cls, order)
+        return None
     order = _compared(obj, fields)
     if isinstance(order, tuple):
         return order
@@ -165,11 +166,14 @@ def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
     found = tuple(found)
     expected = values[: len(fields.children)]
     if not identical(found, expected):
-        return f"the children are {_told(found, obj)}"
+        own = list(zip(names, values, strict=True))
+        told = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in found)
+        return f"the children are ({', '.join(told)})"
     if fields.is_partial:
         again: Any = one_level(obj).unflatten(found)
         same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
-        same = same and identical(_flat(again.keywords), _flat(obj.keywords))
+        keywords = [(*it.keywords, *it.keywords.values()) for it in (again, obj)]
+        same = same and identical(*keywords)
         return () if functions is not None and same else "unflattening makes another partial"
     if not identical((child for _, child in flatten_one_level_with_keys(obj)[0]), expected):
         return "the children with keys are others"
@@ -189,25 +193,3 @@ def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
             return f"unflattening makes another `{name}`"
     object.__new__(cls)  # an error where that is no way to make one
     return set_names
-
-
-def _flat(items: dict[str, Any]) -> list[Any]:
-    return [part for item in items.items() for part in item]
-
-
-def _told(found: tuple[Any, ...], obj: Any) -> str:
-    """The names of the attributes that these objects are, as far as they are attributes."""
-    cls = type(obj)
-    slots = [name for base in cls.__mro__ for name in _slots(base)]
-    known = dict(instance_dict(obj) or {})
-    known.update({name: getattr(obj, name) for name in slots if hasattr(obj, name)})
-
-    def told(child: Any) -> str:
-        return next((f"`{name}`" for name, value in known.items() if value is child), "another object")
-
-    return f"({', '.join(map(told, found))})"
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots: Any = cls.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)

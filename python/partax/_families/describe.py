@@ -3,6 +3,7 @@
 import abc
 import collections
 import functools
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -33,15 +34,9 @@ def is_frozen(cls: type) -> bool:
     if issubclass(cls, tuple):
         return cls.__dictoffset__ == 0
     owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
-    return owner is equinox.module_class() or dataclasses.is_frozen(cls)
-
-
-def _describe_node(obj: Any) -> Description:
-    native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
-    if native is not None:
-        return native
-    fields = declared.fields_of(type(obj))
-    return ("registered", (), ()) if fields is None else ("declared", fields.children, fields.statics)
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    is_frozen_dataclass = params is not None and params.frozen and all(field.init for field in fields(cls))
+    return is_frozen_dataclass or owner is equinox.module_class()
 
 
 def _leaf_sort(obj: Any, cls: type) -> str:
@@ -66,9 +61,11 @@ def describe(obj: Any) -> Description:
     registered = registered_nodes()
     if registered is not None and issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in registered:
         return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
-    if is_tree_node(cls):
-        return _describe_node(obj)
-    return (_leaf_sort(obj, cls), (), ())
+    if not is_tree_node(cls):
+        return (_leaf_sort(obj, cls), (), ())
+    native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
+    known = declared.fields_of(cls) if native is None else None
+    return native or (("registered", (), ()) if known is None else ("declared", known.children, known.statics))
 
 
 def why_called(cls: type) -> str:
@@ -88,10 +85,6 @@ def is_inexact(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
-def _identity(x: Any) -> Any:
-    return x
-
-
 def _configure_classes(jax_array_type: type | None) -> None:
     _core.configure_classes(
         default_dict=collections.defaultdict,
@@ -109,7 +102,7 @@ def install() -> None:
     _configure_classes(concrete_array_type())
     _core.configure_statics(
         partial=functools.partial,
-        jitted=type(jax.jit(_identity)),
+        jitted=type(jax.jit(len)),
         treedef=jax.tree_util.PyTreeDef,
         settings=SETTINGS,
         registrations=abc.get_cache_token,

@@ -65,10 +65,7 @@ def describe(obj: Any) -> Description | None:
 
 @functools.cache
 def _missing() -> Any:
-    """Equinox's marker of an absent field, as its flatten functions give it; None where they do not as expected.
-
-    A module without its field tells it, and which names Equinox keeps of wrapped modules.
-    """
+    """Equinox's marker of an absent field, which a module without its field has; None where it does not show one."""
     module: Any = module_class()
 
     class Probe(module):

@@ -1,6 +1,4 @@
-"""What Equinox's predicates answer for all objects of a class: for the native filters, which then call them for no leaf
-whose class tells all.
-"""
+"""What Equinox's predicates answer for all objects of a class, so that native filters call them for fewer leaves."""
 
 import sys
 import types

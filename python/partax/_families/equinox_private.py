@@ -1,6 +1,7 @@
 """The only file that uses names that are not public for Equinox, each by `_name`, with what serves where it is gone."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from partax._jax.private import name_of as _name
@@ -27,7 +28,7 @@ def text_of_runtime_error(message: str, stack: str) -> str:
     )
 
 
-def keep_from_log(of_callbacks: logging.Filter) -> None:
+def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
     """Filters what jax logs of a callback that fails, which Equinox's errors are. Without it, they are logged too."""
     module = _name("jax._src.callback")
     if module is not None:

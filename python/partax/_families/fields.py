@@ -25,11 +25,9 @@ def fallback(cls: type) -> str:
 
 
 class Fields(NamedTuple):
-    """What is declared of a class with functions: the attributes that are its children, in order, and those of the aux
-    data.
+    """What is declared of a class with functions: which attributes are its children, in order, and which its aux data.
 
-    A partial is made of these. Any other is made as an empty instance, of which these are set, and nothing else is
-    done.
+    A partial is made of these. Any other is made as an empty instance, of which these are set, and no more is done.
     """
 
     children: tuple[str, ...]
@@ -39,14 +37,12 @@ class Fields(NamedTuple):
 
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:
     """Whether all of the names are slots of the class."""
-    return bool(names) and all(_is_slot(inspect.getattr_static(cls, name, None)) for name in names)
 
+    def is_slot(member: Any) -> bool:
+        owner: Any = member.__objclass__ if isinstance(member, types.MemberDescriptorType) else None
+        return owner is not None and (bool(owner.__flags__ & _HEAP_TYPE) or owner is functools.partial)
 
-def _is_slot(member: Any) -> bool:
-    if not isinstance(member, types.MemberDescriptorType):
-        return False
-    owner = member.__objclass__
-    return bool(owner.__flags__ & _HEAP_TYPE) or owner is functools.partial
+    return bool(names) and all(is_slot(inspect.getattr_static(cls, name, None)) for name in names)
 
 
 def hidden(cls: type, names: tuple[str, ...]) -> str:
@@ -73,16 +69,9 @@ def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
     """The dictionary of an instance, past what its class calls so."""
-    known = _dict_of(obj)
-    return known if isinstance(known, dict) else None
-
-
-def _dict_of(obj: Any) -> Any:
-    for cls in type(obj).__mro__:
-        found = cls.__dict__.get("__dict__")
-        if isinstance(found, types.GetSetDescriptorType):
-            return found.__get__(obj)
-    return None
+    kept = (cls.__dict__.get("__dict__") for cls in type(obj).__mro__)
+    found = next((it.__get__(obj) for it in kept if isinstance(it, types.GetSetDescriptorType)), None)
+    return found if isinstance(found, dict) else None
 
 
 def identical(left: Iterable[Any], right: Iterable[Any]) -> bool:

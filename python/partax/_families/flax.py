@@ -14,27 +14,18 @@ _Slots = tuple[types.MemberDescriptorType, ...]
 
 
 class Layout(NamedTuple):
-    """Where instances keep their parts.
+    """Where instances keep their parts."""
 
-    Attributes:
-      aux: what the aux data consists of: the "keys" of the dictionary, its "items", the keys and values of those
-        "attributes" that are static, the values of the static "slots", or that of the only "slot".
-      dictionary: the slot or the name of the attribute that holds the entries; True for the instance's own dictionary.
-      required: the key of the static entry that tells which entries are children, if one does.
-      row: the slot of a list or tuple of the children, if there is one.
-      children: slots of children.
-      statics: slots of static values.
-      made: slots of a new instance,
-      makers: and what makes the values of these, once for each result.
-    """
-
+    # What the aux data consists of: the "keys" of the dictionary, its "items", the keys and values of those
+    # "attributes" that are static, the values of the static "slots", or that of the only "slot".
     aux: str
+    # What holds the entries: a slot, an attribute by its name; True for the instance's own dictionary.
     dictionary: types.MemberDescriptorType | str | bool | None = None
-    required: str | None = None
-    row: _Slots = ()
+    required: str | None = None  # the key of the static entry that tells which entries are children, if one does
+    row: _Slots = ()  # of a list or tuple of the children, if there is one
     children: _Slots = ()
     statics: _Slots = ()
-    made: _Slots = ()
+    made: _Slots = ()  # of a new instance, and what makes their values, once for each result
     makers: tuple[Callable[[], Any], ...] = ()
 
 
@@ -66,10 +57,8 @@ def knows(cls: type) -> bool:
 
 
 def layout(cls: type) -> Layout | None:
-    """The layout of a class of Flax; None of any other class.
-
-    Raises:
-      AttributeError, TypeError: this version of Flax has another one.
+    """The layout of a class of Flax; None of any other class. It raises an AttributeError or a TypeError where this
+    version of Flax has another one.
     """
     frozen: Any = sys.modules.get("flax.core.frozen_dict")
     if frozen is not None and cls is frozen.FrozenDict:

@@ -42,39 +42,33 @@ def _found(place: str) -> Any:
     return functools.reduce(lambda it, name: getattr(it, name, _MISSING), names, sys.modules.get(first, _MISSING))
 
 
-def _of_numpy() -> tuple[Any, ...]:
-    return *np.geterr().values(), tuple(np.get_printoptions().values()), np.geterrcall()
-
-
 def _of_jaxtyping() -> tuple[Any, ...]:
     """What `jaxtyped` has bound around a call: the names of axes and structures, without the arguments' own values."""
     stack = _found("jaxtyping._storage._shape_storage.memo_stack")
-    return () if stack is _MISSING or not stack else tuple(stack[-1][:3])
+    return (() if stack is _MISSING or not stack else tuple(stack[-1][:3]),)
 
 
 def _of_lineax() -> tuple[Any, ...]:
     """The rules for tags that are not lineax's own."""
     rules = _found("lineax._tags.transpose_tags_rules")
     known = () if rules is _MISSING else rules
-    return tuple(rule for rule in known if getattr(rule, "__module__", "") != "lineax._tags")
+    return (tuple(rule for rule in known if getattr(rule, "__module__", "") != "lineax._tags"),)
 
 
 # By the name of the library, what asks it, and what each answer is.
 _CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
     "numpy": (
-        _of_numpy,
+        lambda: (*np.geterr().values(), tuple(np.get_printoptions().values()), np.geterrcall()),
         (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()", "numpy.geterrcall()"),
     ),
-    "jaxtyping": (lambda: (_of_jaxtyping(),), ("what jaxtyped has bound",)),
-    "lineax": (lambda: (_of_lineax(),), ("lineax.transpose_tags_rules",)),
+    "jaxtyping": (_of_jaxtyping, ("what jaxtyped has bound",)),
+    "lineax": (_of_lineax, ("lineax.transpose_tags_rules",)),
 }
 _LIBRARIES = tuple(dict.fromkeys((*_CALLED, *_PLACES)))
 
 
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
-    """What asks `SETTINGS` for those of jax, and for those of packages, given by the first part of modules' names; and
-    what each is.
-    """
+    """What asks `SETTINGS` for those of jax and of packages, by the first part of modules' names; and what each is."""
     libraries = tuple(name for name in _LIBRARIES if name in packages)
     places = [place for name in libraries for place in _PLACES.get(name, ())]
     places += _OF_THREAD if "flax" in libraries else ()

@@ -67,14 +67,11 @@ equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tre
 equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.linen flax.nnx flax.struct flax.training.train_state
 flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
 
-partax._core partax._pytree.at partax._pytree.equal partax._pytree.every_leaf partax._pytree.filters
-partax._pytree.flat_partition partax._pytree.labels partax._pytree.partition partax._pytree.pformat
-partax._pytree.structure partax._report.summary partax._transforms.branches partax._transforms.carry
-partax._transforms.carry_types partax._transforms.filter_checkpoint partax._transforms.filter_custom_jvp
-partax._transforms.filter_custom_vjp partax._transforms.filter_grad partax._transforms.filter_jvp
-partax._transforms.filter_shard_map partax._transforms.filter_vjp partax._transforms.filter_vmap
-partax._transforms.fold partax._transforms.jacobians partax._transforms.loop_arrays partax._transforms.loops
-partax._transforms.stack partax._transforms.tree_differences partax._transforms.programs partax._transforms.wrapper
+partax._core partax._pytree.as_equinox partax._pytree.every_leaf partax._pytree.filters partax._pytree.flat_partition
+partax._pytree.labels partax._pytree.partition partax._pytree.structure partax._report.summary
+partax._transforms.branches partax._transforms.carry partax._transforms.custom_rules partax._transforms.filter_grad
+partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.mapped
+partax._transforms.programs partax._transforms.tree_differences partax._transforms.wrapper
 """
 # Of other modules, which of their names are.
 _NAMES = {

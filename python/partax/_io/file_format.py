@@ -20,31 +20,13 @@ _FORMAT = 1
 _OWN = "partax"
 RESERVED_NAME = "__metadata__"
 
-_DTYPES = {
-    code: np.dtype(dtype)
-    for code, dtype in {
-        "BOOL": np.bool_,
-        "U8": np.uint8,
-        "I8": np.int8,
-        "U16": np.uint16,
-        "I16": np.int16,
-        "U32": np.uint32,
-        "I32": np.int32,
-        "U64": np.uint64,
-        "I64": np.int64,
-        "F16": np.float16,
-        "F32": np.float32,
-        "F64": np.float64,
-        "BF16": jnp.bfloat16,
-        "F8_E4M3": jnp.float8_e4m3fn,
-        "F8_E4M3FNUZ": jnp.float8_e4m3fnuz,
-        "F8_E5M2": jnp.float8_e5m2,
-        "F8_E5M2FNUZ": jnp.float8_e5m2fnuz,
-        "F8_E8M0": jnp.float8_e8m0fnu,
-        "F4": jnp.float4_e2m1fn,
-        "C64": np.complex64,
-    }.items()
-}
+_CODES = """
+BOOL bool U8 uint8 I8 int8 U16 uint16 I16 int16 U32 uint32 I32 int32 U64 uint64 I64 int64
+F16 float16 F32 float32 F64 float64 BF16 bfloat16 F8_E4M3 float8_e4m3fn F8_E4M3FNUZ float8_e4m3fnuz F8_E5M2 float8_e5m2
+F8_E5M2FNUZ float8_e5m2fnuz F8_E8M0 float8_e8m0fnu F4 float4_e2m1fn C64 complex64
+"""
+_PAIRS = _CODES.split()
+_DTYPES = {code: np.dtype(name) for code, name in zip(_PAIRS[::2], _PAIRS[1::2], strict=True)}
 STORED_DTYPES = {dtype.name for dtype in _DTYPES.values()}
 FLOAT4 = "float4_e2m1fn"
 
@@ -79,7 +61,12 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
     """
     library = safetensors_library()
     stored = {key: _stored_form(values) for key, values in data.items()}
-    specs = {key: _tensor_spec(library, arrays[key], values) for key, values in stored.items()}
+    specs: dict[str, Any] = {}
+    for key, values in stored.items():
+        # For packed dtypes the library is told the shape of the bytes.
+        dtype = f"{FLOAT4}_x2" if arrays[key].dtype.name == FLOAT4 else values.dtype.name
+        place = {"data_ptr": values.ctypes.data, "data_len": values.nbytes}
+        specs[key] = library.TensorSpec(dtype=dtype, shape=values.shape, **place)
     own = json.dumps({"format": _FORMAT, "keys": keys})
     size = sum(values.nbytes for values in stored.values())
     what = os.path.basename(name)
@@ -122,21 +109,16 @@ def _stored_form(array: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _tensor_spec(library: Any, leaf: Any, array: np.ndarray[Any, Any]) -> Any:
-    # For packed dtypes the library is told the shape of the bytes.
-    dtype = f"{FLOAT4}_x2" if leaf.dtype.name == FLOAT4 else array.dtype.name
-    return library.TensorSpec(dtype=dtype, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes)
-
-
 # --- reading
 
 
 def read_arrays(name: str) -> dict[str, Any]:
     """The arrays of a file: NumPy arrays, and typed PRNG keys."""
     library = safetensors_library()
-    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):  # a device may have no end
+    if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):  # a device may have no end
         raise ValueError(f"`{name}` cannot be loaded: found a device or a pipe, expected a safetensors file")
-    size, what = _size(name), os.path.basename(name)
+    size = os.path.getsize(name) if os.path.exists(name) else 0  # opening it explains why
+    what = os.path.basename(name)
     with progress(f"loading {what}", size, unit="B", is_long=size >= _LARGE) as work:
         data = _read(name, size, work)
         work.title = f"unpacking {what}"
@@ -162,13 +144,6 @@ def _other_format(name: str) -> str:
     kinds |= {b"\x80": "a pickle", b"\x89HDF": "an HDF5 file", b"GGUF": "a GGUF file"}
     kind = next((kinds[mark] for mark in kinds if begin.startswith(mark)), "a file of another kind")
     return f"found {kind}, which begins with {begin!r}, expected a safetensors file"
-
-
-def _size(name: str) -> int:
-    try:
-        return os.path.getsize(name)
-    except OSError:  # which opening it explains
-        return 0
 
 
 def _read(name: str, size: int, work: Progress) -> bytes:

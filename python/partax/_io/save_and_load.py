@@ -26,8 +26,6 @@ from partax._pytree.partition import PyTree
 from partax._pytree.short_text import record_text
 from partax._pytree.unused_filters import nearest_paths
 
-__all__ = ["Mismatch", "load", "save"]
-
 _Path = str | os.PathLike[str]
 
 _SHOWN = 100
@@ -109,9 +107,9 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
     leaves, _ = _by_path(tree_or_dict, separator, is_array)
     if not leaves:
         warnings.warn(f"`{name}` has no array, as there is none in what is saved", UserWarning, stacklevel=2)
-    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
     for key, leaf in leaves.items():
         _check_storable(key, leaf)
+    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
     data = {key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()}
     write_arrays(name, leaves, jax.device_get(data), keys)
 
@@ -205,7 +203,6 @@ def _check_concrete(key: str, leaf: Any, doing: str) -> None:
 
 
 def _key_implementation(key: str, leaf: Any) -> str:
-    _check_concrete(key, leaf, "save")
     implementation = jax.random.key_impl(leaf)
     if not isinstance(implementation, str):
         raise TypeError(
@@ -263,13 +260,8 @@ def _compare(arrays: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Mism
     """What differs, in the order of the tree; what is unexpected comes last."""
     pairs = [(key, arrays.get(key), leaf) for key, leaf in wanted.items()]
     pairs += [(key, arrays[key], None) for key in sorted(arrays) if key not in wanted]
-    mismatches: list[Mismatch] = []
-    for key, array, leaf in pairs:
-        found = None if array is None else array_text(array)
-        expected = None if leaf is None else array_text(leaf)
-        if found != expected:
-            mismatches.append(Mismatch(key, found, expected))
-    return tuple(mismatches)
+    texts = ((key, *(None if it is None else array_text(it) for it in pair)) for key, *pair in pairs)
+    return tuple(Mismatch(key, found, expected) for key, found, expected in texts if found != expected)
 
 
 def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Collection[str]) -> list[str]:
@@ -277,13 +269,10 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
     unexpected = [mismatch.path for mismatch in mismatches if mismatch.expected is None]
     lines: list[str] = []
     for i, mismatch in enumerate(mismatches[:_SHOWN]):
-        near: list[str] = []
-        if i < _SHOWN_NEAREST and mismatch.found is None:
-            near = nearest_paths(mismatch.path, unexpected or list(arrays))
-        elif i < _SHOWN_NEAREST and mismatch.expected is None:
-            near = nearest_paths(mismatch.path, missing or list(wanted))
-        where = "the file" if mismatch.found is None else "`like`"
-        lines.append(f"  {mismatch}" + (f" (the nearest path in {where} is `{near[0]}`)" if near else ""))
+        is_missing, is_one_sided = mismatch.found is None, None in (mismatch.found, mismatch.expected)
+        where, others = ("the file", unexpected or arrays) if is_missing else ("`like`", missing or wanted)
+        near = nearest_paths(mismatch.path, list(others))[:1] if is_one_sided and i < _SHOWN_NEAREST else []
+        lines.append(f"  {mismatch}" + "".join(f" (the nearest path in {where} is `{path}`)" for path in near))
     if len(mismatches) > _SHOWN:
         lines.append(f"  ... and {len(mismatches) - _SHOWN} more; `strict=False` returns them all")
     return lines
@@ -291,9 +280,8 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
 
 def _natural(array: Any) -> Any:
     """A JAX array where JAX has the dtype, else the NumPy array."""
-    if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
-        return _placed(array, None)
-    return array
+    is_known = is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
+    return _placed(array, None) if is_known else array
 
 
 def _alike(array: Any, leaf: Any) -> Any:
@@ -302,9 +290,8 @@ def _alike(array: Any, leaf: Any) -> Any:
         return array[()]
     if isinstance(leaf, np.ndarray):
         return array if leaf.dtype.byteorder != ">" else array.byteswap().view(leaf.dtype)
-    if isinstance(leaf, jax.Array):
-        return _placed(array, leaf.sharding if leaf.committed else None)
-    return _placed(array, leaf.sharding)
+    is_free = isinstance(leaf, jax.Array) and not leaf.committed
+    return _placed(array, None if is_free else leaf.sharding)
 
 
 def _placed(array: Any, sharding: Any) -> Any:

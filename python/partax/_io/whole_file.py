@@ -18,26 +18,19 @@ def is_unfinished(name: str) -> bool:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Replaces a file by a text, at once or not at all. A symbolic link stays; the file that it points to is replaced.
-
-    Raises:
-      OSError: the file cannot be written; the message names it and says what to do. An older file is whole.
+    """Replaces a file by a text, at once or not at all, with an OSError that says what to do. A symbolic link stays;
+    the file that it points to is replaced.
     """
     name = os.fsdecode(path)
     data = text.encode()
     try:
-        replace_file(os.path.realpath(name), lambda fresh: _fill(fresh, data))
+        replace_file(os.path.realpath(name), lambda fresh: Path(fresh).write_bytes(data))
     except OSError as error:
         advice = "give a file in a folder that exists and that you may write to"
         raise OSError(error.errno, f"{error.strerror}; nothing was written: {advice}", name) from error
 
 
-def _fill(fresh: str, data: bytes) -> None:
-    with open(fresh, "wb") as file:
-        file.write(data)
-
-
-def replace_file(target: str, write: Callable[[str], None]) -> None:
+def replace_file(target: str, write: Callable[[str], object]) -> None:
     """Replaces a file by what `write` writes, all or nothing."""
     if os.path.exists(target) and not os.path.isfile(target):
         raise FileExistsError(errno.EEXIST, "found something that is no regular file", target)

@@ -34,9 +34,8 @@ name_of, attribute_of = _name, _attribute  # for the other files of private name
 
 
 def concrete_array_type() -> type | None:
-    """The type of concrete arrays, `jaxlib`'s ArrayImpl; None where this jax does not tell.
-
-    Then the first array that comes tells it, as making one here would start jax's backends.
+    """The type of concrete arrays, `jaxlib`'s ArrayImpl. None where this jax does not tell: then the first array that
+    comes tells it, as making one here would start jax's backends.
     """
     found = _name("jax._src.array.ArrayImpl")
     return found if isinstance(found, type) else None
@@ -57,9 +56,8 @@ def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
 
 
 def jit_parts(jitted: Any) -> tuple[Any, Any] | None:
-    """The function behind a `jax.jit` and all its options, or None where this jax does not tell them.
-
-    Without them two such functions are one static value only if they are one object.
+    """The function behind a `jax.jit` and all its options. None where this jax does not tell them: two are one static
+    value then only if they are one object.
     """
     info = _attribute(jitted, "_jit_info")
     read = _options_reader(type(info))
@@ -75,18 +73,14 @@ def jit_options(jitted: Any) -> dict[str, Any] | None:
 
 
 def direct_call(compiled: Any) -> Callable[..., Any]:
-    """What a `jax.stages.Compiled` calls once it has run: jax's native dispatch, where there is one.
-
-    The fallback is the compiled function itself, which costs a Python call more.
-    """
+    """What a `jax.stages.Compiled` calls once it has run: jax's native dispatch, or itself, a Python call slower."""
     call = _attribute(compiled, "_call")
     return call if callable(call) else compiled
 
 
 def context_mesh() -> Any:
-    """The mesh with devices that `jax.set_mesh` has set, also while a function is traced; None where there is none.
-
-    The fallback knows of none: explanations of traces then do not tell that it has changed.
+    """The mesh with devices that `jax.set_mesh` has set, also in a trace. None where there is none; the fallback knows
+    of none, and explanations of traces do not tell that it has changed.
     """
     mesh = None if _concrete_mesh is None else _concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
@@ -162,10 +156,7 @@ def runs_without_jit() -> bool:
 
 
 def under_trace() -> bool:
-    """Whether some function is being traced in this thread.
-
-    The fallback asks for the mesh, which jax refuses to tell then: a microsecond more.
-    """
+    """Whether a function is being traced in this thread. The fallback asks for the mesh, a microsecond more."""
     if _is_clean is not None:
         return not _is_clean()
     try:
@@ -179,9 +170,8 @@ _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
 def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
-    """Keeps those of jax's own explanations of cache misses from its log that are `explained`, and rewrites the others.
-
-    Where their logger has another name, both are in the log, as jax has them.
+    """Keeps those of jax's own explanations from its log that are `explained`, and rewrites the others. Where their
+    logger has another name, both are in the log.
     """
     modules = (_name("jax._src.interpreters.partial_eval"), _name("jax._src.pjit"))  # the second before jax 0.10
 

@@ -146,15 +146,19 @@ def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[...,
     fallback asks in each call.
     """
 
-    def asked(*args: Any) -> Any:
-        program = choose(args)
+    def run(program: Any, call: Any, args: tuple[Any, ...]) -> tuple[Any, bool]:
+        """What a program gives, or what is called in its place; and whether it was itself."""
         try:
-            return program(*args)
+            return call(*args), True
         except jax.errors.JaxRuntimeError:
             other = instead(program)
             if other is None:
                 raise
-            return other(*args)
+            return other(*args), False
+
+    def asked(*args: Any) -> Any:
+        program = choose(args)
+        return run(program, program, args)[0]
 
     if None in (_pjit, _cache_keys, _fast_data, _fast_tree, _replicated, _registry, _shard_arg, _call):
         return asked
@@ -166,13 +170,10 @@ def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[...,
         params: Any = _attribute(program, "_params")
         if params is None:
             return asked(*args), None, False
-        try:
-            outs, out_flat, args_flat = _call(params, *args)  # pyright: ignore[reportOptionalCall] - None was ruled out
-        except jax.errors.JaxRuntimeError:
-            other = instead(program)
-            if other is None:
-                raise
-            return other(*args), None, False
+        found, is_its = run(program, functools.partial(_call, params), args)  # pyright: ignore[reportArgumentType]
+        if not is_its:
+            return found, None, False
+        outs, out_flat, args_flat = found
         return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
 
     return _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
@@ -342,15 +343,11 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> 
     )
 
 
-class _Hits(threading.local):
-    count = 0
-
-
-_hits = _Hits()
+_hits = threading.local()
 
 
 def _count_hits(event: str, **details: Any) -> None:
-    _hits.count += event == "/jax/compilation_cache/cache_hits"
+    _hits.count = getattr(_hits, "count", 0) + (event == "/jax/compilation_cache/cache_hits")
 
 
 @functools.cache
@@ -364,9 +361,9 @@ def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, 
     On a CPU, one that jax's own compilation cache has given loads, but does not run.
     """
     _listen()
-    before = _hits.count
+    before = getattr(_hits, "count", 0)
     program = lowered.compile(compiler_options=options)
-    return program, _hits.count == before or jax.default_backend() != "cpu"
+    return program, getattr(_hits, "count", 0) == before or jax.default_backend() != "cpu"
 
 
 def compiled_anew(lowered: Any) -> tuple[Any, bool]:

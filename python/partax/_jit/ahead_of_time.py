@@ -12,9 +12,9 @@ import numpy as np
 from partax import _core
 from partax._jax.private import direct_call
 from partax._jax.programs import is_read_of_programs
-from partax._jit.donation_warnings import donation_warnings
+from partax._jit.build_target import donation_warnings
 from partax._jit.exported import ArrayCall
-from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
+from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._pytree.array_text import array_text
 from partax._pytree.paths import leaf_paths, static_values
 from partax._pytree.short_text import wrapper_text
@@ -35,7 +35,7 @@ def _working_for(record: Any) -> Generator[None]:
 
 def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
     """Without the warning about donated buffers, where the wrapper's options say so."""
-    return donation_warnings.silenced(wrapper._options.silences_warnings)
+    return donation_warnings.silenced() if wrapper._options.silences_warnings else contextlib.nullcontext()
 
 
 class Program:
@@ -50,12 +50,21 @@ class Program:
         self.record = call.record
         self.paths = leaf_paths(described)
 
-    def text_of(self, stage: str) -> str:
-        """The `repr` of a stage of this call: `<partax.Lowered of step, 12 arrays>`."""
-        return wrapper_text(stage, self.wrapper, f", {len(self.paths):,} array{'' if len(self.paths) == 1 else 's'}")
+
+class _Stage:
+    """A stage of a call: the call, what jax has of it, and the result with `jax.ShapeDtypeStruct`s for its arrays."""
+
+    def __init__(self, program: Program, of_jax: Any, out_info: Any):
+        self._program = program
+        self._of_jax = of_jax
+        self.out_info = out_info
+
+    def __repr__(self) -> str:
+        count = len(self._program.paths)
+        return wrapper_text(type(self).__name__, self._program.wrapper, f", {count:,} array{'' if count == 1 else 's'}")
 
 
-class Traced:
+class Traced(_Stage):
     """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
 
     Example:
@@ -72,18 +81,10 @@ class Traced:
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
-    def __init__(self, program: Program, traced: Any, out_info: Any):
-        self._program = program
-        self._traced = traced
-        self.out_info = out_info
-
-    def __repr__(self) -> str:
-        return self._program.text_of("Traced")
-
     @property
     def jaxpr(self) -> Any:
         """The traced program on the array leaves."""
-        return self._traced.jaxpr
+        return self._of_jax.jaxpr
 
     @property
     def args_info(self) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class Traced:
         Returns:
           `jax.stages.ArgInfo`s, in the order in which the program takes the arrays.
         """
-        return dict(zip(self._program.paths, jax.tree.leaves(self._traced.args_info), strict=True))
+        return dict(zip(self._program.paths, jax.tree.leaves(self._of_jax.args_info), strict=True))
 
     @property
     def statics(self) -> dict[str, Any]:
@@ -114,10 +115,10 @@ class Traced:
           The `Lowered` program.
         """
         with quiet(self._program.wrapper), _working_for(self._program.record):
-            return Lowered(self._program, self._traced.lower(**options), self.out_info)
+            return Lowered(self._program, self._of_jax.lower(**options), self.out_info)
 
 
-class Lowered:
+class Lowered(_Stage):
     """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments.
 
     Example:
@@ -130,14 +131,6 @@ class Lowered:
     Attributes:
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
-
-    def __init__(self, program: Program, lowered: Any, out_info: Any):
-        self._program = program
-        self._lowered = lowered
-        self.out_info = out_info
-
-    def __repr__(self) -> str:
-        return self._program.text_of("Lowered")
 
     def as_text(self, /, *args: Any, **kwargs: Any) -> str:
         """The program as text.
@@ -153,7 +146,7 @@ class Lowered:
         Returns:
           StableHLO, or what `dialect` asks for.
         """
-        return self._lowered.as_text(*args, **kwargs)
+        return self._of_jax.as_text(*args, **kwargs)
 
     def compiler_ir(self, /, *args: Any, **kwargs: Any) -> Any:
         """The program as an object of the compiler.
@@ -169,7 +162,7 @@ class Lowered:
         Returns:
           What `jax.stages.Lowered.compiler_ir` gives.
         """
-        return self._lowered.compiler_ir(*args, **kwargs)
+        return self._of_jax.compiler_ir(*args, **kwargs)
 
     def cost_analysis(self) -> Any:
         """XLA's estimate of the program's cost.
@@ -182,7 +175,7 @@ class Lowered:
         Returns:
           What `jax.stages.Lowered.cost_analysis` gives.
         """
-        return self._lowered.cost_analysis()
+        return self._of_jax.cost_analysis()
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
         """Compiles the program.
@@ -202,11 +195,11 @@ class Lowered:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
         with _working_for(self._program.record):
-            compiled = self._lowered.compile(compiler_options=compiler_options)
-        return Compiled(self._program, compiled, compiler_options)
+            compiled = self._of_jax.compile(compiler_options=compiler_options)
+        return Compiled(self._program, compiled, self.out_info, compiler_options)
 
 
-class Compiled:
+class Compiled(_Stage):
     """A compiled call. It is called with the user's own arguments, whose static part must be the one it has.
 
     Example:
@@ -214,18 +207,17 @@ class Compiled:
       >>> compiled = scale.lower(jnp.ones(2), by=3).compile()
       >>> compiled(jnp.array([1.0, 2.0]), by=3)
       Array([3., 6.], dtype=float32)
+
+    Attributes:
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
-    def __init__(self, program: Program, compiled: Any, compiler_options: dict[str, Any] | None):
-        self._program = program
-        self._compiled = compiled
+    def __init__(self, program: Program, compiled: Any, out_info: Any, compiler_options: dict[str, Any] | None):
+        super().__init__(program, compiled, out_info)
         self._compiler_options = compiler_options
         self._of_arrays: Any = None
         self._run = program.call.compiled(compiled)
         self._has_run = False
-
-    def __repr__(self) -> str:
-        return self._program.text_of("Compiled")
 
     def as_text(self) -> str:
         """The compiled program as text.
@@ -238,7 +230,7 @@ class Compiled:
         Returns:
           Optimised HLO.
         """
-        return self._compiled.as_text()
+        return self._of_jax.as_text()
 
     def cost_analysis(self) -> Any:
         """XLA's figures of the compiled program.
@@ -251,7 +243,7 @@ class Compiled:
         Returns:
           What `jax.stages.Compiled.cost_analysis` gives.
         """
-        return self._compiled.cost_analysis()
+        return self._of_jax.cost_analysis()
 
     def memory_analysis(self) -> Any:
         """XLA's memory figures, in bytes.
@@ -264,7 +256,7 @@ class Compiled:
         Returns:
           What `jax.stages.Compiled.memory_analysis` gives.
         """
-        return self._compiled.memory_analysis()
+        return self._of_jax.memory_analysis()
 
     @property
     def input_shardings(self) -> dict[str, Any]:
@@ -273,7 +265,7 @@ class Compiled:
         Returns:
           For the path of each array (`model.layers[0].weight`) its sharding; None if the program does not need it.
         """
-        shardings, _ = self._compiled.input_shardings
+        shardings, _ = self._of_jax.input_shardings
         return dict(zip(self._program.paths, shardings, strict=True))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -294,12 +286,14 @@ class Compiled:
         except TypeError as error:
             raise self._difference(args, kwargs) or error from None
         except (RuntimeError, ValueError) as error:
-            if is_of_lost_arrays(error):
-                self._name_lost_arrays(error, args, kwargs)
+            call = self._program.call.rebind(args, kwargs) if is_of_lost_arrays(error) else None
+            if call is not None:
+                donated = [info.donated for info in jax.tree.leaves(self._of_jax.args_info)]
+                name_lost_arrays(error, self._program.paths, call.leaves, donated)
             raise
         if not self._has_run:
             # Only now has jax made its native dispatch.
-            self._run = self._program.call.compiled(direct_call(self._compiled))
+            self._run = self._program.call.compiled(direct_call(self._of_jax))
             self._has_run = True
         return result
 
@@ -312,26 +306,17 @@ class Compiled:
             if isinstance(arrays, Exception):
                 raise arrays
             with quiet(self._program.wrapper), _working_for(self._program.record):
-                self._of_arrays = arrays.compiled(self._compiled, self._compiler_options)
+                self._of_arrays = arrays.compiled(self._of_jax, self._compiler_options)
         return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
+        """Says what of a call is otherwise than in the compiled one: a static value, a shape or a dtype."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
             now = static_values(self._program.call.described_of(args, kwargs))
             return _static_difference(self._program.statics, now)
-        return self._array_difference(call.leaves)
-
-    def _name_lost_arrays(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = self._program.call.rebind(args, kwargs)
-        if call is not None:
-            donated = [info.donated for info in jax.tree.leaves(self._compiled.args_info)]
-            name_lost_arrays(error, self._program.paths, call.leaves, donated)
-
-    def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
-        """Says which array has another shape or dtype than the compiled one."""
-        compiled_for = jax.tree.leaves(self._compiled.args_info)
-        for path, info, leaf in zip(self._program.paths, compiled_for, leaves, strict=True):
+        compiled_for = jax.tree.leaves(self._of_jax.args_info)
+        for path, info, leaf in zip(self._program.paths, compiled_for, call.leaves, strict=True):
             now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
             if (now.shape, now.dtype) != (info.shape, info.dtype):
                 return TypeError(

@@ -65,9 +65,8 @@ def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
-    """A tree with containers, objects and arrays of its own where these may be changed; else the very same.
-
-    Objects that the function itself changes count as they are.
+    """A tree with containers, objects and arrays of its own where these may be changed; else the very same. Objects
+    that the function itself changes count as they are.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -142,9 +141,8 @@ def reduced(self: BoundFunction[Any]) -> Any:
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
-    """What `programs.direct_run` gives of the program that a call has run. Called by the native wrapper after it.
-
-    What the call has donated of its leaves is gone.
+    """What `programs.direct_run` gives of the program that a call has run, which has given away what it donates. Called
+    by the native wrapper after it.
     """
     if not programs.runs_compiled(leaves):
         return None

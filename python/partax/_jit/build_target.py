@@ -1,16 +1,18 @@
-"""The jax.jit target behind each static key."""
+"""The jax.jit target behind each static key, and jax's warnings about donated buffers that it could not use."""
 
+import contextlib
 import inspect
+import threading
 import types
+import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
-from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
@@ -19,10 +21,50 @@ from partax._pytree.paths import leaf_owners, leaf_paths
 from partax._pytree.spec_data import SpecData
 
 
-def _silence_donation_warnings() -> None:
-    """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
-    if _core.on_call_exit(donation_warnings.restore):
-        donation_warnings.silence()
+class _DonationWarnings:
+    """What a filter of warnings matches texts with: it ignores the warning in threads that are silent, in no others.
+
+    `warnings.catch_warnings` puts back what was there before, and so undoes what other threads do meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._silent: dict[int, int] = {}  # by thread, how many calls under way are to be silent
+        self._filter = ("ignore", self, UserWarning, None, 0)
+
+    def match(self, text: str) -> bool:
+        """Whether a warning is ignored; called by `warnings`."""
+        return threading.get_ident() in self._silent and text.startswith("Some donated buffers were not usable")
+
+    def silence(self) -> None:
+        """Ignores the warning in this thread until `restore` is called as often."""
+        thread = threading.get_ident()
+        self._silent[thread] = self._silent.get(thread, 0) + 1
+        filters = cast("list[Any]", warnings.filters)
+        if not filters or filters[0] is not self._filter:
+            filters.insert(0, self._filter)
+
+    def restore(self) -> None:
+        """Ends what the last `silence` of this thread has begun."""
+        thread = threading.get_ident()
+        self._silent[thread] -= 1
+        if self._silent[thread] == 0:
+            del self._silent[thread]
+        filters = cast("list[Any]", warnings.filters)
+        with contextlib.suppress(ValueError):  # until it is gone, by whatever thread
+            while not self._silent:
+                filters.remove(self._filter)
+
+    @contextlib.contextmanager
+    def silenced(self) -> Generator[None]:
+        """A block without the warning."""
+        self.silence()
+        try:
+            yield
+        finally:
+            self.restore()
+
+
+donation_warnings = _DonationWarnings()
 
 
 def names_of(fun: Any) -> tuple[str, str]:
@@ -71,23 +113,19 @@ _NUMBER_WANTED = (
 )
 
 
-def _explain_wanted_number(error: TypeError) -> None:
-    """Says what to do where the value of an array is asked for; jax advises its own option."""
-    wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
-    if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
-        error.add_note(_NUMBER_WANTED)
-
-
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
     def of_each(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         silence_callbacks()
-        if silent:
-            _silence_donation_warnings()
+        # Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs.
+        if silent and _core.on_call_exit(donation_warnings.restore):
+            donation_warnings.silence()
         try:
             return _core.trace(*leaves)
         except TypeError as error:
-            _explain_wanted_number(error)
+            wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
+            if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
+                error.add_note(_NUMBER_WANTED)  # jax advises its own option
             raise
 
     def of_tuple(leaves: tuple[Any, ...]) -> Any:
@@ -121,15 +159,11 @@ def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
 
 
 class TracedFunction(NamedTuple):
-    """What jax traces for a static key, a function of the leaves or of one tuple of them, with the options of its
-    jax.jit.
-
-    `donatable` are the leaves that the options donate, if they do not come back as they are.
-    """
+    """What jax traces for a static key, a function of the leaves or of one tuple of them."""
 
     function: Callable[..., Any]
-    keywords: dict[str, Any]
-    donatable: frozenset[int]
+    keywords: dict[str, Any]  # of its jax.jit
+    donatable: frozenset[int]  # the leaves that the options donate, if they do not come back as they are
     takes_tuple: bool
 
 
@@ -153,13 +187,8 @@ def traced_function(
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
     function = _new_target_function(fun, options.silences_warnings, leaf_paths(described), takes_tuple)
-    keywords: dict[str, Any] = {}
-    if options.inline is not False:
-        keywords["inline"] = options.inline
-    if options.keep_unused:
-        keywords["keep_unused"] = True
-    if options.compiler_options is not None:
-        keywords["compiler_options"] = options.compiler_options
+    of_jax = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
+    keywords = {name: value for name, value in of_jax.items() if value is not None and value is not False}
     through_xla = bytearray(len(leaves))
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, values)
@@ -211,10 +240,9 @@ def _target_of(
 
 def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Callable[..., Any]:
     """The target with the shardings that its result is asked to have; it has this trace: jax keeps them by function."""
-    node = first.out_info
-    _, out_shardings = _core.output_info(node)
+    _, out_shardings = _core.output_info(first.out_info)
     if out_shardings is not None:
-        keywords = {**keywords, "out_shardings": _core.with_children(node, out_shardings)}
+        keywords = {**keywords, "out_shardings": _core.with_children(first.out_info, out_shardings)}
     return jax.jit(function, **keywords)
 
 

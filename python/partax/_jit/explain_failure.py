@@ -7,29 +7,29 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
+from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.options import Options
 from partax._jit.parameters import option_names
 from partax._jit.runtime_errors import as_equinox_raises, raised_at_run_time
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.paths import leaf_owners, leaf_paths
-from partax._pytree.spec_data import SpecData
 
 
 def explain_failure(
     error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
 ) -> BaseException:
-    """The exception of a call that has failed by a TypeError, a ValueError or a RuntimeError. Called by the native
-    wrapper.
+    """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper.
 
-    `traced` says whether it has traced its function, `in_body` whether that has raised. It is the same exception, or
-    one with the path of an argument, which has it for its cause.
+    `traced` says whether the call has traced its function, `in_body` whether that has raised.
     """
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
         return as_equinox_raises(error)
     if not in_body and is_of_lost_arrays(error):
         described, leaves = _core.describe_call()
-        name_lost_arrays(error, leaf_paths(described), leaves, _donated(options, described, len(leaves)))
+        call = _core.call_shape()
+        given_away = options.donated_values(option_names(call), call[-1])
+        donated = [owner in given_away for owner in leaf_owners(described)[: len(leaves)]]
+        name_lost_arrays(error, leaf_paths(described), leaves, donated)
         return error
     if isinstance(error, RuntimeError):
         return error
@@ -49,13 +49,6 @@ def explain_failure(
     explained = kind(f"`{leaf_paths(described)[index]}`: {text}")
     explained.__cause__ = error
     return explained
-
-
-def _donated(options: Options, described: SpecData, count: int) -> list[bool]:
-    """For each array leaf of the call under way whether its options donate it."""
-    call = _core.call_shape()
-    values = options.donated_values(option_names(call), call[-1])
-    return [owner in values for owner in leaf_owners(described)[:count]]
 
 
 def _untraceable(leaves: tuple[Any, ...]) -> tuple[int, str] | None:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._families.fields import identical
 from partax._jax.programs import with_trees
 from partax._jit.build_target import names_of
 from partax._jit.options import Options, is_traced_array
@@ -50,10 +51,7 @@ def _option_names(parameters: CallParameters, args: tuple[Any, ...], kwargs: dic
 
 
 class ArrayCall:
-    """A call of a wrapper as a function of its arrays.
-
-    It keeps the static part of the arguments, and shapes in place of their arrays.
-    """
+    """A call of a wrapper as a function of its arrays: its static part, with shapes in the place of arrays."""
 
     def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._wrapper = wrapper
@@ -61,64 +59,32 @@ class ArrayCall:
         is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
         bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
         self._values = _option_names(call_parameters(wrapper._function), args, kwargs, bound)
-        leaves: list[Any] = []
-        traced: list[bool] = []
-        given = {**dict(enumerate(args)), **kwargs}
         names = dict(self._values)
-        positional = [self._read(options, names[i], given[i], leaves, traced) for i in range(len(args))]
-        # In the order in which jax flattens keywords.
-        named = {name: self._read(options, names[name], given[name], leaves, traced) for name in sorted(kwargs)}
-        self._trees = (positional, named)
-        self._leaves = leaves
-        self._traced = traced
-
-    @staticmethod
-    def _read(options: Options, names: set[str], value: Any, leaves: list[Any], traced: list[bool]) -> Any:
-        """Notes the leaves of an argument, and returns its structure."""
-        found, tree = jax.tree.flatten(value)
-        for leaf in found:
-            is_traced = options.traces(names, leaf)
-            leaves.append(_spec(leaf) if is_traced else leaf)
-            traced.append(is_traced)
-        return tree
-
-    def _arguments(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        rest = iter(leaves)
-
-        def made(tree: Any) -> Any:
-            return tree.unflatten([next(rest) for _ in range(tree.num_leaves)])
-
-        positional, named = self._trees
-        return tuple([made(tree) for tree in positional]), {name: made(tree) for name, tree in named.items()}
-
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, with shapes for their arrays."""
-        return self._arguments(self._leaves)
+        leaves, self._tree = jax.tree.flatten((args, kwargs))
+        in_order = [*enumerate(args), *sorted(kwargs.items())]  # as jax flattens them
+        of_leaves = [names[place] for place, value in in_order for _ in jax.tree.leaves(value)]
+        self._traced = [options.traces(own, leaf) for own, leaf in zip(of_leaves, leaves, strict=True)]
+        self._leaves = [_spec(leaf) if traced else leaf for leaf, traced in zip(leaves, self._traced, strict=True)]
 
     def arrays(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same with None for each static leaf."""
-        return self._arguments(
-            [leaf if is_traced else None for leaf, is_traced in zip(self._leaves, self._traced, strict=True)]
-        )
+        """The arguments with shapes for their arrays, and None for each static leaf."""
+        pairs = zip(self._leaves, self._traced, strict=True)
+        return self._tree.unflatten([leaf if traced else None for leaf, traced in pairs])
 
     def trace(self) -> Any:
-        """Traces the function of the arrays.
-
-        Returns:
-          A `jax.stages.Traced`.
-        """
+        """Traces the function of the arrays."""
         wrapper = self._wrapper
         options: Options = wrapper._options
         _refuse_objects(wrapper)
         donated = [self._values[i][0] for i in options.donated_values([names for _, names in self._values], False)]
-        call = _without_compiler_options(wrapper)
+        call = wrapper
+        if options.compiler_options is not None:  # it is called while jax traces, where it may have none
+            call = _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))
 
         def of_arrays(*args: Any, **kwargs: Any) -> Any:
             arrays = iter(jax.tree.leaves((args, kwargs)))
-            leaves = [
-                next(arrays) if is_traced else leaf for leaf, is_traced in zip(self._leaves, self._traced, strict=True)
-            ]
-            args, kwargs = self._arguments(leaves)
+            pairs = zip(self._leaves, self._traced, strict=True)
+            args, kwargs = self._tree.unflatten([next(arrays) if traced else leaf for leaf, traced in pairs])
             return _arrays_of(call(*args, **kwargs))
 
         of_arrays.__name__, of_arrays.__qualname__ = names_of(wrapper)
@@ -132,10 +98,8 @@ class ArrayCall:
         return jitted.trace(*args, **kwargs)
 
     def compiled(self, compiled: Any, compiler_options: Any) -> Any:
-        """The program of this call as a `jax.stages.Compiled` of jax's own.
-
-        It is the one that its target has, if that takes and returns all arrays in the order of the user's trees. One
-        that does not, as it returns inputs by not computing them, is compiled once more.
+        """The program of this call as a `jax.stages.Compiled`: that of its target, if it takes and returns all arrays
+        in the order of the user's trees; else one that is compiled for them.
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
@@ -147,19 +111,16 @@ class ArrayCall:
 
     def _same_trees(self, compiled: Any) -> tuple[Any, Any] | None:
         """The trees of the arguments and of the result, if the leaves of both are those of a program, in its order."""
-        again = _core.PreparedCall(self._wrapper, *self.arguments(), True)
+        args, kwargs = self._tree.unflatten(self._leaves)
+        again = _core.PreparedCall(self._wrapper, args, kwargs, True)
         arrays = self.arrays()
-        if not _are_same(again.leaves, jax.tree.leaves(arrays)):
+        if not identical(again.leaves, jax.tree.leaves(arrays)):
             return None
         outputs = compiled.out_info
         result = _arrays_of(again.result(outputs, again.leaves))
-        if not _are_same(jax.tree.leaves(result), jax.tree.leaves(outputs)):
+        if not identical(jax.tree.leaves(result), jax.tree.leaves(outputs)):
             return None
         return jax.tree.structure(arrays), jax.tree.structure(result)
-
-
-def _are_same(left: Any, right: Any) -> bool:
-    return list(map(id, left)) == list(map(id, right))
 
 
 def _refuse_objects(wrapper: Any) -> None:
@@ -170,18 +131,9 @@ def _refuse_objects(wrapper: Any) -> None:
         )
 
 
-def _without_compiler_options(wrapper: Any) -> Any:
-    """A wrapper that may be called while jax traces: there it takes no compiler options."""
-    options: Options = wrapper._options
-    if options.compiler_options is None:
-        return wrapper
-    return _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))
-
-
 def asked_by_export(caller: dict[str, Any]) -> bool:
-    """Whether what asks for a trace, by its globals, is `jax.export`.
-
-    Where its functions are elsewhere, it gets the trace that the user gets, and cannot export it.
+    """Whether what asks for a trace, by its globals, is `jax.export`. Where jax has that elsewhere, it gets the trace
+    that the user gets, and cannot export it.
     """
     export = getattr(sys.modules.get("jax.export"), "export", None)
     return export is not None and caller is getattr(inspect.unwrap(export), "__globals__", None)

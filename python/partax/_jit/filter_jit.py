@@ -7,7 +7,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Literal, NamedTuple, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 import jax
 
@@ -18,10 +18,11 @@ from partax._jit import bind, trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options
 from partax._jit.parameters import argument_names, is_argument_name
-from partax._jit.precompile import precompile
 from partax._jit.shardings import sharding_of
+from partax._jit.trace_calls import precompile
 from partax._pytree.short_text import wrapper_text
 
+_O = ParamSpec("_O")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -99,10 +100,6 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
                 cache.history.cleared()
 
 
-def _text(self: JitFunction[..., Any]) -> str:
-    return wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)
-
-
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
     """Pickles by name where there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
@@ -137,22 +134,20 @@ def check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
             )
 
 
-class JitOptions(TypedDict, total=False):
-    """The options of `filter_jit`, for its overloads; its own signature has their defaults."""
+class Compilation(Protocol[_O]):
+    """A function that gives the compiled wrapper of a callable; without one, a decorator."""
 
-    donate: DonateMode | Sequence[str]
-    inline: bool | enum.Enum
-    keep_unused: bool
-    compiler_options: dict[str, Any] | None
-    in_shardings: Any
-    out_shardings: Any
-    cache_size: int
-    callables: Literal["structure", "identity"]
-    trace: Callable[[Any], bool] | Sequence[str] | None
-    max_traces: int | None
-    device: Any
-    backend: str | None
-    store: str | os.PathLike[str] | Literal[False] | None
+    @overload
+    def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> JitFunction[_P, _R]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *args: _O.args, **options: _O.kwargs
+    ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+
+
+def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O]:
+    """The function itself, for type checkers one that takes a callable or none."""
+    return cast("Any", function)
 
 
 _STATIC = "expected nothing in its place: what is no array is static already, wherever it stands"
@@ -167,12 +162,7 @@ _OF_JAX = {
 """Options of jax.jit, and what stands for them here."""
 
 
-@overload
-def filter_jit(fun: Callable[_P, _R], **options: Unpack[JitOptions]) -> JitFunction[_P, _R]: ...
-@overload
-def filter_jit(
-    fun: None = None, **options: Unpack[JitOptions]
-) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+@compilation
 def filter_jit(
     fun: Any = None,
     *,
@@ -189,7 +179,7 @@ def filter_jit(
     device: Any = None,
     backend: str | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
-    **of_jax: Any,
+    **of_jax: Never,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
@@ -281,7 +271,7 @@ def install() -> None:
         ("bind", bind.bind),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
-        ("__repr__", _text),
+        ("__repr__", lambda self: wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)),
     ):
         setattr(JitFunction, name, method)
     for name, method in (("rebind", bind.rebind), ("__repr__", bind.text)):

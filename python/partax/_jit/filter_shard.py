@@ -15,8 +15,6 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 
-__all__ = ["filter_shard"]
-
 
 def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     """Places the arrays of a tree by a sharding, and leaves everything else as it is.
@@ -53,14 +51,15 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     inside = under_trace()
     groups: dict[_Place, list[str]] = {}
     for path in chosen:
-        groups.setdefault(_place_of(arrays[path], inside), []).append(path)
+        is_struct = isinstance(arrays[path], jax.ShapeDtypeStruct)
+        is_traced = inside or isinstance(arrays[path], Tracer)
+        groups.setdefault(_given if is_struct else _constrained if is_traced else _moved, []).append(path)
     for place, paths in groups.items():
         arrays.update(_placed(place, {path: (arrays[path], chosen[path]) for path in paths}))
     return flat_combine(spec, arrays, rest)
 
 
-_Place = Callable[[Sequence[Any], Sequence[Any]], Iterable[Any]]
-"""Places arrays by as many shardings."""
+_Place = Callable[[Sequence[Any], Sequence[Any]], Iterable[Any]]  # places arrays by as many shardings
 
 
 def _can_be_placed(leaf: Any) -> bool:
@@ -76,12 +75,6 @@ def _checked(path: str, sharding: Any) -> Any:
         f"`tree{path}`: found a `{type(sharding).__name__}` as its sharding, expected a `jax.sharding.Sharding`, a "
         "device, a `jax.sharding.PartitionSpec`, or None to leave it where it is"
     )
-
-
-def _place_of(leaf: Any, inside: bool) -> _Place:
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return _given
-    return _constrained if inside or isinstance(leaf, Tracer) else _moved
 
 
 def _placed(place: _Place, leaves: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
@@ -113,7 +106,7 @@ def _moved(arrays: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
 
 
 def _constrained(arrays: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
-    parts = [_by_axis_type(sharding) for sharding in shardings]
+    parts = list(map(_by_axis_type, shardings))
     placed = list(arrays)
     for constrain, which in ((jax.sharding.reshard, 0), (jax.lax.with_sharding_constraint, 1)):
         at = [i for i, part in enumerate(parts) if part[which] is not None]
@@ -138,14 +131,15 @@ def _by_axis_type(sharding: Any) -> tuple[Any, Any]:
         return sharding, None
 
     def over(wanted: bool) -> Any:
-        part = PartitionSpec(*(_names_of(names, explicit, wanted) for names in spec))
+        """With those of each dimension's axes that are Explicit, or those that are not."""
+
+        def own(names: Any) -> Any:
+            if names is None or names is PartitionSpec.UNCONSTRAINED:
+                return None if wanted else names
+            names = (names,) if isinstance(names, str) else names
+            return tuple(axis for axis in names if (axis in explicit) == wanted)
+
+        part = PartitionSpec(*map(own, spec))
         return part if named is None else NamedSharding(named.mesh, part, memory_kind=named.memory_kind)
 
     return over(True), over(False)
-
-
-def _names_of(names: Any, explicit: set[str], wanted: bool) -> Any:
-    """Those of one dimension's axes that are Explicit, or those that are not."""
-    if names is None or names is PartitionSpec.UNCONSTRAINED:
-        return None if wanted else names
-    return tuple(axis for axis in ((names,) if isinstance(names, str) else names) if (axis in explicit) == wanted)

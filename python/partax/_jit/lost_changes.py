@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -12,24 +12,18 @@ from partax._jit.parameters import value_names
 _STATE = "_pytree__state"  # the trace that an object was made in
 
 
-class _Seen(NamedTuple):
-    """An nnx object that a traced function was given: where, and what it consisted of."""
-
-    path: str
-    value: Any
-    contents: dict[str, Any]
+_Seen = tuple[str, Any, dict[str, Any]]
+"""An nnx object that a traced function was given: where, and what it consisted of."""
 
 
 def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
-    """Remembers the nnx objects that are given to a function, for `refuse_lost`. Called by the native wrapper, in a
-    trace.
-    """
+    """Remembers the nnx objects that a traced function is given, for `refuse_lost`. Called by the native wrapper."""
     nnx: Any = sys.modules.get("flax.nnx")
     if not hasattr(nnx, "Pytree"):
         return None
     names = value_names(_core.call_shape())
     return [
-        _Seen(path, it, _contents(it))
+        (path, it, _contents(it))
         for name, value in zip(names, values, strict=True)
         for path, it in _objects(nnx, value, name)
     ]
@@ -46,8 +40,10 @@ def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
             continue
         now = _contents(it)
         for name in (*now, *(before.keys() - now.keys())):
-            if name in before and name in now and _is_same(before[name], now[name]):
-                continue
+            if name in before and name in now:
+                old, new = before[name], now[name]
+                if old is new or (_core.node_kind(new) == "static_leaf" and _core.static_equal(old, new)):
+                    continue
             if name == "_raw_value" and {id(leaf) for leaf in jax.tree.leaves(now[name])} <= returned:
                 continue
             where = path if name == "_raw_value" else f"{path}.{name}"
@@ -61,10 +57,6 @@ def _contents(it: Any) -> dict[str, Any]:
     if hasattr(type(it), "_raw_value"):
         return {"_raw_value": it._raw_value, **it._var_metadata}
     return {name: value for name, value in vars(it).items() if name not in (_STATE, "_pytree__nodes")}
-
-
-def _is_same(before: Any, now: Any) -> bool:
-    return before is now or (_core.node_kind(now) == "static_leaf" and _core.static_equal(before, now))
 
 
 def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:

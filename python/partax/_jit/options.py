@@ -21,14 +21,7 @@ def is_traced_array(leaf: Any) -> bool:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Options:
-    """The options of one filter_jit, checked, and comparable by the rules of static values.
-
-    Attributes:
-      graph: how objects in the arguments are changed in place, for `partax.nnx`; None if they are not.
-      donates_returned: whether an array that is donated and returned as it came is another array then, as with jax.jit.
-      store: the folder for its programs; False for none, None for that of `partax.store`.
-      key: all of them.
-    """
+    """The options of one filter_jit, checked, and comparable by the rules of static values."""
 
     donate: Any = "none"
     inline: bool | enum.Enum = False
@@ -40,9 +33,9 @@ class Options:
     callables: str = "structure"
     trace: Any = None
     max_traces: int | None = None
-    graph: str | None = None
-    donates_returned: bool = False
-    store: Any = None
+    graph: str | None = None  # how objects in the arguments are changed in place, for `partax.nnx`; None: not
+    donates_returned: bool = False  # whether an array that is donated and returned is another one then, as with jax.jit
+    store: Any = None  # the folder for its programs; False for none, None for that of `partax.store`
 
     def __post_init__(self) -> None:
         if not isinstance(self.cache_size, int) or self.cache_size < 1:

@@ -11,59 +11,33 @@ from partax._families.equinox import is_module
 
 
 class Shown(NamedTuple):
-    """The names of what `*args` and `**kwargs` take, where the callable shows others (`functools.wraps`).
+    """The names of what `*args` and `**kwargs` take, where the callable shows others (`functools.wraps`)."""
 
-    Attributes:
-      all_positional: what options call all values in `*args`; empty if another one has the name.
-      all_named: the same of `**kwargs`.
-      positional: of the values in `*args`, from the first; empty where it has no name.
-      var_positional: of those after them, `var_positional[0]` and so on.
-      var_named: of the values in `**kwargs` that are shown by no name.
-    """
-
-    all_positional: str
+    all_positional: str  # what options call all values in `*args`; empty if another one has the name
     all_named: str
-    positional: tuple[str, ...]
-    var_positional: str
-    var_named: str
+    positional: tuple[str, ...]  # of the values in `*args`, from the first; empty where it has no name
+    var_positional: str  # of those after them, `var_positional[0]` and so on
+    var_named: str  # of the values in `**kwargs` that are shown by no name
 
 
 class CallParameters(NamedTuple):
-    """The parameters by which a callable is really called, as the native binding of arguments takes them.
-
-    Attributes:
-      function: the callable's name.
-      names: positional ones first, then keyword-only ones.
-      optional: whether each may be left out.
-      num_positional_only: how many of them can be given by position only.
-      num_positional: how many of them can be given by position.
-      var_positional: whether more are taken by position.
-      var_named: whether more are taken by name.
-      shown_named: the names that the callable shows of the values in `**kwargs`, in order.
-      shown: what else it shows.
-      var_positional_name: what `*args` is really called.
-    """
+    """The parameters by which a callable is really called, as the native binding of arguments takes them."""
 
     function: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # positional ones first, then keyword-only ones
     optional: tuple[bool, ...]
     num_positional_only: int
     num_positional: int
     var_positional: bool
     var_named: bool
-    shown_named: tuple[str, ...]
+    shown_named: tuple[str, ...]  # the names that the callable shows of the values in `**kwargs`, in order
     shown: Shown
-    var_positional_name: str
+    var_positional_name: str  # what `*args` is really called
 
 
 CallShape = tuple[CallParameters, tuple[int, ...], int, tuple[str, ...], bool]
 """Which values a call has: the parameters, the indices of those that were left out, the number of values in `*args`,
 the names of those in `**kwargs`, and whether the callable itself is the first value."""
-
-
-def _display_name(fun: Any) -> str:
-    name = getattr(fun, "__name__", None)
-    return name if isinstance(name, str) else type(fun).__name__
 
 
 _Kinds = inspect.Parameter
@@ -123,66 +97,52 @@ def _parameters(fun: Any) -> list[inspect.Parameter] | None:
         return None
 
 
-def _real_and_shown(fun: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """The parameters by which `fun` is called, and those that its signature shows."""
+def call_parameters(fun: Any) -> CallParameters:
+    """Describes how `fun` is called. Called by the native wrapper."""
     bare = _bare(fun)
     real = None if bare is None else _parameters(bare)
     if real is None:
         real = [_Kinds("args", _Kinds.VAR_POSITIONAL), _Kinds("kwargs", _Kinds.VAR_KEYWORD)]
-    shown = _parameters(fun)
-    return real, real if shown is None else shown
+    found = _parameters(fun)
+    shown = real if found is None else found
 
+    def name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
+        return next((p.name for p in parameters if p.kind is kind), "")
 
-def _name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
-    return next((p.name for p in parameters if p.kind is kind), "")
-
-
-def _shown_names(real: list[inspect.Parameter], shown: list[inspect.Parameter]) -> tuple[Shown, tuple[str, ...]]:
-    """What options and messages call the values that `*args` and `**kwargs` take, and the names of the latter."""
-    by_position, by_name = _name_of(real, _Kinds.VAR_POSITIONAL), _name_of(real, _Kinds.VAR_KEYWORD)
-    own = {p.name for p in real if p.name not in (by_position, by_name)}
-    num_positional = sum(p.kind in _POSITIONAL for p in real)
+    by_position, by_name = name_of(real, _Kinds.VAR_POSITIONAL), name_of(real, _Kinds.VAR_KEYWORD)
+    own = [p for p in real if p.kind in _POSITIONAL]
+    num_positional = len(own)
+    own += [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
+    names = tuple(p.name for p in own)
+    # What options and messages call the values that `*args` and `**kwargs` take.
     positional = [p.name for p in shown if p.kind in _POSITIONAL][num_positional:] if by_position else []
     named = [p.name for p in shown if p.kind in (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)] if by_name else []
-    taken = {*positional, *named}
-    names = Shown(
-        "" if by_position in taken else by_position,
-        "" if by_name in taken else by_name,
-        tuple("" if name in own else name for name in positional),
-        _name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
-        _name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
+    return CallParameters(
+        name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
+        names,
+        tuple(p.default is not _Kinds.empty for p in own),
+        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in own),
+        num_positional,
+        bool(by_position),
+        bool(by_name),
+        tuple(named),
+        Shown(
+            "" if by_position in (*positional, *named) else by_position,
+            "" if by_name in (*positional, *named) else by_name,
+            tuple("" if name in names else name for name in positional),
+            name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
+            name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
+        ),
+        by_position,
     )
-    return names, tuple(named)
 
 
 def argument_names(fun: Any) -> tuple[list[str], bool]:
     """The names by which options may mean arguments of `fun`, and whether its `**kwargs` may have others."""
-    real, shown = _real_and_shown(fun)
-    names, named = _shown_names(real, shown)
-    own = [p.name for p in real if p.kind not in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)]
-    others = (names.var_positional, names.var_named, names.all_positional, names.all_named)
-    known = dict.fromkeys((*own, *names.positional, *named, *others))
-    return [name for name in known if name], bool(_name_of(real, _Kinds.VAR_KEYWORD))
-
-
-def call_parameters(fun: Any) -> CallParameters:
-    """Describes how `fun` is called. Called by the native wrapper."""
-    real, shown = _real_and_shown(fun)
-    named = [p for p in real if p.kind in _POSITIONAL] + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
-    shown_names, shown_named = _shown_names(real, shown)
-    var_positional = _name_of(real, _Kinds.VAR_POSITIONAL)
-    return CallParameters(
-        _display_name(fun),
-        tuple(p.name for p in named),
-        tuple(p.default is not _Kinds.empty for p in named),
-        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in named),
-        sum(p.kind in _POSITIONAL for p in named),
-        bool(var_positional),
-        bool(_name_of(real, _Kinds.VAR_KEYWORD)),
-        shown_named,
-        shown_names,
-        var_positional,
-    )
+    found = call_parameters(fun)
+    all_positional, all_named, positional, *of_others = found.shown
+    known = dict.fromkeys((*found.names, *positional, *found.shown_named, *of_others, all_positional, all_named))
+    return [name for name in known if name], found.var_named
 
 
 def _name_in_all(parameters: CallParameters, i: int) -> str:
@@ -223,10 +183,8 @@ def is_argument_name(fun: Any, name: str) -> bool:
     if not bracket or not place.endswith("]") or not place[:-1].isdecimal():
         return False
     parameters = call_parameters(fun)
-    return parameters.var_positional and all_of_them in (
-        parameters.shown.var_positional,
-        parameters.var_positional_name,
-    )
+    known = parameters.shown.var_positional, parameters.var_positional_name
+    return parameters.var_positional and all_of_them in known
 
 
 def value_names(call: CallShape) -> tuple[str, ...]:
@@ -241,11 +199,7 @@ def value_names(call: CallShape) -> tuple[str, ...]:
 
 
 def option_names(call: CallShape) -> list[set[str]]:
-    """By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`, and
-    each of these its own.
-
-    The callable itself has none.
-    """
+    """By which names options may mean each value: `args` means each of `args[0]`, `args[1]`; the callable has none."""
     parameters, left_out, num_extra, keywords, has_callable = call
     shown = parameters.shown
     names: list[set[str]] = [set()] if has_callable else []

@@ -73,13 +73,10 @@ def _raises(equation: Any) -> bool:
     return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
 
 
-class _OfErrors(logging.Filter):
-    """Keeps jax from printing an error of Equinox's as that of a callback, before it is raised."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME)
+def _is_no_error(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME)
 
 
 @functools.cache
 def _silence() -> None:
-    keep_from_log(_OfErrors())
+    keep_from_log(_is_no_error)

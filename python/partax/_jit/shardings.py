@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 from typing import Any
 
 import jax
@@ -23,11 +24,7 @@ def is_sharding_leaf(prefix: Any) -> bool:
 
 
 def sharding_of(device: Any, backend: str | None, *shardings: Any) -> Sharding:
-    """The sharding that jax's deprecated options `device` and `backend` stand for. Warns whoever calls the caller.
-
-    Raises:
-      ValueError: both are given, or one beside `shardings`, the options that are given in their place now.
-    """
+    """The sharding of jax's deprecated options `device` and `backend`, in the place of `shardings`. Warns of them."""
     if device is not None and backend is not None:
         raise ValueError(f"found both device={device!r} and backend={backend!r}, expected one of them")
     if shardings != (None,) * len(shardings):
@@ -59,24 +56,21 @@ class NoEntry(PrefixOfValue):
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix of a tree in which the parts that are made from the value that they are for are made.
-
-    Where it is no prefix, the other parts are left, by which `broadcast_prefix` says so.
+    """A prefix of a tree in which each `PrefixOfValue` has made its part. Where it is no prefix, the other parts are
+    left, by which `broadcast_prefix` says so.
     """
-    leaves, structure = jax.tree.flatten(prefix, is_leaf=lambda it: is_sharding_leaf(it) or _is_made(it))
-    if not any(map(_is_made, leaves)):
+    leaves, structure = jax.tree.flatten(
+        prefix, is_leaf=lambda it: is_sharding_leaf(it) or isinstance(it, PrefixOfValue)
+    )
+    made = [isinstance(leaf, PrefixOfValue) for leaf in leaves]
+    if not any(made):
         return prefix
     try:
         values = structure.flatten_up_to(tree)
     except ValueError:
-        return structure.unflatten([None if _is_made(leaf) else leaf for leaf in leaves])
-    return structure.unflatten(
-        [leaf.of(value) if _is_made(leaf) else leaf for leaf, value in zip(leaves, values, strict=True)]
-    )
-
-
-def _is_made(leaf: Any) -> bool:
-    return isinstance(leaf, PrefixOfValue)
+        return structure.unflatten([None if is_made else leaf for is_made, leaf in zip(made, leaves, strict=True)])
+    parts = zip(made, leaves, values, strict=True)
+    return structure.unflatten([leaf.of(value) if is_made else leaf for is_made, leaf, value in parts])
 
 
 def array_shardings(
@@ -96,18 +90,11 @@ def _given(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
     return [part for i, part in enumerate(given) if i not in left_out]  # a default that was left out is no argument
 
 
-def _takers(prefix: tuple[Any, ...], call: CallShape) -> str:
-    """The names of the arguments that `in_shardings` may have an entry for, also those that a call leaves out."""
-    names = value_names((call[0], (), *call[2:4], False))
-    return ", ".join([name for i, name in enumerate(names) if not (i < len(prefix) and isinstance(prefix[i], NoEntry))])
-
-
 def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     """The explicit sharding of each input leaf of the call under way, or None."""
     prefix = options.in_shardings
     call = _core.call_shape()
-    names, has_callable = value_names(call), call[-1]
-    first = 1 if has_callable else 0
+    names, first = value_names(call), int(call[-1])  # where there is one, the callable comes first
     traces = [functools.partial(options.traces, own) for own in option_names(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
@@ -115,7 +102,9 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
         num_entries = sum(not isinstance(part, NoEntry) for part in prefix)
         has_entries = f"in_shardings has {num_entries} {'entry' if num_entries == 1 else 'entries'}"
         if len(given) > len(values) - first:
-            raise ValueError(f"{has_entries}, expected at most one for each argument ({_takers(prefix, call)})")
+            every = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
+            takers = [name for name, part in zip_longest(every, prefix) if name and not isinstance(part, NoEntry)]
+            raise ValueError(f"{has_entries}, expected at most one for each argument ({', '.join(takers)})")
         per_value[first : first + len(given)] = given
         for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(given) :]:
             if array_shardings(None, value, "in_shardings", name, is_traced):
@@ -131,9 +120,7 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
 def misplaced_leaf(
     options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first array leaf of the call under way that `in_shardings` do not fit, which jax has refused, and what is
-    wrong with it; None if all fit.
-    """
+    """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
     shardings = leaf_in_shardings(options, values)
@@ -172,7 +159,5 @@ def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
             f"`the result`: found {array_text(value)}, expected the structure of out_shardings, which has a "
             f"`{type(own).__name__}` with 1 child here; give its sharding without the `{type(own).__name__}`"
         )
-    found: list[Any] = []
-    for part, value in pairs:
-        found += array_shardings(part, value, "out_shardings", "the result")
-    return tuple(found)
+    every = [array_shardings(part, value, "out_shardings", "the result") for part, value in pairs]
+    return tuple(chain.from_iterable(every))

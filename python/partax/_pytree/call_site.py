@@ -29,10 +29,7 @@ _not_the_user = (_directory(jax), _own)
 
 
 def call_site(*packages: str) -> tuple[str, int]:
-    """The file and line of the innermost call in the user's own code.
-
-    It is above other packages too, if they have been imported, that call jax for the user.
-    """
+    """The file and line of the innermost call in the user's own code, above packages that call jax for the user."""
     between = [sys.modules[name] for name in (*packages, "equinox") if name in sys.modules]
     inside = (*_not_the_user, *map(_directory, between))
     frame: FrameType | None = sys._getframe(1)

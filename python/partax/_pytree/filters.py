@@ -5,21 +5,11 @@ import re
 from typing import Any
 
 from partax import _core
-from partax._core import is_array, is_array_like, is_inexact_array, is_inexact_array_like
+from partax._core import is_array as is_array
+from partax._core import is_array_like as is_array_like
+from partax._core import is_inexact_array as is_inexact_array
+from partax._core import is_inexact_array_like as is_inexact_array_like
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
-
-__all__ = [
-    "Filter",
-    "FilterSpec",
-    "all_of",
-    "any_of",
-    "by_path",
-    "is_array",
-    "is_array_like",
-    "is_inexact_array",
-    "is_inexact_array_like",
-    "not_",
-]
 
 # A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
 FilterSpec = Any

@@ -156,13 +156,9 @@ def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
     return _restore, (_core.flat_combine(spec, (places,)), spec.separator)
 
 
-def _reduce_static(static: Static[Any]) -> tuple[Any, ...]:
-    return Static, (static.value,)
-
-
 def install() -> None:
     """Makes the two static nodes pytrees and lets them be pickled. Called once, when partax is imported."""
     for cls in (FlatSpec, Static):
         jax.tree_util.register_pytree_node(cls, lambda node: ((), node), lambda node, _: node)
     copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - types say str or tuple alike
-    copyreg.pickle(Static, _reduce_static)
+    copyreg.pickle(Static, lambda static: (Static, (static.value,)))

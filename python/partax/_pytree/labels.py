@@ -12,18 +12,6 @@ from partax._pytree.partition import PyTree
 _SHOWN = 5  # paths in a message
 
 
-def _check_label(label: Any, what: str) -> None:
-    # A tuple or None would be a node of the tree of labels, not a leaf of it.
-    if not jax.tree_util.all_leaves([label]):
-        raise ValueError(
-            f"found {label!r} as {what}, expected a value that is a leaf of pytrees, such as a string or an int"
-        )
-    try:
-        hash(label)
-    except TypeError as error:
-        raise TypeError(f"found a `{type(label).__name__}` as {what}, expected a value that can be hashed") from error
-
-
 def labels(
     pytree: PyTree,
     groups: Mapping[Any, FilterSpec],
@@ -58,10 +46,19 @@ def labels(
     """
     if not isinstance(groups, Mapping):
         raise TypeError(f"found a `{type(groups).__name__}` as groups, expected a mapping from labels to filters")
-    for label in groups:
-        _check_label(label, "a label")
-    if default is not None:
-        _check_label(default, "the default label")
+    named: list[tuple[Any, str]] = [(label, "a label") for label in groups]
+    for label, what in named if default is None else [*named, (default, "the default label")]:
+        # A tuple or None would be a node of the tree of labels, not a leaf of it.
+        if not jax.tree_util.all_leaves([label]):
+            raise ValueError(
+                f"found {label!r} as {what}, expected a value that is a leaf of pytrees, such as a string or an int"
+            )
+        try:
+            hash(label)
+        except TypeError as error:
+            raise TypeError(
+                f"found a `{type(label).__name__}` as {what}, expected a value that can be hashed"
+            ) from error
     spec, *taken, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
     if rest and default is None:
         places = [f"`pytree{path}`" for path in list(rest)[:_SHOWN]]

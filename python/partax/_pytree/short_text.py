@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,14 @@ LONGEST = 120
 _LONGEST_VALUE = 60
 _DEEPEST = 6  # of containers in one another whose items are written
 _BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
+
+
+class Opened(NamedTuple):
+    """What is written as its items between two texts, each after another text."""
+
+    start: str
+    items: Callable[[], Iterable[tuple[str, Any]]]
+    end: str
 
 
 def printable(text: str) -> str:
@@ -77,6 +85,9 @@ def _rounded(value: Any) -> Any:
 
 def _text(value: Any, longest: int, depth: int) -> str:
     kind: Any = type(value)
+    if kind is Opened:
+        start, items, end = value
+        return _items(start, items(), end, longest, depth) if depth > 0 and longest > 20 else f"{start}...{end}"
     if isinstance(value, (jax.Array, np.ndarray)):
         return array_text(value)
     if isinstance(value, (str, bytes)) and len(value) > longest:
@@ -105,7 +116,7 @@ def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int,
     texts: list[str] = []
     room = longest - len(start) - len(end)
     for name, value in items:
-        texts.append(name + _text(value, min(longest, _LONGEST_VALUE), depth - 1))
+        texts.append(name + _text(value, min(room - len(name) - len(", ..."), _LONGEST_VALUE), depth - 1))
         if len(", ".join(texts)) > room:
             while len(texts) > 1 and len(", ".join([*texts, "..."])) > room:
                 texts.pop()

@@ -12,26 +12,15 @@ DICTS = ("dict", "ordered_dict", "default_dict")
 
 
 class Node(NamedTuple):
-    """One node.
+    """One node; one with static fields stands once more after its children, as an "end"."""
 
-    Attributes:
-      kind: its family; a leaf of arity n > 0 stands for n leaves in a row; a node with static fields stands once more
-        after its children, as an "end".
-      cls: its type; None for leaves.
-      type_name: what messages call the type.
-      arity: how many children it has.
-      first: the index of its first static value.
-      children: the names of its children, if it has fields.
-      fields: the names of its static fields.
-    """
-
-    kind: str
-    cls: Any
+    kind: str  # its family; a leaf of arity n > 0 stands for n leaves in a row
+    cls: Any  # None for leaves
     type_name: str
     arity: int
-    first: int
-    children: tuple[str, ...]
-    fields: tuple[str, ...]
+    first: int  # the index of its first static value
+    children: tuple[str, ...]  # the names of its children, if it has fields
+    fields: tuple[str, ...]  # the names of its static fields
 
     @property
     def is_leaf(self) -> bool:

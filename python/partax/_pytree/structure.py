@@ -11,12 +11,7 @@ _IsLeaf = Callable[[Any], bool]
 
 
 def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any] | str:
-    """What `other` has where `tree` has leaves, by jax, where both did not look alike.
-
-    Returns:
-      One subtree for each leaf; or why the structure of `tree` is no prefix of that of `other`, which messages call
-      `name`.
-    """
+    """What `other`, called `name`, has where `tree` has leaves, by jax; or the words for why they are not alike."""
     try:
         return jax.tree.structure(tree, is_leaf=is_leaf).flatten_up_to(other)
     except (ValueError, RecursionError) as error:  # as it prints a tree that is very deep

@@ -2,6 +2,7 @@
 
 import difflib
 import heapq
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -35,7 +36,10 @@ def check_used(
             continue
         for asked in _paths_asked(filter):
             if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
-                _warn(filter, asked, paths)
+                if len(_warned) < _MOST_WARNED:
+                    _warned.add(filter._text)
+                text = f"a filter takes no leaf, {_unused_filter(asked, paths)}"
+                warnings.warn_explicit(text, UserWarning, *call_site())
 
 
 def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...]:
@@ -51,13 +55,6 @@ def _paths_asked(filter: Filter) -> Iterator[Filter]:
         for member in members:
             if isinstance(member, Filter):
                 yield from _paths_asked(member)
-
-
-def _warn(filter: Filter, asked: Filter, paths: Sequence[str]) -> None:
-    if len(_warned) < _MOST_WARNED:
-        _warned.add(filter._text)
-    file, line = call_site()
-    warnings.warn_explicit(f"a filter takes no leaf, {_unused_filter(asked, paths)}", UserWarning, file, line)
 
 
 def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
@@ -99,6 +96,5 @@ def _common_ends(left: str, right: str) -> int:
     return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
 
 
-def _common_prefix(left: str, right: str) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
+def _common_prefix(*texts: str) -> int:
+    return len(os.path.commonprefix(texts))  # noqa: RUF071 - by characters

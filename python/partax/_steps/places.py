@@ -9,7 +9,7 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
-from partax._transforms.carry_types import ArrayType, array_type, joined
+from partax._transforms.carry import ArrayType, array_type, joined
 from partax._transforms.tree_differences import Difference, Flat, first_difference
 
 Place = int | str | tuple[int | str, ...]

@@ -14,7 +14,7 @@ from partax._guards.pure import is_pure
 from partax._guards.type_traits import equal_by
 from partax._guards.walk import STATE
 from partax._jax.nodes import is_tree_node
-from partax._jit.result_values import FIXED, held_by
+from partax._jit.own_statics import FIXED, held_by
 
 _ABSENT: Any = object()  # stands for an attribute that is not there
 _ONE: Any = object()  # stands for the array that is all of a result

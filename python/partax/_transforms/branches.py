@@ -8,11 +8,17 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
-from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.carry import (
+    Arrays,
+    ArrayType,
+    Unsettled,
+    array_type,
+    converted,
+    in_place_of,
+    joined,
+    value_text,
+)
 from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady
-
-__all__ = ["filter_cond", "filter_switch"]
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")
@@ -73,10 +79,7 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
 
 
 class _Results:
-    """What the branches return, which has to be alike.
-
-    It keeps the static part and the types of the first result, and no arrays: these belong to the branch's trace.
-    """
+    """What the branches return, which has to be alike: the static part and the types of the first result."""
 
     def __init__(self, types: dict[str, ArrayType]):
         self._types = types
@@ -94,7 +97,9 @@ class _Results:
             self._first = name, flat
             return leaves
         first, expected = self._first
-        if spec == expected.spec and _shapes_and_dtypes(flat) == _shapes_and_dtypes(expected):
+        # jax itself joins weak types to others of the same dtype.
+        shapes, wanted = ([(type.shape, type.dtype) for type in each.arrays] for each in (flat, expected))
+        if spec == expected.spec and shapes == wanted:
             return leaves
         difference = first_difference(expected, flat, "result", True)
         if difference is not None:
@@ -119,11 +124,6 @@ class _Results:
         return self._first[1].spec.rebuild(leaves)
 
 
-def _shapes_and_dtypes(flat: Flat) -> list[tuple[Any, Any]]:
-    """What has to be equal; jax itself joins weak types to others of the same dtype."""
-    return [(type.shape, type.dtype) for type in flat.arrays]
-
-
 def _leaves(flat: Flat) -> dict[str, Any]:
     """All leaves of a tree by their paths, arrays by their types."""
     types = iter(flat.arrays)
@@ -133,9 +133,8 @@ def _leaves(flat: Flat) -> dict[str, Any]:
 
 def _as(leaf: Any, target: ArrayType) -> Any:
     """A leaf as an array of another type, where it may have it."""
-    if not is_number(leaf) and not _core.is_array(leaf):
-        return leaf
-    return converted(leaf, target) if joined(array_type(leaf), target) == target else leaf
+    may_have = (is_number(leaf) or _core.is_array(leaf)) and joined(array_type(leaf), target) == target
+    return converted(leaf, target) if may_have else leaf
 
 
 def _fail(found: Difference, one: str, other: str) -> NoReturn:

@@ -1,14 +1,14 @@
-"""Differentiation with respect to the inexact arrays of the first argument."""
+"""Derivatives with respect to the inexact arrays of the first argument: gradients, Jacobians and Hessians."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
-from partax._pytree.filters import FilterSpec
+from partax._pytree.filters import FilterSpec, is_inexact_array_like
 from partax._transforms.on_arrays import joined, split
 from partax._transforms.tangents import differentiated, value_and_aux
-from partax._transforms.wrapper import Transformed, check_first, parameters_of, wrapped
+from partax._transforms.wrapper import Transformed, check_first, wrapped
 
 _A = TypeVar("_A")
 _P = ParamSpec("_P")
@@ -16,10 +16,10 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
-class _ValueAndGrad(Transformed[_P, _R]):
-    """What `filter_value_and_grad` returns."""
+class _Derivative(Transformed[..., Any]):
+    """What the functions of this file return."""
 
-    _name = "filter_value_and_grad"
+    _of_jax: ClassVar[Callable[..., Any]]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         has_aux, wrt, options = self._options
@@ -27,47 +27,68 @@ class _ValueAndGrad(Transformed[_P, _R]):
         first, *rest = args
         differentiable, whole = differentiated(first, wrt)
 
-        def value_of(part: Any) -> tuple[Any, Any]:
+        def on_arrays(part: Any) -> Any:
             value, aux = value_and_aux(self.__wrapped__(whole(part), *rest, **kwargs), has_aux, self.__name__)
-            if not has_aux and isinstance(value, tuple):
-                raise TypeError(
-                    f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
-                    f"{len(value)}; if it is (value, aux), pass has_aux=True"
-                )
-            return value, split(aux)
+            return self._numbers(value), split(aux)
 
-        (value, aux), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(options))(differentiable)
+        found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
+        return self._result(found, has_aux)
+
+    def _numbers(self, value: Any) -> Any:
+        """What of the value of the function has a derivative."""
+        return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
+
+    def _result(self, found: Any, has_aux: bool) -> Any:
+        derivative, aux = found
+        return (derivative, joined(aux)) if has_aux else derivative
+
+
+class _ValueAndGrad(_Derivative):
+    _name = "filter_value_and_grad"
+    _of_jax = staticmethod(jax.value_and_grad)
+
+    def _numbers(self, value: Any) -> Any:
+        if isinstance(value, tuple) and not self._options[0]:
+            raise TypeError(
+                f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
+                f"{len(value)}; if it is (value, aux), pass has_aux=True"
+            )
+        return value
+
+    def _result(self, found: Any, has_aux: bool) -> Any:
+        (value, aux), gradient = found
         return ((value, joined(aux)) if has_aux else value), gradient
 
 
-class _Grad(_ValueAndGrad[_P, _R]):
-    """What `filter_grad` returns."""
-
+class _Grad(_ValueAndGrad):
     _name = "filter_grad"
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        value, gradient = super()._call(args, kwargs)
-        return (gradient, value[1]) if self._options[0] else gradient
+    def _result(self, found: Any, has_aux: bool) -> Any:
+        (_, aux), gradient = found
+        return (gradient, joined(aux)) if has_aux else gradient
 
 
-def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str, Any], **named: Any) -> Any:
-    """Makes a wrapper with the options for jax; of those that `filter_grad` names, with what is not jax's default."""
-    options |= {name: value for name, value in named.items() if value}
-    if options.pop("argnums", None) is not None:
-        raise ValueError(
-            "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
-            "tuple instead"
-        )
-    for name in options:
-        if name not in parameters_of(jax.value_and_grad):
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
-    hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    return wrapped(cls, (has_aux, wrt, tuple(sorted(hashable.items()))), fun)
+class _Forward(_Derivative):
+    _name = "filter_jacfwd"
+    _of_jax = staticmethod(jax.jacfwd)
 
 
-class _Options(TypedDict, total=False):
+class _Reverse(_Derivative):
+    _name = "filter_jacrev"
+    _of_jax = staticmethod(jax.jacrev)
+
+
+class _Hessian(_Derivative):
+    _name = "filter_hessian"
+    _of_jax = staticmethod(jax.hessian)
+
+
+class _Shared(TypedDict, total=False):
     wrt: FilterSpec
     holomorphic: bool
+
+
+class _Options(_Shared, total=False):
     allow_int: bool
     reduce_axes: Sequence[Hashable]
 
@@ -127,8 +148,8 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
-    return _make(_Grad, fun, has_aux, wrt, options, **named)
+    named: dict[str, Any] = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    return _of_grad(_Grad, fun, has_aux, wrt, options, named)
 
 
 @overload
@@ -167,12 +188,7 @@ def filter_value_and_grad(
       (Array(45., dtype=float32), {'name': None, 'weight': Array([18., 36.], dtype=float32)})
 
     Args:
-      fun: as for `filter_grad`.
-      has_aux: as for `filter_grad`.
-      wrt: as for `filter_grad`.
-      holomorphic: as for `filter_grad`.
-      allow_int: as for `filter_grad`.
-      reduce_axes: as for `filter_grad`.
+      fun, has_aux, wrt, holomorphic, allow_int, reduce_axes: as for `filter_grad`.
 
     Returns:
       A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
@@ -181,5 +197,127 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
-    return _make(_ValueAndGrad, fun, has_aux, wrt, options, **named)
+    named: dict[str, Any] = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    return _of_grad(_ValueAndGrad, fun, has_aux, wrt, options, named)
+
+
+def _of_grad(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, more: dict[str, Any], named: dict[str, Any]) -> Any:
+    """The wrapper, with the options for jax that are not its defaults."""
+    if more.pop("argnums", None) is not None:
+        raise ValueError(
+            "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
+            "tuple instead"
+        )
+    options = more | {name: value for name, value in named.items() if value}
+    jax.value_and_grad(len, **options)  # which raises for an option that this jax does not have
+    return wrapped(cls, (has_aux, wrt, tuple(sorted(options.items()))), fun)
+
+
+class _Jacobians(Protocol):
+    """How `filter_jacfwd` and its like are called."""
+
+    @overload
+    def __call__(
+        self, fun: Callable[Concatenate[_T, _P], object], has_aux: Literal[False] = False, **options: Unpack[_Shared]
+    ) -> Transformed[Concatenate[_T, _P], Any]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, has_aux: Literal[False] = False, **options: Unpack[_Shared]
+    ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
+    @overload
+    def __call__(
+        self,
+        fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+        *,
+        has_aux: Literal[True],
+        **options: Unpack[_Shared],
+    ) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Shared]
+    ) -> Callable[
+        [Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]
+    ]: ...
+
+
+def _typed(function: Any) -> _Jacobians:
+    return function
+
+
+@_typed
+def filter_jacfwd(
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
+) -> Any:
+    """The Jacobian by the inexact arrays of the first argument, for any trees, column by column as `jax.jacfwd`.
+
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> partax.filter_jacfwd(scale)({"weight": jnp.float32(2), "name": "linear"}, jnp.array([1.0, 3.0]))
+      {'name': None, 'weight': Array([1., 3.], dtype=float32)}
+
+    Args:
+      fun: a function of one or more arguments, with any result.
+      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
+      wrt: as of `filter_grad`.
+      holomorphic: as of `jax.grad`.
+
+    Returns:
+      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
+      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
+        though `has_aux` says so.
+      ValueError: when called, `wrt` is no filter.
+    """
+    return wrapped(_Forward, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
+
+
+@_typed
+def filter_jacrev(
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
+) -> Any:
+    """The Jacobian by the inexact arrays of the first argument, for any trees, row by row as `jax.jacrev`.
+
+    Example:
+      >>> total = lambda model, x: jnp.sum(model["weight"] * x)
+      >>> partax.filter_jacrev(total)({"weight": jnp.array([2.0, 4.0]), "name": "linear"}, 3.0)
+      {'name': None, 'weight': Array([3., 3.], dtype=float32)}
+
+    Args:
+      fun, has_aux, wrt, holomorphic: as for `filter_jacfwd`.
+
+    Returns:
+      The same as `filter_jacfwd`.
+
+    Raises:
+      TypeError, ValueError: as for `filter_jacfwd`.
+    """
+    return wrapped(_Reverse, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
+
+
+@_typed
+def filter_hessian(
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
+) -> Any:
+    """The second derivatives by the inexact arrays of the first argument, for any trees.
+
+    Example:
+      >>> cube = lambda model: model["x"] ** 3
+      >>> partax.filter_hessian(cube)({"x": jnp.float32(2), "name": "a"})
+      {'name': None, 'x': {'name': None, 'x': Array(12., dtype=float32)}}
+
+    Args:
+      fun, has_aux, wrt, holomorphic: as for `filter_jacfwd`.
+
+    Returns:
+      A function of the same arguments that returns the Hessian, or `(hessian, aux)`. The Hessian is a tree like the
+      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      tree like the first argument of trees like it, with None for what is not differentiated. Without `fun`, a
+      decorator.
+
+    Raises:
+      TypeError, ValueError: as for `filter_jacfwd`.
+    """
+    return wrapped(_Hessian, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)

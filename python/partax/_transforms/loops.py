@@ -7,12 +7,8 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import Carry, until_settled
-from partax._transforms.carry_types import array_type
-from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.carry import Arrays, Carry, array_type, in_place_of, until_settled
 from partax._transforms.tree_differences import Flat, first_difference
-
-__all__ = ["filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"]
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")
@@ -71,9 +67,7 @@ def scan(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` with a transformation of the step, a function of arrays, and words for messages as of
-    `until_settled`.
-    """
+    """`filter_scan` with a transformation of the step, a function of arrays, and words as of `until_settled`."""
     entries, xs_spec = _scanned(xs, length)
 
     def run(carry: Carry) -> tuple[Any, Any]:
@@ -206,9 +200,7 @@ def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
 def check_leading_axis(
     leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
 ) -> None:
-    """Raises a ValueError where arrays do not have a leading axis of one length: the one given, else that of
-    the first.
-    """
+    """Raises a ValueError where arrays do not have a leading axis of one length: that given, else that of the first."""
     shapes = [np.shape(leaf) for leaf in leaves]
     for i, shape in enumerate(shapes):
         if not shape or shape[0] != (shapes[0][0] if length is None else length):

@@ -1,5 +1,6 @@
 """A call as a function of its arrays alone, which is what jax can take."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,11 +8,9 @@ import jax
 
 from partax import _core
 from partax._pytree.filters import FilterSpec, is_array
-from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import combine, partition
 
 
-@jax.tree_util.register_pytree_node_class
 class Rest:
     """What of a value is no array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
 
@@ -19,13 +18,6 @@ class Rest:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-    def tree_flatten(self) -> tuple[tuple[()], "Rest"]:
-        return (), self
-
-    @classmethod
-    def tree_unflatten(cls, aux: "Rest", children: Any) -> "Rest":
-        return aux
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rest):
@@ -38,6 +30,9 @@ class Rest:
 
     def __hash__(self) -> int:
         return hash(Rest)  # few are ever compared
+
+
+jax.tree_util.register_pytree_node(Rest, lambda rest: ((), rest), lambda rest, _: rest)
 
 
 def _same(leaf: Any, other: Any) -> bool:
@@ -55,13 +50,8 @@ def on_arrays(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], taken: FilterSpec = is_array
 ) -> tuple[Callable[[Any], Split], Any]:
     """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument."""
-    spec, arrays, static = flat_partition((fun, args, kwargs), taken)
-
-    def run(values: list[Any]) -> Split:
-        function, positional, named = flat_combine(spec, dict(zip(arrays, values, strict=True)), static)
-        return split(function(*positional, **named))
-
-    return run, list(arrays.values())
+    arrays, rest = split(((fun, *args), kwargs), taken)
+    return on_split(operator.call, rest), arrays
 
 
 def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
@@ -87,9 +77,11 @@ def joined(result: Split) -> Any:
     return jax.tree.unflatten(structure, combine(result[0], static))
 
 
-def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any]) -> Any:
-    """A tree for the user with None or marks for some leaves; with the leaves `whole` where a node refuses such."""
+def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None = None) -> Any:
+    """A tree for the user with None or marks for some leaves; where a node refuses such, with the leaves `whole`, or
+    the leaves alone.
+    """
     try:
         return jax.tree.unflatten(structure, leaves)
     except Exception:  # whatever a user's constructor raises
-        return jax.tree.unflatten(structure, whole)
+        return leaves if whole is None else jax.tree.unflatten(structure, whole)

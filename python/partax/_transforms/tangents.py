@@ -46,25 +46,19 @@ def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
 
 
 def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
-    """The tangent of each leaf of a tree, or None.
+    """The tangent, called `what`, of each leaf of a tree that messages call `name`; None of one that has none.
 
-    Args:
-      tangents: a tree like `tree`, with None for what has no tangent: a leaf, or a whole part.
-      tree: whose leaves they are for.
-      name: of `tree`.
-      what: the name of a tangent.
-      check: is called with the path, the leaf and its tangent, and raises where they do not fit.
-
-    Raises:
-      ValueError: `tangents` is not like `tree`.
+    `tangents` is a tree like it, with None for a leaf or a whole part. `check` is called with the path of a leaf, it
+    and its tangent, and raises where they do not fit; a ValueError tells where the trees differ.
     """
     pairs = _core.broadcast_prefix(tangents, tree, is_none, f"its {what}", name)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     known = set(paths)
     for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
         if path not in known:
-            place = name + jax.tree_util.keystr(path)
-            raise ValueError(f"`{place}`: found a {what} where no leaf can have one, expected None")
+            raise ValueError(
+                f"`{name}{jax.tree_util.keystr(path)}`: found a {what} where no leaf can have one, expected None"
+            )
     for path, (leaf, tangent) in zip(paths, pairs, strict=True):
         if tangent is not None:
             check(name + jax.tree_util.keystr(path), leaf, tangent)
@@ -72,11 +66,7 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
 
 
 def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
-    """Tangents, called `what`, for all leaves of a tree of `jax.ShapeDtypeStruct`s: zeros where there is None.
-
-    Raises:
-      ValueError: a tangent does not fit; the message has the path.
-    """
+    """Tangents, called `what`, for all leaves of a tree of `jax.ShapeDtypeStruct`s: zeros where there is None."""
 
     def check(path: str, struct: Any, tangent: Any) -> None:
         if jnp.shape(tangent) != struct.shape or jnp.result_type(tangent) != struct.dtype:
@@ -84,13 +74,8 @@ def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
 
     given = tangent_leaves(tangents, structs, name, what, check)
     leaves, structure = jax.tree.flatten(structs)
-    return jax.tree.unflatten(
-        structure,
-        [
-            jnp.zeros(struct.shape, struct.dtype) if tangent is None else tangent
-            for struct, tangent in zip(leaves, given, strict=True)
-        ],
-    )
+    pairs = zip(leaves, given, strict=True)
+    return structure.unflatten([jnp.zeros(it.shape, it.dtype) if given is None else given for it, given in pairs])
 
 
 def or_zero(tangent: Any, primal: Any) -> Any:

@@ -48,28 +48,21 @@ class _Entry(NamedTuple):
     def text(self) -> str:
         if self.kind == ARRAY:
             return array_text(self.value)
-        if self.kind == NODE:
-            family, cls, arity = self.value
-            if family == "none":
-                return "None"
-            return f"a `{cls.__name__}`" if family in DICTS else f"a `{cls.__name__}` of {arity}"
-        return shown(self.value, longest=_LONGEST)
+        if self.kind != NODE:
+            return shown(self.value, longest=_LONGEST)
+        family, cls, arity = self.value
+        return "None" if family == "none" else f"a `{cls.__name__}`" + ("" if arity is None else f" of {arity}")
 
     def has_fields_of(self, other: "_Entry") -> bool:
         """Whether it is an object of the class of another one, which has more fields or fewer."""
-        if not self.kind == other.kind == NODE or self.value[0] in ("tuple", "list"):
-            return False
-        return self.value[:2] == other.value[:2] and self.value[2] != other.value[2]
+        are_objects = self.kind == other.kind == NODE and self.value[0] not in ("tuple", "list")
+        return are_objects and self.value[:2] == other.value[:2] and self.value != other.value
 
     def same(self, other: "_Entry", numbers_settle: bool) -> bool:
         if numbers_settle and (self.settles or other.settles):
             return all(entry.settles or entry.kind == ARRAY for entry in (self, other))
-        if self.kind != other.kind:
-            return False
-        if self.kind == ARRAY:
-            return True
-        if self.kind == NODE:
-            return self.value[:2] == other.value[:2] and (self.value[0] in DICTS or self.value[2] == other.value[2])
+        if self.kind != other.kind or self.kind in (ARRAY, NODE):
+            return self.kind == other.kind and (self.kind == ARRAY or self.value == other.value)
         return _core.static_equal(self.value, other.value)
 
 
@@ -83,17 +76,17 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
             yield path, _Entry(ARRAY, next(arrays))
         elif kind == RUN:
             yield from ((f"{path}[{i}]", _Entry(VALUE, one)) for i, one in enumerate(value[1], value[0]))
-        elif kind == NODE and value[0] == "ordered_dict":
-            yield path, _Entry(NODE, (*value[:2], len(value[2])))
-            yield f"{path}.keys()", _Entry(FIELD, value[2])
+        elif kind == NODE:
+            family, cls, children = value
+            yield path, _Entry(NODE, (family, cls, None if family in DICTS else children))
+            if family == "ordered_dict":
+                yield f"{path}.keys()", _Entry(FIELD, children)
         else:
             yield path, _Entry(kind, value)
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """Where the static parts of two trees differ first, if they do; numbers may settle beside others, or beside
-    arrays.
-    """
+    """Where the static parts of two trees differ first, if they do; numbers may settle beside numbers and arrays."""
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     for path, entry in one.items():
         beside = other.get(path)
@@ -140,9 +133,8 @@ def unsteady(root: str) -> Difference:
 
 def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
     """The first field below a path that only one of two objects of a class has."""
-    for below in [*one, *other]:
-        if below.startswith((f"{path}.", f"{path}[")) and (below in one) != (below in other):
-            if below in one:
-                return Difference(below, one[below].text, "nothing")
-            return Difference(below, "nothing", other[below].text)
-    return None
+    inside = (it for it in (*one, *other) if it.startswith((f"{path}.", f"{path}[")) and (it in one) != (it in other))
+    below = next(inside, None)
+    if below is None:
+        return None
+    return Difference(below, *(each[below].text if below in each else "nothing" for each in (one, other)))

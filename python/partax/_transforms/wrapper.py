@@ -1,11 +1,10 @@
 """What the wrappers of all transformations have in common."""
 
 import functools
-import inspect
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
 
@@ -16,30 +15,31 @@ from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
+_O = ParamSpec("_O")
+_R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 
 
 class Transformed(Generic[_P, _R_co]):
-    """A callable under a transformation: a pytree of the callable, with the options as its static part.
-
-    A subclass names the transformation and runs the calls.
-    """
+    """A callable under a transformation: a pytree of the callable, with the options as its static part."""
 
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    _name: ClassVar[str]  # of the transformation
+    _name: ClassVar[str]  # of the transformation; a subclass has it, and runs the calls
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:
-        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made, _without_keys)
+        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made)
         shown_by(cls, operator.attrgetter("__dict__"), ("",), is_open=False)
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
         functools.update_wrapper(self, fun, updated=())
+        for name in ("__name__", "__qualname__"):
+            setattr(self, name, getattr(fun, name, getattr(type(fun), name)))
 
     @classmethod
     def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
@@ -51,11 +51,6 @@ class Transformed(Generic[_P, _R_co]):
 
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         return self._call(args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("__name__", "__qualname__") and "__wrapped__" in self.__dict__:
-            return getattr(type(self.__wrapped__), name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return wrapper_text(self._name, self)
@@ -78,19 +73,11 @@ def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
     return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
 
 
-def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
-    """The options as one value with a hash, whatever nodes the trees among them have. They may change at any time."""
-    leaves, structure = jax.tree.flatten(wrapper._options)
-    return _core.Static((tuple(leaves), structure))
-
-
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
+    """The options are one value with a hash, whatever nodes the trees among them have. They may change at any time."""
+    leaves, structure = jax.tree.flatten(wrapper._options)
     keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
-    return tuple(zip(keys, _parts(wrapper), strict=True)), _options(wrapper)
-
-
-def _without_keys(wrapper: Transformed[..., Any]) -> Any:
-    return _parts(wrapper), _options(wrapper)
+    return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static((tuple(leaves), structure))
 
 
 def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Callable[..., Any] | None = None) -> Any:
@@ -101,12 +88,6 @@ def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Cal
     return cls(fun, *options)
 
 
-@functools.cache
-def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of what a function of this jax takes."""
-    return frozenset(inspect.signature(function).parameters)
-
-
 def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
     """Raises a TypeError where there is no first argument to differentiate."""
     if not args:
@@ -114,6 +95,22 @@ def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
             f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "
             "need one: the first is differentiated"
         )
+
+
+class Transformation(Protocol[_O]):
+    """A function that gives the wrapper of a callable; without one, a decorator."""
+
+    @overload
+    def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, _R]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *args: _O.args, **options: _O.kwargs
+    ) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+
+
+def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformation[_O]:
+    """The function itself, for type checkers one that takes a callable or none."""
+    return cast("Any", function)
 
 
 def check_callable(fun: Any, name: str) -> None:

@@ -17,7 +17,7 @@ from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
 from partax._pytree import partition as _partition
-from partax._pytree.at import at
+from partax._pytree.as_equinox import at
 
 _REPLACED: dict[str, Any] = {
     **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter", "partition")},
@@ -158,34 +158,26 @@ _given: "weakref.WeakKeyDictionary[Any, dict[str, Any] | None]" = weakref.WeakKe
 def _given_options(jitted: Any) -> dict[str, Any] | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
     if jitted not in _given:
-        _given[jitted] = _read_options(jitted)
+        given, usual = options_of(jitted), options_of(_usual())
+        if given is None or usual is None:
+            _given[jitted] = {}
+        elif any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
+            _given[jitted] = None
+        else:
+            options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
+            _given[jitted] = options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
     return _given[jitted]
-
-
-def _read_options(jitted: Any) -> dict[str, Any] | None:
-    given, usual = options_of(jitted), options_of(_usual())
-    if given is None or usual is None:
-        return {}
-    if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
-        return None
-    options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
-    return options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
 
 
 @functools.cache
 def _usual() -> Any:
-    found = jit_options(equinox.filter_jit(_nothing))
+    found = jit_options(equinox.filter_jit(lambda: None))
     return None if found is None else found[1]
 
 
-def _nothing() -> None:
-    return None
-
-
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come.
-
-    Where a module had the second one by itself, it stays.
+    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come. Where a
+    module had the second one by itself, it stays.
     """
     ours, theirs = ({id(one): other for one, other in each} for each in (pairs, [pair[::-1] for pair in pairs]))
     its_own = {(name, attribute) for name, attribute, _ in _places(theirs)}

@@ -3,7 +3,6 @@
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -30,17 +29,13 @@ class _Finder:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _wrap(spec)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                _accelerate()
+
+            loader.exec_module = exec_module
         return spec
-
-
-def _wrap(spec: ModuleSpec) -> None:
-    loader: Any = spec.loader
-    load = loader.exec_module
-
-    def exec_module(module: ModuleType) -> None:
-        load(module)
-        _accelerate()
-
-    loader.exec_module = exec_module

@@ -3,50 +3,30 @@
 import inspect
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
-from flax import errors
-from flax.nnx import extract, graphlib
+from flax.nnx import graphlib
 
-from partax._libraries.flax.graph import is_object, is_valid
-
-
-def refuse_hijax(value: Any) -> NoReturn:
-    """Raises for a Variable that is of a type of jax's own."""
-    raise TypeError(f"found a hijax Variable of type `{value.var_type.__name__}`, expected one with hijax=False")
-
-
-def refuse_foreign(value: Any) -> None:
-    """Raises, as nnx does, for an object of another trace that would be in a result."""
-    if not is_valid(value):
-        extract.check_consistent_aliasing(value, None)
-        raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
-
-
-def refuse_change(value: Any) -> NoReturn:
-    """Raises, as nnx does, where an object of another trace would be changed."""
-    raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
+from partax._libraries.flax.graph import is_object
 
 
 def note_argument(error: Exception, values: dict[str, Any]) -> None:
     """Adds to an error on an nnx object where in the values of a call, given by name, that object is."""
-    refused = _refused(error)
-    path = None if refused is None else _path_of(refused, values)
-    if path is not None:
-        error.add_note(f"partax: it is `{path}`")
+    _note(error, lambda: values)
 
 
 def note_held(error: Exception, fun: Callable[..., Any]) -> None:
     """Adds to an error on an nnx object that a function holds, and was not given, what the function calls it."""
-    refused = _refused(error)
     users = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that asks
-    path = None if refused is None else _path_of(refused, _held(users, fun))
+    name = getattr(fun, "__qualname__", type(fun).__qualname__)
+    _note(error, lambda: _held(users, fun), f", which is no argument of `{name}`: pass it as one")
+
+
+def _note(error: Exception, roots: Callable[[], dict[str, Any]], more: str = "") -> None:
+    refused = _refused(error)
+    path = None if refused is None else _path_of(refused, roots())
     if path is not None:
-        error.add_note(f"partax: it is `{path}`, which is no argument of `{_name(fun)}`: pass it as one")
-
-
-def _name(fun: Any) -> str:
-    return getattr(fun, "__qualname__", type(fun).__qualname__)
+        error.add_note(f"partax: it is `{path}`{more}")
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What a function has changed in the objects of its arguments, found by comparing them with what they were."""
 
+import contextlib
 import copy
 from typing import Any, NamedTuple
 
@@ -29,24 +30,20 @@ class _Place(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """One value as it was: what a container consisted of, and what that knows by identity; all else is known by
-    identity or as a static value.
-    """
+    """One value as it was; what is no container is known by identity or as a static value."""
 
     value: Any
-    form: Any
-    held: list[Any]
+    form: Any  # what a container consisted of
+    held: list[Any]  # what that knows by identity
 
 
 class Change(NamedTuple):
-    """One thing that is different now, in the object at this place: what it was, None if it was not there; and what it
-    is.
-    """
+    """One thing that is different now, in the object at this place."""
 
     place: int
     owner: Any
     name: Any
-    before: Any
+    before: Any  # None if it was not there
     value: Any
 
 
@@ -75,7 +72,7 @@ def _form(value: Any) -> tuple[Any, list[Any]]:
     held: list[Any] = []
 
     def placed(leaf: Any) -> Any:
-        if not is_object(leaf) and _core.node_kind(leaf) != "dynamic_leaf":
+        if not is_object(leaf) and not _is_array(leaf):
             return leaf
         held.append(leaf)
         return _Place(id(leaf))
@@ -84,26 +81,29 @@ def _form(value: Any) -> tuple[Any, list[Any]]:
 
 
 def _remembered(value: Any) -> _Before:
-    try:
-        return _Before(value, *_form(value)) if _is_container(value) else _Before(value, None, [])
-    except TypeError:  # something in it cannot be compared
-        return _Before(value, None, [])
+    with contextlib.suppress(TypeError):  # something in it cannot be compared
+        if _is_container(value):
+            return _Before(value, *_form(value))
+    return _Before(value, None, [])
 
 
 def _differs(before: _Before, value: Any) -> bool:
     if before.form is None:
-        return value is not before.value and not _are_equal_statics(before.value, value)
+        if value is before.value:
+            return False
+        return not (_is_static(before.value) and _is_static(value) and _core.static_equal(before.value, value))
     try:
         return not _is_container(value) or _form(value)[0] != before.form
     except TypeError:  # something that is new in it cannot be compared
         return True
 
 
-def _are_equal_statics(left: Any, right: Any) -> bool:
-    for value in (left, right):
-        if callable(value) or is_object(value) or _is_container(value) or _core.node_kind(value) == "dynamic_leaf":
-            return False
-    return _core.static_equal(left, right)
+def _is_static(value: Any) -> bool:
+    return not (callable(value) or is_object(value) or _is_container(value) or _is_array(value))
+
+
+def _is_array(value: Any) -> bool:
+    return not is_object(value) and _core.node_kind(value) == "dynamic_leaf"
 
 
 _NOTHING = _Before(None, None, [])
@@ -114,7 +114,7 @@ class Snapshot:
 
     def __init__(self, objects: list[Any]):
         self.objects = list(objects)
-        self._classes = [type(owner) for owner in objects]
+        self._classes = list(map(type, objects))
         for owner in objects:
             _own_statics(owner)
         self._before: list[dict[Any, _Before]] = [
@@ -151,7 +151,7 @@ class Snapshot:
             for name, known in before.items()
             if (index, name) not in changed
             for leaf in jax.tree.leaves(known.value, is_leaf=is_object)
-            if not is_object(leaf) and _core.node_kind(leaf) == "dynamic_leaf"
+            if _is_array(leaf)
         ]
 
 

@@ -1,12 +1,14 @@
-"""What an nnx graph is made of, and what stands in a tree where jax could not have the object itself."""
+"""What an nnx graph is made of; a tree with nnx objects as jax takes it, read from them and made into them again."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from flax.nnx import graphlib, tracers, variablelib
+from flax import errors
+from flax.nnx import extract, graphlib, tracers, variablelib
 from flax.nnx.pytreelib import Pytree
 
 from partax._families.fields import identical
@@ -30,9 +32,7 @@ STATE = "_pytree__state"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """Stands for an object that the tree has had before, or that is one of the arguments', by its number in the order
-    of the first visits.
-    """
+    """Stands for an object that the tree or the arguments had before, by its number in the order of first visits."""
 
     index: int = dataclasses.field(metadata={"static": True})
 
@@ -66,6 +66,7 @@ _ARRAYS = (*filter(None, (concrete_array_type(),)), np.ndarray)
 PLAIN = frozenset({*_ARRAYS, type(None), bool, int, float, complex, str, bytes})
 """Classes whose instances are no graph node and contain none."""
 NUMBERS = (bool, int, float, complex)
+_FIXED = PLAIN - {*NUMBERS}
 
 
 def is_object(value: Any) -> bool:
@@ -123,9 +124,128 @@ def take_for_data(node: Any, names: list[str]) -> None:
         vars(node)["_pytree__nodes"] = node._pytree__nodes.update(dict.fromkeys(names, True))
 
 
-def is_valid(value: Any) -> bool:
-    """Whether an object may be changed by the trace that is under way."""
+def _refuse_foreign(value: Any) -> None:
+    """Raises, as nnx does, for an object of another trace that would be in a result."""
     if issubclass(type(value), Variable):
-        return bool(value._can_update)
-    state = getattr(value, STATE, None)
-    return state is None or bool(state.trace_state.is_valid())
+        is_valid = bool(value._can_update)
+    else:
+        state = getattr(value, STATE, None)
+        is_valid = state is None or bool(state.trace_state.is_valid())
+    if not is_valid:
+        extract.check_consistent_aliasing(value, None)
+        raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
+
+
+class GraphReader:
+    """Reads one tree after another; an object that more than one of them has is one object. Where results are read, it
+    begins with the objects of the arguments.
+    """
+
+    def __init__(self, known: list[Any] | None = None):
+        # In the order of their first places, each before what is in it; attributes are in jax's order.
+        self.objects: list[Any] = [] if known is None else list(known)
+        self._indices = {id(value): i for i, value in enumerate(self.objects)}
+        self._is_result = known is not None
+        self.has_met_any = False  # object in a tree
+
+    def read(self, value: Any) -> Any:
+        """The tree in which each object is itself at its first place, or a copy where it has to differ from the
+        caller's own, and `Seen` at all others.
+        """
+        cls: Any = type(value)
+        if cls in PLAIN:
+            return value
+        if cls is HIJAX:
+            kind = value.var_type.__name__
+            raise TypeError(f"found a hijax Variable of type `{kind}`, expected one with hijax=False")
+        is_variable = issubclass(cls, Variable)
+        if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
+            return with_leaves(value, is_object, self.read)
+        index = self._indices.setdefault(id(value), len(self.objects))
+        self.has_met_any = True
+        if index < len(self.objects):
+            return Seen(index)
+        self.objects.append(value)
+        if self._is_result:
+            _refuse_foreign(value)
+        if is_variable:
+            return self._variable(value)
+        if cls not in REGISTERED:
+            return NewReference(value[...]) if self._is_result else value
+        return self._node(value) if is_tree_class(cls) else self._unregistered(value)
+
+    def _node(self, node: Any) -> Any:
+        if self._is_result:
+            take_for_data(node, arrays_taken_for_static(node))
+        attributes, is_data = vars(node), node._pytree__nodes
+        replaced: dict[str, Any] = {}
+        for name in names_in_order(node):
+            value = attributes[name]
+            if type(value) in _FIXED or name == STATE or not is_data.get(name, False):
+                continue
+            read = jnp.asarray(value) if type(value) in NUMBERS else self.read(value)
+            if read is not value:
+                replaced[name] = read
+        if not replaced:
+            return node
+        copy = object.__new__(type(node))
+        copy.__dict__.update({**attributes, **replaced})
+        return copy
+
+    def _variable(self, variable: Any) -> Any:
+        value = variable._raw_value
+        if type(value) in _FIXED:
+            return variable
+        if isinstance(value, jax.Ref):
+            read = self.read(value)
+        else:
+            leaves, structure = jax.tree.flatten(value)
+            arrays = [jnp.asarray(leaf) if type(leaf) in NUMBERS else leaf for leaf in leaves]
+            read = value if identical(leaves, arrays) else structure.unflatten(arrays)
+        return variable if read is value else type(variable)._new(read, dict(variable._var_metadata))
+
+    def _unregistered(self, node: Any) -> Unregistered:
+        data, statics, aux = children_of(node)
+        children = tuple(self.read(child) for child in data.values())
+        return Unregistered(children, type(node), aux, tuple(data), tuple(statics.items()))
+
+
+class GraphBuilder:
+    """Builds one tree after another, which have to be new, as their nodes are filled in place, with known objects."""
+
+    def __init__(self, known: list[Any] | None = None):
+        self.objects: list[Any] = [] if known is None else list(known)
+
+    def build(self, value: Any) -> Any:
+        """The graph that was read."""
+        cls: Any = type(value)
+        if cls in PLAIN:
+            return value
+        if cls is Seen:
+            return self.objects[value.index]
+        if cls is Unregistered:
+            return self._unregistered(value)
+        if cls is NewReference:
+            value = cast(Any, jax.new_ref(value.value))
+        is_variable = issubclass(cls, Variable)
+        if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
+            return with_leaves(value, lambda it: isinstance(it, STAND_INS) or is_object(it), self.build)
+        self.objects.append(value)
+        if is_variable:
+            raw = cast("Any", value)._raw_value
+            if isinstance(raw, (jax.Ref, *STAND_INS)):
+                object.__setattr__(value, "_raw_value", self.build(raw))
+        elif is_tree_class(cls):
+            attributes, is_data = vars(value), cast("Any", value)._pytree__nodes
+            for name in names_in_order(value):
+                if type(attributes[name]) not in PLAIN and name != STATE and is_data.get(name, False):
+                    attributes[name] = self.build(attributes[name])
+        return value
+
+    def _unregistered(self, stand_in: Unregistered) -> Any:
+        functions = REGISTERED[stand_in.cls]
+        node = functions.create_empty(stand_in.aux)
+        self.objects.append(node)
+        children = [self.build(child) for child in stand_in.children]
+        functions.init(node, [*zip(stand_in.names, children, strict=True), *stand_in.statics])
+        return node

@@ -2,23 +2,84 @@
 
 import json
 from array import array
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any, NamedTuple
 
 import jax
 from flax import errors
-from flax.nnx import extract, tracers
+from flax.nnx import extract, graphlib, tracers
 
 from partax import _core
 from partax._jit.options import Options
 from partax._jit.parameters import value_names
-from partax._libraries.flax.apply_changes import Outcome, apply_changes
-from partax._libraries.flax.build_graph import GraphBuilder
 from partax._libraries.flax.errors import note_argument, note_held
 from partax._libraries.flax.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
-from partax._libraries.flax.graph import STATIC_CACHE, VARIABLE_SLOTS, Variable
-from partax._libraries.flax.read_graph import GraphReader
+from partax._libraries.flax.graph import (
+    REGISTERED,
+    STATE,
+    STATIC_CACHE,
+    VARIABLE_SLOTS,
+    GraphBuilder,
+    GraphReader,
+    Variable,
+)
 from partax._libraries.flax.shardings import as_before, refuse_unlike, shardings_by_leaf
+
+
+class Outcome(NamedTuple):
+    """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`.
+
+    The native wrapper reads the first four fields.
+    """
+
+    result: Any
+    values: tuple[Any, ...] = ()  # what attributes are set to
+    owners: bytes = b""  # the numbers of the objects that these are of, as an array of unsigned ints has them in memory
+    is_plain: bool = True  # whether this is all, and all of it are values of Variables without objects in them
+    names: str = "[]"  # of the attributes, as JSON; like the owners one constant, which no call makes anew
+    deleted: tuple[tuple[int, str], ...] = ()  # owners and names of attributes
+    refilled: tuple[tuple[int, Any], ...] = ()  # nodes of which nnx knows only how to fill them, and with what
+    has_objects: bool = False  # in any of these
+    kept: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
+
+    def abstract_result(self, objects: list[Any]) -> Any:
+        """The result of a call that has not been run, in which objects of the arguments are copies."""
+        if not self.has_objects:
+            return self.result
+        return apply_changes(self, graphlib.clone(objects, graph=True))
+
+
+def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
+    """Changes the objects of a call's arguments, all of them or, if it raises, none; gives the call's result."""
+    result, values, owners, _, names, deleted, refilled, has_objects, _ = outcome
+    changed = array("I", owners)
+    if has_objects:
+        builder = GraphBuilder(objects)
+        values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
+    if not (changed or deleted or refilled):
+        return result
+    _check_trace(objects, chain(changed, (i for i, _ in deleted), (i for i, _ in refilled)))
+    # One call of C, so that neither an interrupt nor another thread comes between two changes.
+    sets = map(object.__setattr__, [objects[i] for i in changed], json.loads(names), values)
+    deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
+    deque[None](chain(sets, deletes), 0)
+    for index, contents in refilled:
+        functions = REGISTERED[type(objects[index])]
+        functions.clear(objects[index])
+        functions.init(objects[index], contents.items())
+    return result
+
+
+def _check_trace(objects: list[Any], changed: Iterable[int]) -> None:
+    now = tracers.current_jax_trace()
+    for index in changed:
+        value = objects[index]
+        state = value._trace_state if issubclass(type(value), Variable) else getattr(value, STATE, None)
+        if state is not None and getattr(state, "_trace_state", state)._jax_trace != now:
+            raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
+
 
 GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
 """All changes are done to the caller's objects; only those of Variables; and nothing may be in two places."""
@@ -33,11 +94,7 @@ if hasattr(*STATIC_CACHE):
 
 
 def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-    """Reads the values of the call under way as one graph.
-
-    Returns:
-      The values as filter_jit takes them, and the objects in the order of their first places.
-    """
+    """The values of the call under way as filter_jit takes them, and the objects in the order of their first places."""
     reader = GraphReader()
     try:
         return tuple([reader.read(value) for value in values]), reader.objects
@@ -93,6 +150,8 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
     deleted = tuple([(it.place, it.name) for it in changes if it.value is DELETED])
     result = reader.read(result)
+    given = {id(leaf) for leaf in jax.tree.leaves((result, values, refilled))}
+    kept = {id(array): array for array in before.unchanged(changes) if id(array) not in given} if donates else {}
     return Outcome(
         result,
         values,
@@ -102,10 +161,5 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
         deleted,
         refilled,
         reader.has_met_any,
-        _not_in(before.unchanged(changes), (result, values, refilled)) if donates else (),
+        tuple(kept.values()),
     )
-
-
-def _not_in(arrays: list[Any], tree: Any) -> tuple[Any, ...]:
-    given = {id(leaf) for leaf in jax.tree.leaves(tree)}
-    return tuple({id(array): array for array in arrays if id(array) not in given}.values())

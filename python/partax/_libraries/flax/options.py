@@ -13,9 +13,8 @@ from partax._jit.filter_jit import check_names, wrapper_of
 from partax._jit.options import Options
 from partax._jit.parameters import call_parameters, name_at
 from partax._jit.shardings import NoEntry
-from partax._libraries.flax.apply_changes import Outcome
 from partax._libraries.flax.graph import REGISTERED
-from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES
+from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome
 from partax._libraries.flax.shardings import prefix_of
 
 _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
@@ -97,10 +96,7 @@ def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int,
 
 
 def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
-    """The names of the arguments at some positions.
-
-    Those from the end are none where a call may have any number, as in jax.
-    """
+    """The names of the arguments at some positions; none from the end where a call may have any number, as in jax."""
     parameters = call_parameters(fun)
     if not parameters.var_positional:
         positions = tuple([p % parameters.num_positional for p in positions])

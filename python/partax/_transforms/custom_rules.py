@@ -1,4 +1,4 @@
-"""filter_custom_vjp: a derivative rule of one's own, backward."""
+"""Derivative rules of one's own: filter_custom_jvp and filter_custom_vjp."""
 
 import warnings
 from collections.abc import Callable
@@ -6,19 +6,163 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from partax._pytree.filters import is_array, is_inexact_array
+from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.partition import combine, is_none, partition
 from partax._transforms.arguments import names_of_arguments
-from partax._transforms.filter_custom_jvp import materialised
-from partax._transforms.on_arrays import Rest, Split, joined, split, tree_of
-from partax._transforms.tangents import misfit, tangent_leaves
+from partax._transforms.on_arrays import Rest, Split, joined, on_split, split, tree_of
+from partax._transforms.tangents import misfit, or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable, check_first
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
+_ZERO: Any = SymbolicZero  # jax does not tell the types of its attributes
+
+
+class filter_custom_jvp(Transformed[_P, _R]):
+    """`jax.custom_jvp` for any trees: what cannot be differentiated needs no mention.
+
+    Example:
+      >>> power = partax.filter_custom_jvp(lambda x, n: x**n)
+      >>> @power.def_jvp
+      ... def power_jvp(primals, tangents):
+      ...     (x, n), (dx, _) = primals, tangents
+      ...     return x**n, None if dx is None else n * x ** (n - 1) * dx
+      >>> partax.filter_grad(power)(jnp.float32(3), 2)
+      Array(6., dtype=float32)
+
+    The rule is given by `def_jvp`. It is called as `rule(primals, tangents, **kwargs)`: the arguments by position, for
+    each a tree like it with None for what has no tangent (also an array that is not being differentiated; zeros, if a
+    node of yours refuses None), and the arguments by name, which cannot be differentiated. It returns the result and a
+    tree like it, with None for what has no tangent.
+
+    Args:
+      fn: a function of any trees, with any result.
+
+    Raises:
+      TypeError: `fn` is not callable.
+      AttributeError: when called, there is no rule.
+      ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
+        the message has the path.
+    """
+
+    _name = "filter_custom_jvp"
+    _is_called_as_wrapped = True
+    _children = ("_jvp",)
+
+    def __init__(self, fn: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
+        self._jvp = _jvp
+        super().__init__(fn)
+
+    def def_jvp(self, rule: _Rule) -> _Rule:
+        """Gives the rule; a decorator, which returns it.
+
+        Example:
+          >>> square = partax.filter_custom_jvp(lambda x: x**2)
+          >>> @square.def_jvp
+          ... def square_jvp(primals, tangents):
+          ...     (x,), (dx,) = primals, tangents
+          ...     return x**2, 2 * x * dx
+          >>> jax.grad(square)(jnp.float32(3))
+          Array(6., dtype=float32)
+
+        Args:
+          rule: what is called as `rule(primals, tangents, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        check_callable(rule, "def_jvp")
+        self._jvp = rule
+        return rule
+
+    def defjvp(self, rule: _Rule) -> _Rule:
+        """As `def_jvp`, with zeros for the tangents of inexact arrays that are not being differentiated; deprecated.
+
+        Args:
+          rule: what is called as `rule(primals, tangents, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        warnings.warn("filter_custom_jvp.defjvp is deprecated; use def_jvp", DeprecationWarning, stacklevel=2)
+
+        def with_zeros(primals: Any, tangents: Any, **kwargs: Any) -> Any:
+            return rule(primals, materialised(tangents, primals), **kwargs)
+
+        self._jvp = with_zeros
+        return rule
+
+    def defjvps(self, *rules: Any) -> None:
+        """Is not there, as in Equinox.
+
+        Args:
+          *rules: as of `jax.custom_jvp`.
+
+        Raises:
+          NotImplementedError: always.
+        """
+        raise NotImplementedError("filter_custom_jvp has no defjvps; use def_jvp")
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule = self._jvp
+        if rule is None:
+            raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
+        arrays, static = split((args, kwargs))
+
+        run = jax.custom_jvp(on_split(self.__wrapped__, static))
+
+        def run_rule(primals: Any, tangents: Any) -> Any:
+            positional, named = joined((primals[0], static))
+            leaves, structure = jax.tree.flatten(positional)
+            along = [
+                tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
+                for tangent, primal in zip(tangents[0], primals[0], strict=True)
+            ]
+            at = next((i for i, tangent in enumerate(along[len(leaves) :]) if tangent is not None), None)
+            if at is not None:
+                path = jax.tree_util.tree_leaves_with_path(named)[at][0]
+                raise ValueError(
+                    f"`{path[0].key}{jax.tree_util.keystr(path[1:])}`: found an argument by name that is "
+                    f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
+                )
+            del along[len(leaves) :]
+            out, slopes = rule(positional, tree_of(structure, along, list(map(or_zero, along, leaves))), **named)
+            given = tangent_leaves(slopes, out, "the result", "tangent", _check_tangent)
+            leaves, structure = jax.tree.flatten(out)
+            values: list[Any] = [None] * len(leaves)
+            along = list(values)
+            for i, (leaf, slope) in enumerate(zip(leaves, given, strict=True)):
+                # jax runs a rule on the numbers themselves where no array has been made of them: it may return numbers.
+                if is_array(leaf) or slope is not None:
+                    values[i], leaves[i] = leaf, None
+                    along[i] = zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
+            rest = Rest((leaves, structure))
+            return (values, rest), (along, rest)
+
+        run.defjvp(run_rule, symbolic_zeros=True)
+        return joined(run(arrays))
+
+
+filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
+
+
+def _check_tangent(path: str, primal: Any, tangent: Any) -> None:
+    if not is_array(primal) and not is_inexact_array_like(primal):
+        raise ValueError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
+    if jnp.shape(primal) != jnp.shape(tangent):
+        raise ValueError(misfit(path, primal, tangent))
+
+
+def materialised(tangents: Any, primals: Any) -> Any:
+    """Tangents with zeros for the inexact arrays that have none."""
+    leaves, structure = jax.tree.flatten(primals)
+    given = tangent_leaves(tangents, primals, "the tangents", "tangent", lambda *_: None)
+    needed = [tangent is None and is_inexact_array(leaf) for tangent, leaf in zip(given, leaves, strict=True)]
+    filled = zip(needed, given, leaves, strict=True)
+    return structure.unflatten([jnp.zeros_like(leaf) if need else tangent for need, tangent, leaf in filled])
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
@@ -142,10 +286,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
-            values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
+            values = jax.tree.map(_array_of, (inexact, exact, others))
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
-            perturbed = _marked(structure, marks)
+            perturbed = tree_of(structure, marks)
             out, residuals = fwd(perturbed, first, *rest, **named)
             result = _split_result(out)
             return result, (split(residuals), values, Rest((perturbed, result[2].value)))
@@ -155,10 +299,12 @@ class filter_custom_vjp(Transformed[_P, _R]):
             perturbed, result_structure = known.value
             first, rest, named = arguments(*values)
             given = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
-            cotangent = tree_of(result_structure, given, list(map(_or_zeros, cotangents[0])))
+            whole = [jnp.zeros(it.shape, it.dtype) if isinstance(it, _ZERO) else it for it in cotangents[0]]
+            cotangent = tree_of(result_structure, given, whole)
             gradient = _where_inexact(bwd(joined(residuals), cotangent, perturbed, first, *rest, **named), first)
             try:
-                leaves = tangent_leaves(gradient, first, _first_name(self), "cotangent", _check)
+                (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
+                leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", _check_cotangent)
             except ValueError as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
             return leaves, None, None
@@ -181,19 +327,6 @@ def _split_result(out: Any) -> _Result:
     return inexact, split(rest), Rest(structure)
 
 
-def _or_zeros(cotangent: Any) -> Any:
-    zero: Any = cotangent if isinstance(cotangent, SymbolicZero) else None
-    return cotangent if zero is None else jnp.zeros(zero.shape, zero.dtype)
-
-
-def _marked(structure: Any, marks: list[bool]) -> Any:
-    """A tree of bools; a list of them where a node of the user's refuses such."""
-    try:
-        return jax.tree.unflatten(structure, marks)
-    except Exception:  # whatever a user's constructor raises
-        return marks
-
-
 def _array_of(leaf: Any) -> Any:
     """What stands for an array on the way forward, which may be the number that jax was called with."""
     return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
@@ -209,11 +342,7 @@ def _where_inexact(gradient: Any, first: Any) -> Any:
     return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
 
 
-def _first_name(wrapper: Any) -> str:
-    return names_of_arguments(wrapper.__wrapped__, 1)[0]
-
-
-def _check(path: str, primal: Any, cotangent: Any) -> None:
+def _check_cotangent(path: str, primal: Any, cotangent: Any) -> None:
     if not is_inexact_array(primal):
         raise ValueError(f"`{path}`: found a cotangent where no leaf can have one, expected None")
     if jnp.shape(primal) != jnp.shape(cotangent):
@@ -232,11 +361,11 @@ def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dic
             if tangent is None or isinstance(tangent, SymbolicZero):
                 continue
             path = jax.tree_util.tree_leaves_with_path((rest, named))[i][0]
-            names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
-            name = path[1].key if path[0].idx else names[1 + path[1].idx]
+            first, *names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
+            name = path[1].key if path[0].idx else names[path[1].idx]
             raise RuntimeError(
                 f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but of "
-                f"{wrapper.__name__}() under filter_custom_vjp only `{_first_name(wrapper)}` can be; pack both into "
+                f"{wrapper.__name__}() under filter_custom_vjp only `{first}` can be; pack both into "
                 "one tuple"
             )
         return primals[0], tangents[0]

@@ -1,11 +1,20 @@
-"""Replacing nodes of a tree that a function points at."""
+"""What Equinox's tree_at, tree_equal and tree_pformat do, for any trees."""
 
+import dataclasses
+import functools
+import operator
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
 from partax import _core
+from partax._core import is_array
 from partax._pytree.short_text import short_text
 
 _T = TypeVar("_T")
@@ -64,7 +73,7 @@ def at(
         nodes = several
     new_nodes = _replacements(nodes, found, replace, replace_fn)
     _check_counts(nodes, found)
-    new_leaves = [_unwrapped_or_node(leaf) for leaf in new_leaves]
+    new_leaves = [leaf.cell_contents if type(leaf) is _Wrapped else leaf for leaf in new_leaves]
     for (leaf, _), new in zip(found, new_nodes, strict=True):
         new_leaves[leaf] = new
     return _core.tree_unflatten(structure, new_leaves)
@@ -129,5 +138,136 @@ def _unwrapped(leaf: Any) -> Any:
     return leaf.cell_contents
 
 
-def _unwrapped_or_node(leaf: Any) -> Any:
-    return leaf.cell_contents if type(leaf) is _Wrapped else leaf
+def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0.0) -> bool | jax.Array:
+    """Whether all trees have the same structure and equal leaves, as `equinox.tree_equal`.
+
+    Example:
+      >>> partax.tree.equal({"x": jnp.ones(2), "n": 1}, {"x": jnp.ones(2), "n": 1})
+      True
+      >>> partax.tree.equal({"x": jnp.ones(2), "n": 1}, {"x": jnp.ones(2), "n": 2})
+      False
+
+    Arrays are equal if their dtypes, shapes and values are; a NaN is equal to nothing. All else is compared by `==`.
+
+    Args:
+      *pytrees: one or more trees of any kind.
+      typematch: whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
+        1 to 1.0.
+      rtol: relative tolerance for inexact arrays, as of `jax.numpy.allclose`.
+      atol: absolute tolerance, the same.
+
+    Returns:
+      A bool; a traced bool array where it depends on the values of traced arrays. `equal(...) is True` asks whether the
+      trees are known to be equal.
+
+    Raises:
+      TypeError: no tree is given, or a static part or leaf refuses to be compared.
+      TypeError, RecursionError: a tree cannot be read; the message has the path.
+    """
+    if not pytrees:
+        raise TypeError("equal: found no trees, expected one or more")
+    exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
+    first, structure = _core.tree_flatten(pytrees[0], None)
+    unknown: list[Any] = []  # what only the devices, or the run of a program, can tell
+    for tree in pytrees[1:]:
+        leaves, other = _core.tree_flatten(tree, None)
+        if structure != other:
+            return False
+        for a, b in zip(first, leaves, strict=True):
+            if typematch and type(a) is not type(b):
+                return False
+            answer = _equal_leaves(a, b, exact, rtol, atol)
+            if answer is False:
+                return False
+            if answer is not True:
+                unknown.append(answer)
+    if any(isinstance(answer, Tracer) for answer in unknown):
+        return functools.reduce(operator.and_, unknown)
+    return all(map(bool, unknown))
+
+
+def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
+    """True, False, or an array that will tell."""
+    at_hand = _core.equal_arrays(a, b)
+    if at_hand is True or (at_hand is False and exact):
+        return at_hand
+    if not (is_array(a) and is_array(b)):
+        return not (is_array(a) or is_array(b) or a != b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    of_numpy = all(isinstance(it, np.ndarray | np.generic) for it in (a, b))
+    if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
+        return bool(np.all(a == b)) if of_numpy else _all_equal(a, b)
+    if of_numpy:
+        return bool(np.allclose(a, b, rtol=rtol, atol=atol))
+    return jnp.allclose(a, b, rtol=rtol, atol=atol)
+
+
+@jax.jit
+def _all_equal(a: Any, b: Any) -> jax.Array:
+    return jnp.all(a == b)
+
+
+@dataclasses.dataclass
+class Partial:
+    """A `jax.tree_util.Partial` as a dataclass of its name, which is written by its fields."""
+
+    func: Any
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def _never(node: Any) -> bool:
+    return False
+
+
+def pformat(
+    pytree: Any,
+    *,
+    width: int = 80,
+    indent: int = 2,
+    short_arrays: bool = True,
+    struct_as_array: bool = False,
+    truncate_leaf: Callable[[Any], bool] = _never,
+) -> str:
+    """A tree as text over several lines, as `equinox.tree_pformat`: an array is written as `f32[3,4]`.
+
+    Example:
+      >>> print(partax.tree.pformat({"weight": jnp.ones((3, 4)), "name": "linear"}))
+      {'weight': f32[3,4], 'name': 'linear'}
+
+    Args:
+      pytree: any pytree.
+      width: the number of characters that a line should have at most.
+      indent: how far each level is indented.
+      short_arrays: whether arrays are written as dtype and shape.
+      struct_as_array: whether a `jax.ShapeDtypeStruct` is too.
+      truncate_leaf: a predicate on nodes; one for which it is true is written as the name of its class and `(...)`.
+
+    Returns:
+      The text.
+
+    Raises:
+      ImportError: wadler-lindig is not installed, which the extra `partax[pretty]` installs.
+    """
+    try:
+        import wadler_lindig as wl
+    except ImportError as error:
+        missing = 'pformat needs wadler-lindig, which was not found: pip install "partax[pretty]"'
+        raise ImportError(missing, name="wadler_lindig") from error
+
+    def written(node: Any) -> Any:
+        """What wadler-lindig does not write as Equinox does; None for all else."""
+        if truncate_leaf(node):
+            return wl.TextDoc(f"{type(node).__name__}(...)")
+        is_struct = struct_as_array and isinstance(node, jax.ShapeDtypeStruct)
+        if short_arrays and (is_struct or isinstance(node, jax.Array)):
+            weak = "weak_" if getattr(node, "weak_type", False) else ""
+            return wl.array_summary(node.shape, f"{weak}{node.dtype.name}", kind=None)
+        if isinstance(node, jax.custom_jvp | jax.custom_vjp):
+            return wl.pdoc(node.__wrapped__)
+        if isinstance(node, jax.tree_util.Partial):
+            return wl.pdoc(Partial(node.func, node.args, node.keywords))
+        return None
+
+    return wl.pformat(pytree, width=width, indent=indent, short_arrays=short_arrays, custom=written)

@@ -1,24 +1,24 @@
-"""filter_vmap: one program for many values along an axis."""
+"""One program for many values along an axis, and on many devices: filter_vmap and filter_shard_map."""
 
 import dataclasses
+import enum
 import re
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from numbers import Integral
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, Never
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array
-from partax._pytree.partition import is_none
-from partax._transforms.arguments import Arguments, read_arguments
+from partax._pytree.partition import combine, is_none, partition
+from partax._transforms.arguments import Arguments
 from partax._transforms.on_arrays import Rest
-from partax._transforms.wrapper import Transformed, parameters_of, wrapped
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from partax._transforms.tangents import value_text
+from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class if_array:
 if_array.__module__ = "partax"  # where users find it, and pickles too
 
 
-class _Vmap(Transformed[_P, _R]):
+class _Vmap(Transformed[..., Any]):
     """What `filter_vmap` returns."""
 
     _name = "filter_vmap"
@@ -52,13 +52,12 @@ class _Vmap(Transformed[_P, _R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, options = self._options
-        given = read_arguments(
+        given = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
         )
         pairs = zip(given.leaves, given.entries, strict=True)
         axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
-        has_axis = bool(mapped) or axis_size is not None
         _check_sizes(given, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
@@ -70,7 +69,7 @@ class _Vmap(Transformed[_P, _R]):
 
         kept_at: list[Any] = []  # where the leaves of the result are, for an error about those without an axis
         values = [given.leaves[i] for i in mapped]
-        if not has_axis:
+        if not mapped and axis_size is None:
             stacked, kept, result = on_one(values)
             if stacked:
                 raise ValueError(
@@ -96,17 +95,11 @@ class _Vmap(Transformed[_P, _R]):
 
 
 class _Result(NamedTuple):
-    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go.
-
-    Attributes:
-      structure: of the result.
-      leaves: of it, with None for arrays.
-      axes: for each leaf, where the axis goes, or None where there is none.
-    """
+    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go."""
 
     structure: Any
-    leaves: list[Any]
-    axes: list[int | None]
+    leaves: list[Any]  # with None for arrays
+    axes: list[int | None]  # of each leaf
 
     def joined(self, stacked: list[Any], kept: list[Any]) -> Any:
         """The result, of arrays with the axis as their first, and of those without it."""
@@ -129,25 +122,19 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     def path(i: int) -> str:
         return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[i][0])}"
 
-    axes = [
-        _axis_of(i, leaf, entry, "out_axes", path)
-        for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True))
-    ]
-    for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+    axes: list[int | None] = []
+    for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
+        axis = _axis_of(i, leaf, entry, "out_axes", path)
+        axes.append(axis)
         ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
         if axis is not None and not -ndim <= axis < ndim:
             raise ValueError(
                 f"`{path(i)}`: found the axis {axis} in out_axes, expected one from {-ndim} to {ndim - 1}, since it is "
-                f"{_text(leaf)} before the axis is put in"
+                f"{value_text(leaf)} before the axis is put in"
             )
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    kept = [leaf if axis is None and is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
-    rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
+    kept, rest = partition([leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array)
     return stacked, kept, Rest(_Result(structure, rest, axes))
-
-
-def _text(leaf: Any) -> str:
-    return array_text(leaf) if is_array(leaf) else f"a `{type(leaf).__name__}`"
 
 
 def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int], str]) -> int | None:
@@ -171,8 +158,8 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
         shape = jnp.shape(leaf) if is_array(leaf) else ()
         if not -len(shape) <= axis < len(shape):
             raise ValueError(
-                f"`{given.path(i)}`: found {_text(leaf)}, expected an array that has an axis {axis}, as in_axes says; "
-                "None in in_axes passes it on as it is"
+                f"`{given.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as in_axes "
+                "says; None in in_axes passes it on as it is"
             )
         size = shape[axis]
         if first is None:
@@ -184,18 +171,7 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
             )
 
 
-class _Options(TypedDict, total=False):
-    in_axes: Any
-    out_axes: Any
-    axis_name: Hashable
-    axis_size: int | None
-    spmd_axis_name: Hashable
-
-
-@overload
-def filter_vmap(fun: Callable[_P, _R], **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
-@overload
-def filter_vmap(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+@transformation
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
@@ -204,7 +180,7 @@ def filter_vmap(
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
-    **options: Any,
+    **options: Never,
 ) -> Any:
     """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
 
@@ -239,11 +215,107 @@ def filter_vmap(
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
-    for name in options:
-        if name not in parameters_of(jax.vmap):
-            raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
-    options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
-    given = {name: value for name, value in options.items() if value is not None}
+    named: dict[str, Any] = {**options, "axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
+    given = {name: value for name, value in named.items() if value is not None}
+    jax.vmap(len, **given)  # which raises for an option that this jax does not have
     return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)
+
+
+class _AsPlaced(enum.Enum):
+    """The arguments are divided as their arrays are."""
+
+    AS_PLACED = enum.auto()
+
+
+class _ShardMap(Transformed[..., Any]):
+    """What `filter_shard_map` returns."""
+
+    _name = "filter_shard_map"
+    _is_called_as_wrapped = True
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        mesh, in_specs, out_specs, axis_names, check_vma = self._options
+        as_placed = in_specs is _AsPlaced.AS_PLACED
+        given = Arguments(
+            self.__wrapped__,
+            args,
+            kwargs,
+            prefix=None if as_placed else in_specs,
+            default=None,
+            is_entry=_is_spec,
+            option="in_specs",
+        )
+        places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
+        specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
+
+        def run(arrays: list[Any]) -> Any:
+            out = given.call(self.__wrapped__, places, arrays)
+            _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
+            # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
+            arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)
+            return arrays, Rest(rest)
+
+        everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
+        options = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
+        mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
+        arrays, rest = mapped([given.leaves[i] for i in places])
+        return arrays if rest.value is None else combine(arrays, rest.value)
+
+
+def _is_spec(node: Any) -> bool:
+    return node is None or isinstance(node, PartitionSpec)
+
+
+def _spec_of(entry: Any) -> Any:
+    if not _is_spec(entry):
+        raise TypeError(
+            f"filter_shard_map: found {entry!r} in the specs, expected a `jax.sharding.PartitionSpec`, or None for "
+            "what each device has whole"
+        )
+    return PartitionSpec() if entry is None else entry
+
+
+@transformation
+def filter_shard_map(
+    fun: Callable[..., Any] | None = None,
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = _AsPlaced.AS_PLACED,
+    out_specs: Any,
+    axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """`jax.shard_map` for any trees: each device runs `fun` on its part of the arrays, everything else is passed on.
+
+    Example:
+      >>> from jax.sharding import Mesh, PartitionSpec
+      >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
+      >>> def total(batch, scale):
+      ...     return jax.lax.psum(batch["x"].sum() * scale, "data")
+      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
+      >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
+      Array(4., dtype=float32)
+
+    Args:
+      fun: a function of any trees, with any result. Arrays that it holds itself, as a module does, each device has
+        whole.
+      mesh: the devices; None: those of `jax.set_mesh`.
+      in_specs: how the arrays of the arguments are divided: one `jax.sharding.PartitionSpec` for all arguments; a tuple
+        of them, or of trees of them that are prefixes of the arguments, one for each argument by position; or a
+        dictionary from names of arguments to such. None, and what says nothing of an argument: each device has all of
+        it. Not given: as the arrays are, over axes that are `Explicit`.
+      out_specs: how those of the result are: a prefix of it likewise.
+      axis_names: as of `jax.shard_map`.
+      check_vma: as of `jax.shard_map`.
+
+    Returns:
+      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
+      function returned it. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: a spec is none.
+      ValueError: when called: specs do not fit the arguments or the result; the message has the path.
+    """
+    return wrapped(_ShardMap, (mesh, in_specs, out_specs, frozenset(axis_names), check_vma), fun)

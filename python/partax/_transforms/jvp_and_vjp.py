@@ -1,0 +1,235 @@
+"""Derivatives along tangents, and of cotangents: filter_jvp, filter_vjp and filter_linearize."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
+from partax._pytree.partition import combine, partition
+from partax._transforms.arguments import names_of_arguments
+from partax._transforms.on_arrays import Rest, joined, split, tree_of
+from partax._transforms.tangents import (
+    differentiated,
+    filled_tangents,
+    misfit,
+    or_zero,
+    structs_of,
+    tangent_leaves,
+    value_and_aux,
+    value_text,
+)
+from partax._transforms.wrapper import check_callable
+
+_A = TypeVar("_A")
+_R = TypeVar("_R")
+_Ts = TypeVarTuple("_Ts")
+
+
+def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
+    """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
+
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> model = {"weight": jnp.array([1.0, 2.0]), "name": "linear"}
+      >>> partax.filter_jvp(scale, (model, 3.0), ({"weight": jnp.ones(2), "name": None}, None))
+      (Array([3., 6.], dtype=float32), Array([3., 3.], dtype=float32))
+
+    Args:
+      fn: a function of any trees, with any result.
+      primals: its arguments by position.
+      tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
+        complex array or number, for one that is to stay, or for a whole part of the tree.
+      **kwargs: its arguments by name, which have no tangent.
+
+    Returns:
+      `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that
+      has a tangent; with zeros, if a node of yours refuses None.
+
+    Raises:
+      ValueError: `tangents` are not like `primals`; the message has the path.
+      TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
+    """
+    check_callable(fn, "filter_jvp")
+    for given in (primals, tangents):
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(f"filter_jvp: found a `{type(given).__name__}`, expected tuples of primals and tangents")
+    if len(primals) != len(tangents):
+        raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
+    leaves, structure = jax.tree.flatten(list(primals))
+    directions: list[Any] = []
+    for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
+        directions += tangent_leaves(tangent, primal, name, "tangent", _check)
+    moved = [i for i, tangent in enumerate(directions) if tangent is not None]
+
+    def on_moved(*values: Any) -> Any:
+        arguments = list(leaves)
+        for i, value in zip(moved, values, strict=True):
+            arguments[i] = value
+        out, out_structure = jax.tree.flatten(fn(*jax.tree.unflatten(structure, arguments), **kwargs))
+        depends = _with_tangent(values, out)
+        own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
+        others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
+        arrays, static = partition(others, is_array)
+        return own, (arrays, Rest((static, depends, out_structure)))
+
+    if not moved:
+        out, out_structure = jax.tree.flatten(fn(*primals, **kwargs))
+        nothing = [None] * len(out)
+        tangent = tree_of(out_structure, nothing, list(map(or_zero, nothing, out)))
+        return jax.tree.unflatten(out_structure, out), tangent
+    values, slopes, (arrays, rest) = jax.jvp(
+        on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
+    )
+    static, depends, out_structure = rest.value
+    others = combine(arrays, static)
+    own, along = iter(values), iter(slopes)
+    out = [next(own) if depend else other for depend, other in zip(depends, others, strict=True)]
+    tangent = [next(along) if depend else None for depend in depends]
+    return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
+
+
+def _check(path: str, primal: Any, tangent: Any) -> None:
+    """Raises where a primal cannot have this tangent."""
+    zero = jnp.result_type(tangent) == jax.dtypes.float0
+    if not zero and not (is_inexact_array_like(primal) or hasattr(primal, "__jax_array__")):
+        raise TypeError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
+    if jnp.shape(primal) != jnp.shape(tangent):
+        raise ValueError(misfit(path, primal, tangent))
+    if not zero and jnp.result_type(primal) != jnp.result_type(tangent):
+        raise TypeError(misfit(path, primal, tangent))
+
+
+def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
+    """Which leaves of a result have a tangent with respect to these inputs: the rule of a custom derivative of both is
+    told so.
+    """
+    at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
+    told: list[list[bool]] = []
+
+    @jax.custom_jvp
+    def ask(*values: Any) -> Any:
+        return values
+
+    def rule(values: Any, tangents: Any) -> Any:
+        told.append([not isinstance(tangent, SymbolicZero) for tangent in tangents])
+        return values, values  # not used by anyone
+
+    ask.defjvp(rule, symbolic_zeros=True)
+    ask(*inputs, *(leaves[i] for i in at))
+    has_tangent = [False] * len(leaves)
+    for i, has in zip(at, told[0][len(inputs) :], strict=True):
+        has_tangent[i] = has
+    return has_tangent
+
+
+@overload
+def filter_vjp(
+    fun: Callable[[*_Ts], _R], *primals: *_Ts, has_aux: Literal[False] = False, wrt: FilterSpec = None
+) -> tuple[_R, Callable[[_R], tuple[*_Ts]]]: ...
+@overload
+def filter_vjp(
+    fun: Callable[[*_Ts], tuple[_R, _A]], *primals: *_Ts, has_aux: Literal[True], wrt: FilterSpec = None
+) -> tuple[_R, Callable[[_R], tuple[*_Ts]], _A]: ...
+def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
+    """The result of a function, and the function that pulls cotangents of it back: `jax.vjp` for any trees.
+
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> model = {"weight": jnp.array([1.0, 2.0]), "name": "linear"}
+      >>> result, pull = partax.filter_vjp(scale, model, jnp.float32(3))
+      >>> pull(jnp.ones(2))
+      ({'name': None, 'weight': Array([3., 3.], dtype=float32)}, Array(3., dtype=float32))
+
+    Args:
+      fun: a function of any trees, with any result.
+      *primals: its arguments.
+      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
+      wrt: a filter, as of `partition`, of what to differentiate in the tuple of arguments: of what it takes, the
+        inexact arrays. None: all inexact arrays.
+
+    Returns:
+      `(result, pull)`, or `(result, pull, aux)`. `pull` takes a tree like the result, with arrays for its inexact
+      arrays and None for all else; None for an array stands for zeros. It returns a tuple of trees like the arguments,
+      with None for what is not differentiated. It is a pytree of the arrays that it needs.
+
+    Raises:
+      TypeError: `fun` is not callable, or did not return a pair though `has_aux` says so.
+      ValueError: `wrt` is no filter. When `pull` is called: the cotangent is not like the result; the message has the
+        path.
+    """
+    check_callable(fun, "filter_vjp")
+    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
+    arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
+    bound = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
+    return _with_rest(bound, rest, has_aux)
+
+
+@overload
+def filter_linearize(
+    fun: Callable[[*_Ts], _R], *primals: *_Ts, has_aux: Literal[False] = False, wrt: FilterSpec = None
+) -> tuple[_R, Callable[[*_Ts], _R]]: ...
+@overload
+def filter_linearize(
+    fun: Callable[[*_Ts], tuple[_R, _A]], *primals: *_Ts, has_aux: Literal[True], wrt: FilterSpec = None
+) -> tuple[_R, Callable[[*_Ts], _R], _A]: ...
+def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
+    """The result of a function, and its derivative there as a linear function: `jax.linearize` for any trees.
+
+    Example:
+      >>> square = lambda tree: {"y": tree["x"] ** 2, "name": tree["name"]}
+      >>> result, push = partax.filter_linearize(square, {"x": jnp.array([1.0, 3.0]), "name": "a"})
+      >>> push({"x": jnp.ones(2), "name": None})
+      {'name': None, 'y': Array([2., 6.], dtype=float32)}
+
+    Args:
+      fun, *primals, has_aux, wrt: as for `filter_vjp`.
+
+    Returns:
+      `(result, push)`, or `(result, push, aux)`. `push` takes for each argument a tree like it, with arrays for what is
+      differentiated and None for all else; None for an array or a whole part stands for zeros. It returns a tree like
+      the result, with None for all but inexact arrays.
+
+    Raises:
+      TypeError: as for `filter_vjp`.
+      ValueError: likewise. When `push` is called: a tangent is not like its argument; the message has the path.
+    """
+    check_callable(fun, "filter_linearize")
+    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
+    _, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
+    names = names_of_arguments(fun, len(primals))
+    bound = jax.tree_util.Partial(_push, push, Rest((names, structs_of(differentiable))))
+    return _with_rest(bound, rest, has_aux)
+
+
+def _on_arrays(
+    fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec
+) -> tuple[Callable[..., Any], Any]:
+    """The function on what is differentiated, and these values; beside the inexact arrays it returns the rest."""
+    differentiable, whole = differentiated(primals, wrt)
+
+    def on_arrays(*part: Any) -> Any:
+        out = fun(*whole(part))
+        value, aux = value_and_aux(out, has_aux, getattr(fun, "__name__", "the function"))
+        return jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value), split((value, aux))
+
+    return on_arrays, differentiable
+
+
+def _with_rest(bound: Any, rest: Any, has_aux: bool) -> Any:
+    value, aux = joined(rest)
+    return (value, bound, aux) if has_aux else (value, bound)
+
+
+def _pull(pull: Any, structs: Any, cotangents: Any) -> Any:
+    return pull(filled_tangents(cotangents, structs.value, "the result", "cotangent"))
+
+
+def _push(push: Any, static: Any, *tangents: Any) -> Any:
+    names, structs = static.value
+    if len(tangents) != len(names):
+        raise ValueError(f"found {len(tangents)} tangents, expected one for each argument ({', '.join(names)})")
+    given = zip(tangents, structs, names, strict=True)
+    return push(*(filled_tangents(tangent, struct, name, "tangent") for tangent, struct, name in given))
