@@ -130,29 +130,6 @@ def test_answer_is_the_table_s_and_a_true_bool(name):
     assert all(type(answer) is bool for answer in got)
 
 
-EQUINOX_MISSES = {
-    # Equinox asks np.issubdtype, which does not know the extension dtypes.
-    "numpy bfloat16",
-    "numpy float8_e4m3fn",
-    "numpy float8_e5m2",
-    "bfloat16 scalar",
-}
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name not in EQUINOX_MISSES])
-def test_equinox_agrees(name):
-    value = CASES[name][0]()
-    assert answers(value) == tuple(getattr(eqx, p)(value) for p in PREDICATES)
-
-
-@pytest.mark.parametrize("name", sorted(EQUINOX_MISSES))
-def test_numpy_extension_floats_are_inexact_as_jax_says(name):
-    value = CASES[name][0]()
-    assert jnp.issubdtype(value.dtype, jnp.inexact)
-    assert partax.is_inexact_array(value)
-    assert partax.is_inexact_array_like(value)
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -184,18 +161,6 @@ def test_symbolic_zero_tangents_and_float0_are_arrays_but_not_inexact():
     assert answers(tangent) == ARRAY
 
 
-def test_jax_array_protocol_under_a_trace():
-    seen = []
-
-    @jax.jit
-    def function(x, n):
-        seen.append((answers(JaxArrayProtocol(x)), answers(JaxArrayProtocol(n))))
-        return x
-
-    function(jnp.ones(2), jnp.ones(2, int))
-    assert seen == [(INEXACT_LIKE, LIKE)]
-
-
 def test_an_array_protocol_that_raises_passes_its_error_on():
     class Raises:
         def __jax_array__(self):
@@ -220,17 +185,6 @@ def test_refs_are_no_arrays_as_in_equinox():
     np.testing.assert_array_equal(function(ref), [1.0, 1.0])
     assert answers(ref) == tuple(getattr(eqx, p)(ref) for p in PREDICATES) == NOTHING
     assert seen == [NOTHING] or IS_OLDER  # for which a traced ref is an array
-
-
-def test_one_instance_may_have_the_array_protocol_and_another_not():
-    class Sometimes:
-        pass
-
-    with_protocol, without = Sometimes(), Sometimes()
-    with_protocol.__jax_array__ = lambda: jnp.ones(2)
-    assert answers(with_protocol) == INEXACT_LIKE
-    assert answers(without) == NOTHING
-    assert answers(with_protocol) == INEXACT_LIKE
 
 
 @pytest.mark.parametrize("name", ["is_array_like", "is_inexact_array_like"])

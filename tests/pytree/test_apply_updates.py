@@ -83,14 +83,3 @@ def test_a_weak_update_keeps_the_parameter_s_dtype():
     result = partax.apply_updates(model, {"w": 0.5})
     assert result["w"].dtype == jnp.bfloat16
     np.testing.assert_array_equal(result["w"].astype(jnp.float32), [1.5, 1.5])
-
-
-def test_works_under_tracing():
-    @jax.jit
-    def step(w, u):
-        out = partax.apply_updates({"w": w, "frozen": [w], "name": "n"}, {"w": u, "frozen": None, "name": None})
-        assert out["frozen"][0] is w
-        assert out["name"] == "n"
-        return out["w"]
-
-    np.testing.assert_array_equal(step(jnp.ones(2), jnp.ones(2)), [2.0, 2.0])

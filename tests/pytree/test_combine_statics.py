@@ -264,27 +264,6 @@ def test_structures_that_differ() -> None:
             partax.combine(one, other)
 
 
-def test_modules_with_and_without_the_attributes_of_a_wrapper() -> None:
-    @eqx.filter_jit
-    def wrapped(x: Any) -> Any:
-        return x
-
-    plain = object.__new__(type(wrapped))
-    names = {field.name for field in dataclasses.fields(type(wrapped))}  # pyright: ignore[reportArgumentType]
-    for name, value in vars(wrapped).items():
-        if name in names:
-            object.__setattr__(plain, name, value)
-    assert_identical(partax.combine(wrapped, wrapped), wrapped)
-    for one, other in ((wrapped, plain), (plain, wrapped)):
-        with pytest.raises(ValueError):
-            eqx.combine([one], [other])
-        for first in ([one], [one, None]):
-            with pytest.raises(
-                ValueError, match=r"^`pytrees\[1\]\[0\]`: found .*attributes are not just its fields|^`pytrees\[1\]`"
-            ):
-                partax.combine(first, [other])
-
-
 def test_an_absent_field_is_equal_to_an_absent_one_only() -> None:
     def without_static() -> Module:
         module = Module(1, "a")
@@ -347,23 +326,6 @@ def test_an_array_has_no_one_truth_value() -> None:
     with pytest.raises(TypeError, match=r"^`pytrees\[1\]\.static`: .*gave a `numpy.ndarray` that is neither") as caught:
         partax.combine(Module(1, one), Module(None, other))
     assert isinstance(caught.value.__cause__, ValueError)
-
-
-def test_each_pair_is_compared_once() -> None:
-    compared: list[int] = []
-
-    class Counting:
-        def __eq__(self, other: object) -> bool:
-            compared.append(1)
-            return True
-
-        __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    partax.combine(Module(1, Counting()), Module(None, Counting()), Module(None, Counting()))
-    assert len(compared) == 2
-    compared.clear()
-    partax.combine([Module(1, Counting()), None], [Module(None, Counting()), None], [Module(None, Counting()), [1]])
-    assert len(compared) == 2
 
 
 @pytest.mark.parametrize("name", EQUAL)

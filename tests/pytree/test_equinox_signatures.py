@@ -134,18 +134,6 @@ def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
-@pytest.mark.parametrize("allow_int", [False, True])
-def test_integers_have_gradient_none_with_and_without_allow_int(ours: Any, theirs: Any, allow_int: bool) -> None:
-    function = lambda pytree: jnp.sum(pytree[0] * pytree[1] * pytree[2])
-    pytree = (jnp.ones(2), jnp.arange(2), 3, True)
-    assert_close_trees(ours(function, allow_int=allow_int)(pytree), theirs(function, allow_int=allow_int)(pytree))
-    gradient = partax.filter_grad(function, allow_int=allow_int)(pytree)
-    assert gradient[1:] == (None, None, None)
-    only = ours(lambda x: jnp.sum(x * 1.0), allow_int=allow_int)(jnp.arange(2))
-    assert_close_trees(only, theirs(lambda x: jnp.sum(x * 1.0), allow_int=allow_int)(jnp.arange(2)))
-
-
-@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
 def test_reduce_axes_where_jax_has_it(ours: Any, theirs: Any) -> None:
     if "reduce_axes" not in inspect.signature(jax.grad).parameters:
         with pytest.raises(TypeError, match="reduce_axes"):

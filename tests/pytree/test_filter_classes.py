@@ -1,5 +1,5 @@
 """Guards the promise that a class as filter, `is_array_like` and Equinox's predicates take just the leaves that
-isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes change."""
+isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes and predicates change."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
+import equinox._filters as equinox_filters
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partax import any_of, is_array_like, not_
-from partition_reference import taken, takes, which
+from partition_reference import takes
 from random_trees import thorough
-from trees import Layer
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -303,49 +303,6 @@ def _body(cls: type) -> dict[str, Any]:
     return {name: value for name, value in vars(cls).items() if name not in left_out}
 
 
-def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> None:
-    asked: list[str] = []
-
-    class Getattr:
-        def __getattr__(self, name: str) -> Any:
-            asked.append(name)
-            raise AttributeError(name)
-
-    class Property:
-        @property
-        def __jax_array__(self) -> Any:
-            asked.append("__jax_array__")
-            raise AttributeError("__jax_array__")
-
-    for kind in (Getattr, Property):
-        tree = [kind() for _ in range(5)]
-        for f in (is_array_like, eqx.is_array_like):
-            asked.clear()
-            assert takes(tree, f) == [False] * 5
-            assert asked == ["__jax_array__"] * 5
-
-
-def test_a_class_registered_between_two_partitions() -> None:
-    class Shape(metaclass=abc.ABCMeta):  # noqa: B024
-        pass
-
-    class Square:
-        pass
-
-    class Circle:
-        pass
-
-    tree = [Square(), Circle(), Square(), 1]
-    with_node = [Square(), Layer(1), 1]
-    assert takes(tree, Shape) == [False] * 4 and taken(with_node, Shape) == []
-    Shape.register(Square)
-    Shape.register(Layer)
-    assert takes(tree, Shape) == [True, False, True, False]
-    assert taken(with_node, Shape) == ["0", "1/weight", "1/rate"]
-    late = [lambda x: isinstance(x, Circle) and Shape.register(Circle) is None, Shape]
-    assert which([tree[1], tree[1], tree[1], 1], *late) == [1, 1, 1, 2]
-
-
 def test_a_metaclass_that_is_changed_answers_anew() -> None:
     class Meta(type):
         pass
@@ -387,3 +344,23 @@ def test_tracers_and_what_tells_to_be_an_array() -> None:
 
     f(jnp.ones(2))
     assert all(got == expected for got, expected in seen)
+
+
+def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = [1, "x", jnp.ones(2), Target()]
+
+    def agrees() -> bool:
+        return all(takes(tree, getattr(eqx, name)) == [bool(getattr(eqx, name)(x)) for x in tree] for name in EQUINOX)
+
+    assert agrees()
+    plain = takes(tree, eqx.is_array)
+    with monkeypatch.context() as changed:
+        changed.setattr(equinox_filters, "_ARRAY_TYPES", (str,))
+        changed.setattr(equinox_filters, "_NDARRAY_TYPES", ())
+        assert agrees() and takes(tree, eqx.is_array) == [False, True, False, False]
+    assert agrees() and takes(tree, eqx.is_array) == plain
+
+
+def test_a_function_of_another_module_is_called() -> None:
+    like_equinox = {**vars(equinox_filters), "_ARRAY_TYPES": (str,)}
+    assert takes([1, "x", jnp.ones(2)], types.FunctionType(eqx.is_array.__code__, like_equinox)) == [False, True, False]

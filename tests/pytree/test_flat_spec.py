@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from conftest import TraceCounter
-from growth import Witness, check_steady
+from growth import Witness
 from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
-from partition_reference import assert_identical
 from trees import Bag, Colour, Config, Pair, array, assert_close, double, make_model, over_samples
 
 NAN = float("nan")
@@ -95,13 +94,6 @@ def test_values_that_a_program_can_tell_apart_differ(wrap: Any) -> None:
             assert (left == right) is (name == other), (name, other)
             assert (left != right) is (name != other)
     assert len(set(wrapped.values())) == len(wrapped)
-
-
-def test_the_leaves_in_dictionaries_are_no_part_of_the_spec() -> None:
-    left, right = (flat_partition([array(2, start=i), i, "xy"[i]])[0] for i in range(2))
-    assert left == right and hash(left) == hash(right)
-    left, right = (flat_partition([array(2 + i, start=i), "s"], is_array, rest="static")[0] for i in range(2))
-    assert left == right and hash(left) == hash(right)
 
 
 def test_specs_and_statics_are_not_equal_to_anything_else() -> None:
@@ -233,12 +225,6 @@ def test_copies_of_a_spec_are_the_spec_itself(wrap: Any) -> None:
         assert copy.deepcopy([spec, [spec]])[1][0] is spec
 
 
-def test_copies_of_a_static_are_equal() -> None:
-    for makes in GROUPS.values():
-        static = Static(makes[0]())
-        assert copy.copy(static) == copy.deepcopy(static) == static
-
-
 @over_wrappers
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_they_pickle_if_their_values_do(wrap: Any, protocol: int) -> None:
@@ -301,33 +287,6 @@ def test_a_spec_keeps_its_static_part_and_nothing_else_alive(collect: Any) -> No
     assert [ref() for ref in weak] == [None] * 5
 
 
-@over_wrappers
-def test_a_reference_cycle_through_a_value_is_collected(wrap: Any, collect: Any) -> None:
-    witness = Witness()
-    wrapped = wrap(witness)
-    witness.me = wrapped  # type: ignore[attr-defined]
-    hash(wrapped)
-    ref = weakref.ref(witness)
-    del witness, wrapped
-    collect()
-    assert ref() is None
-
-
-def test_many_specs_leave_nothing() -> None:
-    tree = make_model()
-    pairs = [1, "x", {"a": (2.5, b"b")}, {1, 2}]
-
-    def run(i: int) -> None:
-        spec, arrays = flat_partition(tree, is_array, rest="static")
-        flat_combine(spec, arrays)
-        spec, ints, rest = flat_partition([pairs, i], int, separator="/")
-        flat_combine(spec, rest, ints)
-        assert hash(spec) == hash(flat_partition([pairs, i], int, separator="/")[0])
-        assert Static([i]) == Static([i]) and jax.tree.leaves((spec, Static(i))) == []
-
-    check_steady(run, calls=2_000)
-
-
 over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
 
 
@@ -362,16 +321,6 @@ def test_a_static_whose_value_changes_is_never_a_stale_hit(jit: Any, make: Any, 
 
 
 # --- pytrees without leaves
-
-
-@over_wrappers
-def test_what_jax_rebuilds_is_equal(wrap: Any) -> None:
-    for make in (makes[0] for makes in GROUPS.values()):
-        wrapped = wrap(make())
-        for again in (jax.tree.map(lambda x: x, wrapped), jax.tree.map(lambda x: x, {"a": wrapped, "b": 1})["a"]):
-            assert type(again) is type(wrapped) and again == wrapped and hash(again) == hash(wrapped)
-    spec, arrays = flat_partition(make_model(), is_array, rest="static")
-    assert_identical(flat_combine(jax.tree.map(lambda x: x, spec), arrays), flat_combine(spec, arrays))
 
 
 @over_jits
@@ -437,20 +386,3 @@ def test_statics_in_a_model_are_no_leaves() -> None:
     assert list(all_leaves) == ["[0]"]
     assert flat_combine(spec, all_leaves)[2]["a"] == Static([1, 2])
     assert flat_partition([array(2), Static("tanh"), {"a": Static([1, 2])}])[0] != spec
-
-
-@over_jits
-def test_a_jitted_function_frees_specs_with_its_cache(jit: Any, collect: Any) -> None:
-    f = jit(lambda x, wrapped: x)
-    alive = []
-    for wrap in (as_static, as_leaf, as_aux):
-        witness = Witness()
-        f(1.0, wrap(witness))
-        alive.append(weakref.ref(witness))
-    del witness
-    f.clear_cache()
-    del f
-    if jit is jax.jit:
-        jax.clear_caches()  # jax keeps the structures of arguments longer than the functions
-    collect()
-    assert [ref() for ref in alive] == [None] * 3

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
 import jax
 import pytest
 
@@ -327,44 +326,6 @@ def test_many_calls_and_errors_leave_nothing(traces: TraceCounter) -> None:
     assert traces.count == 0
 
 
-def test_reference_counts_do_not_move() -> None:
-    model, gone, filters = make_model(), object(), (Layer, by_path("**/bias"), (int, str))
-    watched: list[Any] = [model, model.layers, model.layers[0], model.layers[0].weight, gone, *filters, None, Layer]
-
-    def run() -> None:
-        partax.combine(*partax.partition(model, *filters, is_leaf=lambda x: False))
-        partax.partition(model, *filters, replace=gone)
-        for rest in ("dict", "static"):
-            spec, *dicts = flat_partition(model, *filters, rest=rest)
-            flat_combine(spec, *dicts)
-            with contextlib.suppress(KeyError):
-                flat_combine(spec, {"x": gone})
-
-    for _ in range(10):
-        run()
-    before = [sys.getrefcount(o) for o in watched]
-    for _ in range(500):
-        run()
-    drift = [b - a for a, b in zip(before, (sys.getrefcount(o) for o in watched), strict=True)]
-    assert all(abs(d) < 20 for d in drift), drift
-
-
-def test_nothing_survives_a_failed_call(collect: Any) -> None:
-    import weakref
-
-    class Leaf:
-        pass
-
-    leaf = Leaf()
-    ref = weakref.ref(leaf)
-    for call in CALLS.values():
-        with pytest.raises(ZeroDivisionError):
-            call([leaf, [leaf, 1]], raising(2))
-    del leaf
-    collect()
-    assert ref() is None
-
-
 # --- depth
 
 
@@ -379,37 +340,6 @@ def test_a_tree_that_jax_can_read_is_not_too_deep() -> None:
 
 
 # --- nodes that fail, classes that come late
-
-
-def test_a_class_that_is_registered_late() -> None:
-    class Late:
-        def __init__(self, *items: Any) -> None:
-            self.items = items
-
-    tree = [Late(1, array(1)), 2]
-    assert taken(tree, Late) == ["0"] and taken(tree, int) == ["1"]
-    assert list(flat_partition(tree)[1]) == ["[0]", "[1]"]
-    jax.tree_util.register_pytree_node(Late, lambda x: (x.items, None), lambda _, items: Late(*items))
-    assert parts_of(tree, Late, int) == [["0/0", "0/1"], ["1"], []]
-    spec, all_leaves = flat_partition(tree, separator="/")
-    assert list(all_leaves) == ["0/0", "0/1", "1"]
-    assert flat_combine(spec, all_leaves)[0].items[1] is tree[0].items[1]
-
-
-def test_types_that_are_made_and_dropped(collect: Any) -> None:
-    def run(i: int) -> None:
-        cls = type(f"Kind{i}", (Layer,), {"__annotations__": {}})
-        tree = [cls(array(1)), Layer(array(1))]
-        assert len(jax.tree.leaves(partax.partition(tree, cls)[0])) == 2
-        other = type("Plain", (), {})
-        assert jax.tree.leaves(partax.partition([other(), 1], other)[1]) == [1]
-        spec, taken_ = flat_partition([other(), 1], int, rest="static")
-        assert type(flat_combine(spec, taken_)[0]) is other
-
-    for i in range(50):
-        run(i)
-    collect()
-    check_works()
 
 
 def test_proxies_whose_class_raises() -> None:
@@ -457,15 +387,3 @@ def test_dictionaries_that_change_while_they_are_read() -> None:
             flat_combine(spec, all_leaves, {Sly(key): 1})
         all_leaves.update({"[0]": 1, "[1]": 2, "[2]": 3})
     assert flat_combine(spec, all_leaves) == [1, 2, 3]
-
-
-def test_modules_with_absent_fields() -> None:
-    layer = Layer(array(2, 2), array(2))
-    object.__delattr__(layer, "bias")
-    for f in (is_array, Layer, by_path("0/weight")):
-        kept, rest = partax.partition([layer], f)
-        assert "bias" not in vars(kept[0]) and "bias" not in vars(rest[0])
-        assert kept[0].weight is layer.weight
-    spec, all_leaves = flat_partition([layer])
-    assert "bias" not in vars(flat_combine(spec, all_leaves)[0])
-    assert isinstance(flat_combine(spec, all_leaves)[0], eqx.Module)

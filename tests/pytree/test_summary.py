@@ -99,17 +99,6 @@ def test_none_is_no_leaf():
 # --- groups
 
 
-def test_groups_are_those_of_partition():
-    tree = network()
-    filters = (by_path("model/**/w"), is_inexact_array, is_array)
-    found = partax.summary(tree, *filters)
-    parts = partax.partition(tree, *filters)
-    assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in parts]
-    assert numbers(found.total) == counted(jax.tree.leaves(tree)) == (5, 12 + 4 + 8 + 1, 48 + 8 + 32 + 4)
-    assert {row.path for row in (*found.groups, found.total)} == {""}
-    assert [row.group for row in found.groups] == ["by_path('model/**/w')", "is_inexact_array", "is_array", "rest"]
-
-
 @over_samples
 def test_the_totals_of_every_kind_of_tree(make):
     tree = make()
@@ -165,19 +154,6 @@ def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
     assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
     found = partax.summary([{"1": "x"}, {1: "y"}])
     assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
-
-
-def test_a_large_tree_is_exact():
-    count = 20_000
-    tree = {"a": list(range(count)), "b": [np.ones(2, np.float32)] * count}
-    found = partax.summary(tree, is_array, depth=1)
-    assert [(row.path, row.group, *numbers(row)) for row in found.rows] == [
-        ("a", "rest", count, 0, 0),
-        ("b", "is_array", count, 2 * count, 8 * count),
-    ]
-    found = partax.summary(tree, is_array)
-    assert len(found.rows) == 2 * count
-    assert numbers(found.total) == (2 * count, 2 * count, 8 * count)
 
 
 # --- names
@@ -259,12 +235,6 @@ def test_the_printed_table_has_the_data():
     rows = [[row.path, row.group, *map(str, numbers(row))] for row in found.rows]
     totals = [["total", row.group, *map(str, numbers(row))] for row in found.groups]
     assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
-
-
-def test_one_group_is_printed_without_its_name():
-    heading, *lines = cells_of(str(partax.summary(network(), depth=1)))
-    assert heading == ["subtree", "leaves", "parameters", "bytes"]
-    assert [line[0] for line in lines] == ["model", "steps", "total"]
 
 
 def test_without_depth_only_the_totals_are_printed():

@@ -5,8 +5,6 @@ and nothing leaks."""
 from __future__ import annotations
 
 import contextlib
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -168,18 +166,6 @@ def test_a_flatten_function_that_gives_other_children_each_time() -> None:
     assert [len(tree.leaves(one)) - i for i in range(3)] == [len(tree.leaves(Growing()))] * 3
     with pytest.raises(ValueError, match="rest"):
         tree.map(lambda x, y: 0, [one], [one])
-
-
-def test_a_structure_in_a_cycle_is_freed() -> None:
-    class Label:
-        pass
-
-    label = Label()
-    label.structure = tree.structure(Bag(1, label=label))  # type: ignore[attr-defined]
-    gone = weakref.ref(label)
-    del label
-    gc.collect()
-    assert gone() is None
 
 
 def test_nothing_leaks() -> None:
