@@ -122,32 +122,6 @@ def test_all_fields_are_set_in_the_order_of_a_call(form: str) -> None:
         np.testing.assert_array_equal(jax.tree.leaves(found)[0], jax.tree.leaves(obj)[0] + 1)
 
 
-def test_a_dataclass_of_plain_fields_runs_no_code() -> None:
-    """That it is called elsewhere is told by its class's `__init__`, which is not asked here."""
-    calls: list[Any] = []
-
-    @register
-    @dataclasses.dataclass
-    class Point:
-        x: Any
-
-    made_by_partax(Point(array(1)))
-    written: Any = Point.__init__
-
-    def init(self: Any, x: Any) -> None:
-        calls.append(x)
-        written(self, x)
-
-    Point.__init__ = init  # type: ignore[method-assign]
-    point = Point(array(1))
-    assert len(calls) == 1
-    made_by_partax(point)
-    assert len(calls) == 2, "as it has one of its own now"
-    Point.__init__ = written
-    made_by_partax(point)
-    assert len(calls) == 2
-
-
 class CountingMeta(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         LOG.append("metaclass")
@@ -302,15 +276,3 @@ def test_a_metaclass_that_is_patched_later_is_called() -> None:
     Meta.__call__ = call  # type: ignore[method-assign, assignment]
     made_by_partax(point)
     assert len(log) == 1
-
-
-def test_a_class_that_always_changes_is_called() -> None:
-    @register
-    @dataclasses.dataclass
-    class Point:
-        a: Any
-
-    for i in range(300):
-        Point.counter = i  # type: ignore[attr-defined]
-        point = Point(i)
-        assert made_by_partax(point) == point

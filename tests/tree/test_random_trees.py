@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +16,6 @@ from reference import (
     assert_exact,
     canonical,
     dynamic_leaves,
-    is_dynamic,
     static_key,
 )
 from trees import add_one
@@ -60,54 +57,6 @@ def test_filter_jit_gives_the_model_s_results_and_number_of_traces(
         result = jitted(tree=tree) if by_keyword else jitted(tree)
         assert_exact(result, model(build(some[index], n)))
         assert len(traces) == model.traces
-
-
-@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
-@thorough
-@given(recipes)
-def test_jax_arrays_that_pass_through_are_the_same_objects(recipe: Any) -> None:
-    tree = build(recipe, 1)
-    result = partax.filter_jit(lambda tree: tree)(tree)
-    arrays = [x for _, x in dynamic_leaves(tree)]
-    for got, given_ in zip((x for _, x in dynamic_leaves(result)), arrays, strict=True):
-        if isinstance(given_, jax.Array):
-            assert got is given_
-        else:
-            assert isinstance(got, jax.Array)
-
-
-@quick
-@given(recipes, st.randoms(use_true_random=False))
-def test_combine_undoes_partition(recipe: Any, random: Any) -> None:
-    tree = build(recipe, 1)
-    mask = jax.tree.map(lambda _: random.random() < 0.5, tree)
-    for spec in (partax.is_array, partax.is_inexact_array_like, True, False, callable, mask):
-        kept, rest = partax.partition(tree, spec)
-        for both in (partax.combine(kept, rest), partax.combine(rest, kept)):
-            assert jax.tree.structure(both) == jax.tree.structure(tree)
-            for a, b in zip(jax.tree.leaves(both), jax.tree.leaves(tree), strict=True):
-                assert a is b
-        assert len(jax.tree.leaves(kept)) + len(jax.tree.leaves(rest)) == len(jax.tree.leaves(tree))
-
-
-@quick
-@given(recipes)
-def test_flatten_and_rebuild_agree_with_jax_tree(recipe: Any) -> None:
-    tree = build(recipe, 1)
-    expected = dynamic_leaves(tree)
-    found, spec = _core.flatten(tree)
-    assert len(found) == len(expected)
-    assert all(a is b for a, (_, b) in zip(found, expected, strict=True))
-    assert spec.num_dynamic == len(expected)
-    rebuilt = spec.rebuild(found)
-    reference = jax.tree.map(lambda x: x, tree)
-    assert jax.tree.structure(rebuilt) == jax.tree.structure(reference)
-    for a, b in zip(jax.tree.leaves(rebuilt), jax.tree.leaves(reference), strict=True):
-        if is_dynamic(b):
-            assert a is b
-        else:
-            assert canonical(a) == canonical(b)
-    assert static_key(rebuilt) == static_key(reference)
 
 
 @thorough

@@ -3,8 +3,6 @@ and a wrong declaration is told."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 import partax
-from at_once import at_once
 from partax import _core
 from trees import array
 
@@ -251,29 +248,3 @@ def test_a_subclass_is_another_class() -> None:
     )
     assert step(obj).x == 0
     assert _core.node_kind(obj) == "registered"
-
-
-def test_values_of_instances_are_not_kept() -> None:
-    class Held:
-        pass
-
-    cls = declared()
-    step = partax.filter_jit(lambda tree: tree.x)
-    held = Held()
-    obj = pair(cls, name=held)
-    step(obj)
-    gone = weakref.ref(held), weakref.ref(obj)
-    del held, obj
-    gc.collect()
-    assert gone[0]() is None and gone[1]() is None
-
-
-def test_threads_meet_a_class_at_once() -> None:
-    cls = declared()
-    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
-
-    def work(i: int) -> None:
-        for _ in range(50):
-            np.testing.assert_array_equal(step(pair(cls, i)).x, array(2) * i + 1)
-
-    assert at_once(work) == [None] * 4

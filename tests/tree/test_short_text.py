@@ -261,12 +261,6 @@ def test_static_values_are_one_line(name: str) -> None:
         assert is_one_short_line(repr(Static(VALUES[name])))
 
 
-def test_statics_that_cannot_be_hashed_are_told_by_their_type() -> None:
-    """Arrays of all kinds among the static leaves: none is brought from its device for a text."""
-    spec = flat_partition({"a": gone(3, 4), "b": np.ones(3), "c": "x"}, str, rest="static")[0]
-    assert repr(spec) == "FlatSpec({'a': float32[3,4], 'b': float64[3], 'c': *})"
-
-
 # --- filters
 
 
