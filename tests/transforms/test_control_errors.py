@@ -184,19 +184,6 @@ def test_without_jit_a_static_result_that_changes_is_told() -> None:
         partax.filter_scan(lambda c, x: (c, {"n": next(names)}), 0, XS)
 
 
-def test_errors_of_the_users_own_functions_pass_through() -> None:
-    def fail(*_: Any) -> Any:
-        raise KeyError("mine")
-
-    for call in (
-        lambda: partax.filter_scan(fail, 0, XS),
-        lambda: partax.filter_while_loop(fail, lambda c: c, 0),
-        lambda: partax.filter_cond(True, fail, fail, 1),
-    ):
-        with pytest.raises(KeyError, match="mine"):
-            call()
-
-
 def test_jax_names_the_users_argument_and_its_path() -> None:
     def f(c: Any, x: Any) -> Any:
         return c, float(x["batch"][0])

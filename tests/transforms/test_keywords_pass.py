@@ -1,17 +1,22 @@
-"""Guards the promise that every wrapper passes on every keyword, also one that is called as a parameter of our own."""
+"""Guards the promise that every wrapper passes on every keyword, also one that is called as a parameter of our own,
+looks like what it wraps, and is a pytree of it."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import partax
 import partax.debug
+from trees import Layer, array
 
 PACKAGE = Path(partax.__file__).parent
 # Every name of a signature of ours that takes others' keywords, and some that one might have.
@@ -75,6 +80,24 @@ def test_every_keyword_reaches_the_function(entry: str) -> None:
     given = () if entry in TAKES_NOTHING else (X,)
     wrapped(*given, **dict.fromkeys(NAMES, entry))  # a value that no other entry has had traced
     assert sorted(NAMES) in received
+
+
+def plain(x: Any, *, flag: bool = False) -> Any:
+    """A function with a docstring."""
+    return x
+
+
+@pytest.mark.parametrize("entry", [name for name in ENTRIES if name.startswith("filter_") and "custom" not in name])
+def test_a_wrapper_looks_like_what_it_wraps_and_is_a_pytree_of_it(entry: str) -> None:
+    wrapped, of_layer = ENTRIES[entry](plain), ENTRIES[entry](Layer(array(2, 2)))
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        assert getattr(wrapped, name) == getattr(plain, name)
+    assert wrapped.__wrapped__ is plain and inspect.signature(wrapped) == inspect.signature(plain)
+    assert repr(wrapped) == f"<partax.{entry} of plain>" and repr(of_layer) == f"<partax.{entry} of Layer>"
+    for again in (jax.tree.map(lambda leaf: leaf, wrapped), pickle.loads(pickle.dumps(wrapped))):
+        assert type(again) is type(wrapped) and jax.tree.structure(again) == jax.tree.structure(wrapped)
+    arrays = [leaf for leaf in jax.tree.leaves(of_layer) if partax.is_array(leaf)]
+    assert [leaf is of_layer.__wrapped__.weight for leaf in arrays] == [True]
 
 
 def test_a_compiled_program_takes_every_keyword() -> None:

@@ -307,62 +307,7 @@ def test_a_prefix_that_was_changed_is_another_filter(traces):
     assert traces.count == 2
 
 
-def test_a_wrapper_as_an_argument(traces):
-    function = counted(traces)
-
-    @partax.filter_jit
-    def apply(gradient_of, tree):
-        return gradient_of(tree)
-
-    for name in ("x", "y", "x", "y"):
-        gradient = apply(partax.filter_grad(function, wrt=by_path(name)), TREE)
-        assert taken_paths(gradient) == [f"['{name}']"]
-    assert traces.count == 2
-
-
-@TRANSFORMS
-def test_the_filter_survives_a_rebuild_of_the_wrapper(transform):
-    wrapped = transform(Scale(jnp.ones(2), jnp.arange(2)), wrt=by_path("x"))
-    again = jax.tree.map(lambda leaf: leaf, wrapped)
-    assert jax.tree.structure(again) == jax.tree.structure(wrapped)
-    other = transform(Scale(jnp.ones(2), jnp.arange(2)), wrt=by_path("y"))
-    assert jax.tree.structure(other) != jax.tree.structure(wrapped)
-
-
-# --- the forms of the call
-
-
-def test_higher_order_and_under_vmap():
-    def cube(tree):
-        return jnp.sum(tree["x"] ** 3 * tree["y"])
-
-    def slope(tree):
-        return jnp.sum(partax.filter_grad(cube, wrt=by_path("x"))(tree)["x"])
-
-    tree = {"x": jnp.array([1.0, 2.0]), "y": jnp.array([1.0, 10.0])}
-    mixed = partax.filter_grad(slope, wrt=by_path("y"))(tree)  # d/dy of 3 x^2 y
-    assert mixed["x"] is None
-    np.testing.assert_allclose(mixed["y"], [3.0, 12.0])
-    batch = jax.tree.map(lambda leaf: leaf[:, None], tree)
-    gradients = jax.vmap(partax.filter_grad(cube, wrt=by_path("x")))(batch)
-    assert gradients["y"] is None
-    np.testing.assert_allclose(gradients["x"][:, 0], [3.0, 120.0])
-
-
 # --- errors
-
-
-@pytest.mark.parametrize(
-    "wrt",
-    [False, by_path("lats/weight"), by_path("last"), by_path("activation"), bytes, lambda leaf: False, any_of()],
-    ids=["False", "misspelt", "node", "static", "type", "predicate", "nothing"],
-)
-def test_a_filter_that_takes_nothing_freezes_everything(wrt):
-    expected, none = loss(model(), X), jax.tree.map(lambda _: None, model())
-    for transform in (lambda f: f, partax.filter_jit):
-        value, gradient = transform(partax.filter_value_and_grad(loss, wrt=wrt))(model(), X)
-        assert_close(value, expected)
-        assert jax.tree.structure(gradient) == jax.tree.structure(none)
 
 
 def test_a_tree_without_inexact_arrays_has_no_gradient():
