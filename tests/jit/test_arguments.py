@@ -38,127 +38,24 @@ def test_position_and_keyword_share_one_trace_and_a_default_left_out_has_its_own
     assert traces.count == 3
 
 
-def test_positional_only_and_keyword_only(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array, /, n: int = 1, *, k: Any) -> Any:
-        traces.tick()
-        return x * n, k
-
-    assert_same(f(array(2), k="k"), (array(2), "k"))
-    assert_same(f(array(2), k="k"), (array(2), "k"))
-    assert traces.count == 1
-    assert_same(f(array(2), n=1, k="k"), (array(2), "k"))
-    assert traces.count == 2
-    with pytest.raises(TypeError, match=r"'x'|positional-only"):
-        f(x=array(2), k=1)
-    with pytest.raises(TypeError, match="'k'"):
-        f(array(2))
-
-
-def test_var_positional_and_var_keyword(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(*args: Any, **kwargs: Any) -> Any:
-        traces.tick()
-        return args, kwargs
-
-    x = array(2)
-    assert_same(f(), ((), {}))
-    assert_same(f(x, 1), ((x, 1), {}))
-    assert_same(f(x, 1, b=2, a=x), ((x, 1), {"a": x, "b": 2}))
-    assert traces.count == 3
-    assert_same(f(array(2, start=1), 1), ((array(2, start=1), 1), {}))
-    assert_same(f(x, 1, a=x, b=2), ((x, 1), {"a": x, "b": 2}))
-    assert traces.count == 3
-    assert_same(f(x, 2), ((x, 2), {}))
-    assert_same(f(b=x), ((), {"b": x}))
-    assert traces.count == 5
-
-
-def test_any_keyword_name_reaches_the_function() -> None:
-    names = ["self", "fun", "f", "args", "kwargs", "donate", "instance", "static", "cls"]
-    f = filter_jit(lambda **options: options)
-    options = {name: i for i, name in enumerate(names)}
-    assert_same(f(**options), jax.tree.map(lambda i: i, options))
-    g = filter_jit(lambda self, args, kwargs: (self, args, kwargs))
-    assert g(kwargs=3, args=2, self=1) == (1, 2, 3)
-
-
-def test_a_name_in_var_keyword_is_not_the_positional_only_one() -> None:
-    f = filter_jit(lambda x, /, **rest: (x, rest))
-    assert_same(f(array(1), x=1), (array(1), {"x": 1}))
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
+def test_wrong_arguments_are_a_type_error_that_names_them() -> None:
+    f = filter_jit(lambda x, n, k=0: (x, n, k))
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((), {"n": 1}, "'x'"),
         ((1,), {}, "'n'"),
         ((1, 2, 3, 4), {}, "positional argument"),
         ((1, 2), {"x": 1}, "'x'"),
         ((1, 2), {"other": 1}, "'other'"),
-    ],
-)
-def test_wrong_arguments_are_a_type_error_that_names_them(
-    args: tuple[Any, ...], kwargs: dict[str, Any], message: str
-) -> None:
-    @filter_jit
-    def f(x: Any, n: Any, k: Any = 0) -> Any:
-        return x, n, k
-
-    known = f.cache_info().static_keys  # `f` is made anew for each case and finds the cache of the others
-    with pytest.raises(TypeError, match=message):
-        f(*args, **kwargs)
-    assert f.cache_info().static_keys == known
-    assert f(1, n=2) == (1, 2, 0)
-
-
-class Scale(eqx.Module):
-    weight: jax.Array
-    tick: Any = eqx.field(static=True)
-
-    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
-        self.tick()
-        return self.weight * x * n
-
-    method = __call__
-
-
-class Plain:
-    def __init__(self, tick: Any) -> None:
-        self.tick = tick
-
-    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
-        self.tick()
-        return array(2) * x * n
-
-    method = __call__
-
-
-KINDS: dict[str, Any] = {
-    "module": lambda tick: Scale(array(2), tick),
-    "bound method of a module": lambda tick: Scale(array(2), tick).method,
-    "callable object": Plain,
-    "bound method": lambda tick: Plain(tick).method,
-    "partial": lambda tick: functools.partial(Plain(tick).method),
-    "jax partial": lambda tick: jax.tree_util.Partial(Scale.method, Scale(array(2), tick)),
-    "wrapper": lambda tick: filter_jit(Plain(tick).method),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_default_left_out_is_the_functions_whatever_is_called(traces: TraceCounter, kind: str) -> None:
-    f = filter_jit(KINDS[kind](traces.tick))
-    x = array(2)
-    for y in (f(x, 2), f(x), f(x, n=2), f(x=x), f(n=2, x=x)):
-        assert_same(y, array(2) * x * 2)
-    assert traces.count == 2  # given or not given are two keys
-    assert_same(f(x, n=3), array(2) * x * 3)
-    assert traces.count == 3
+    ]
+    for args, kwargs, message in calls:
+        with pytest.raises(TypeError, match=message):
+            f(*args, **kwargs)
+    assert f.cache_info().static_keys == 0 and f(1, n=2) == (1, 2, 0)
 
 
 # What is no argument is not hashed, not checked, not donated and not traced as `trace=` would.
 DEFAULTS: dict[str, Any] = {
-    "a plain object": Plain(lambda: None),
+    "a plain object": object(),
     "a mutable dataclass": dataclasses.make_dataclass("Config", [("lr", float)])(2.0),
     "a NumPy array": np.array([2, 3]),
     "an array": jnp.arange(2.0),
@@ -225,6 +122,7 @@ WRAPPERS: dict[str, Any] = {
     "renames": wrapping(lambda value, times=7: original(value, times)),
     "own defaults": wrapping(lambda x, n=9, shift=8: original(x, n, shift=shift)),
     "keyword only": wrapping(lambda *, x, n=3: original(x, n)),
+    "position only": lambda x, /, n=2, **more: (x, n, more),
     "anything": wrapping(lambda *args, **kwargs: (args, kwargs)),
     "anything by position": wrapping(lambda *args: args),
     "anything by name": wrapping(lambda **kwargs: kwargs),
@@ -314,18 +212,6 @@ def test_what_a_wrapper_takes_by_name_is_in_the_order_that_it_shows(traces: Trac
     assert f(x=1, y=2, z=3) == f(z=3, y=2, x=1) == ["z", "y", "x"]
     assert f(a=1, x=2, z=3) == ["z", "x", "a"]
     assert traces.count == 2
-
-
-def test_defaults_of_a_wrapper_are_its_own() -> None:
-    def wrapper(x: Any, n: int = 5, *, k: int = 6) -> Any:
-        return x, n, k
-
-    f = filter_jit(wrapping(wrapper))
-    assert f(1) == (1, 5, 6)
-    wrapper.__defaults__ = (7,)
-    assert f(1) == (1, 7, 6)
-    wrapper.__kwdefaults__["k"] = 8
-    assert f(1) == f(1, k=8) == (1, 7, 8)
 
 
 # --- many parameters

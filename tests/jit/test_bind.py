@@ -156,16 +156,6 @@ def test_arrays_and_modules_come_back_themselves() -> None:
         assert back is x and bias is held.bias and act is held.act
 
 
-def test_methods_and_callable_trees() -> None:
-    held = model()
-    method, tree = held.step.bind(by=2), partax.filter_jit(held).bind()
-    x = jnp.ones(3)
-    right = held.step(x, 2), partax.filter_jit(held)(x)
-    for _ in range(3):
-        assert same(method(x), right[0]) and same(tree(x), right[1])
-        assert method(x)[1] is held
-
-
 class Pair(NamedTuple):
     a: Any
     b: Any

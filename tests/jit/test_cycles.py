@@ -215,17 +215,6 @@ class Equal(Owner):
         return hash(self.scale)
 
 
-def test_a_key_that_no_table_has_dies_with_its_compiled_call(collect: Collect) -> None:
-    def make() -> weakref.ref[Owner]:
-        owner = Equal()
-        owner.product = forgotten(HOLDERS["static argument"](owner))  # type: ignore[attr-defined]
-        return weakref.ref(owner)
-
-    alive = make()
-    collect()
-    assert alive() is None
-
-
 def test_what_a_compiled_call_needs_is_not_cleared_with_its_table(collect: Collect) -> None:
     """The table of a callable that has changed is in a cycle with what is in a key, which the compiled call has too."""
 

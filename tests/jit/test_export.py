@@ -115,6 +115,10 @@ class Scale(eqx.Module):
     def scale(self, x: jax.Array, n: int = 2) -> jax.Array:
         return self.by * x * n
 
+    @filter_jit(trace=("n",))
+    def scaled(self, x: jax.Array, n: Any) -> jax.Array:
+        return self.by * x * n
+
 
 def test_methods() -> None:
     scale, x = Scale(array(3, start=1)), array(3)
@@ -122,24 +126,7 @@ def test_methods() -> None:
         assert_same(call(x), scale.scale(x))
     exported = export(Scale.scale)(scale, x, 3)
     assert_same(exported.call(scale, x, None), scale.scale(x, 3))
-
-
-class Trainer:
-    """A plain object, no pytree."""
-
-    def step(self, x: jax.Array, n: Any) -> jax.Array:
-        return x * n
-
-    @filter_jit(trace=("n",))
-    def scaled(self, x: jax.Array, n: Any) -> jax.Array:
-        return x * n
-
-
-@pytest.mark.parametrize("f", [filter_jit(Trainer().step, trace=("n",)), Trainer().scaled])
-def test_options_name_arguments_of_methods(f: Any) -> None:
-    exported = export(f)(array(3), 2)
-    assert [aval.shape for aval in exported.in_avals] == [(3,), ()]
-    assert_same(exported.call(array(3), jnp.int32(2)), array(3) * 2)
+    assert_same(export(scale.scaled)(x, 2).call(x, jnp.int32(2)), scale.scale(x, 2))
 
 
 def test_shapes_that_are_symbols(traces: TraceCounter) -> None:

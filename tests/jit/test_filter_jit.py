@@ -126,22 +126,6 @@ def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any)
     assert traces.count == 1
 
 
-@over_samples
-def test_mapped_and_returned_trees_are_the_same_key_and_keep_their_arrays(traces: TraceCounter, make: Any) -> None:
-    @filter_jit
-    def f(tree: Any) -> Any:
-        traces.tick()
-        return tree
-
-    first = f(make())
-    for tree in (first, f(first), jax.tree.map(lambda x: x, make()), make()):
-        found = f(tree)
-        assert_same(found, jax.tree.map(lambda x: x, first))
-        for old, new in zip(jax.tree.leaves(tree), jax.tree.leaves(found), strict=True):
-            assert new is old or not isinstance(old, jax.Array)
-    assert traces.count == 1
-
-
 @pytest.mark.parametrize(
     "value",
     [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
@@ -179,18 +163,6 @@ def test_numpy_arrays_and_scalars_are_traced(traces: TraceCounter) -> None:
     assert_same(made_inside, jnp.arange(3))
 
 
-def test_prng_keys_are_traced(traces: TraceCounter) -> None:
-    @filter_jit
-    def draw(key: Any) -> jax.Array:
-        traces.tick()
-        return jax.random.normal(key, (2,))
-
-    for seed in (0, 1):
-        key = jax.random.key(seed)
-        assert_close(draw(key), jax.random.normal(key, (2,)))
-    assert traces.count == 1
-
-
 def test_refs_are_traced(traces: TraceCounter) -> None:
     @filter_jit
     def accumulate(ref: Any, x: jax.Array) -> jax.Array:
@@ -206,48 +178,6 @@ def test_refs_are_traced(traces: TraceCounter) -> None:
 
 
 # --- when it traces
-
-
-def test_traces_only_for_a_new_combination(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any, y: Any = None) -> None:
-        traces.tick()
-
-    calls: list[tuple[Any, ...]] = [
-        (array(2),),
-        (array(3),),
-        (jnp.arange(2),),
-        ([array(2)],),
-        ((array(2),),),
-        ([array(2), array(3)],),
-        ([array(2), True],),
-        ({"a": array(2), "b": 1},),
-        ({"a": array(2), "b": 2},),
-        ({"a": array(2), "c": 1},),
-        (array(2), 1),
-        (array(2), array(1)),
-        (1, array(2)),
-        (Layer(array(2, 2)), array(2)),
-        (Layer(array(2, 2), scale=3), array(2)),
-        (Layer(array(2, 2), rate=3.0), array(2)),
-    ]
-    for again in (False, True, True):
-        for i, call in enumerate(calls):
-            f(*jax.tree.map(lambda x: x, call))
-            assert traces.count == (len(calls) if again else i + 1)
-
-
-def test_weak_types_are_new_traces_of_one_key(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return x + jnp.ones((), jnp.bfloat16)
-
-    weak = jax.jit(lambda: 1.0)()
-    for _ in range(2):
-        assert f(weak).dtype == jnp.bfloat16 and f(jnp.float32(1)).dtype == jnp.float32
-    info = f.cache_info()
-    assert (traces.count, info.static_keys, info.traces) == (2, 1, 2)
 
 
 def test_nested_wrappers_trace_once(traces: TraceCounter) -> None:

@@ -1,11 +1,11 @@
-"""Guards the promise that keys are bounded: thousands of them, through one wrapper or through as many wrappers, leave
-nothing behind but the latest, and other functions keep their traces."""
+"""Guards the promise that the cache of a wrapper is bounded, least recently used first, and tells what it holds:
+thousands of keys leave nothing behind but the latest, and other functions keep their traces."""
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -72,31 +72,6 @@ def test_wrappers_of_callables_that_are_gone_are_bounded(collect: Collect) -> No
     assert again.cache_info().traces == 1
 
 
-def test_wrappers_that_live_keep_their_traces(collect: Collect) -> None:
-    x, wrappers = array(2), [filter_jit(adding(-n)) for n in range(1, 301)]
-    for wrapper in wrappers:
-        wrapper.eval_shape(x)
-    collect()
-    assert all(wrapper.cache_info().traces == 1 for wrapper in wrappers)
-    assert filter_jit(adding(-1)).cache_info().traces == 1
-    caches = alive("CallCache")
-    del wrappers, wrapper
-    collect()
-    assert caches - alive("CallCache") >= 300 - 256
-
-
-def test_keys_of_callables_are_bounded_and_the_least_recently_used_goes_first(traces: TraceCounter) -> None:
-    f = filter_jit(lambda fun, x: (traces.tick(), fun(x))[1], cache_size=3)
-    for n in (1, 2, 3, 1, 4, 1):  # 2 goes
-        f(adding(n), array(2))
-    assert (traces.count, f.cache_info().static_keys) == (4, 3)
-    f(adding(1), array(2))
-    f(adding(3), array(2))
-    assert traces.count == 4
-    f(adding(2), array(2))
-    assert traces.count == 5
-
-
 def test_keys_of_functions_that_can_be_made_anew_outlive_them(collect: Collect) -> None:
     f = filter_jit(lambda fun, x: fun(x))
     fun = adding(2)
@@ -145,3 +120,75 @@ def test_recursive_functions_and_their_wrappers_die(collect: Collect) -> None:
     refs = make()
     collect()
     assert [ref() for ref in refs] == [None] * 4
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
+
+def _counted(traces: TraceCounter, **options: Any) -> Any:
+    @filter_jit(**options)
+    def f(x: jax.Array, n: int) -> tuple[jax.Array, int]:
+        traces.tick()
+        return x * n, n
+
+    return f
+
+
+def test_cache_info_counts_keys_traces_hits_and_misses(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    assert f.cache_info() == (0, 0, 0, 0, 4096)
+    for n, size in [(1, 2), (1, 2), (2, 2), (1, 3), (1, 3), (2, 2), (1, 2)]:
+        f(array(size), n)
+    info = f.cache_info()
+    assert (info.static_keys, info.traces, info.hits, info.misses) == (2, 3, 4, 3)
+    assert traces.count == 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize(
+    "calls", [(1, 2, 1, 3, 1, 3, 2, 3, 1), (1, 2, 1, 1, 1, 2, 1, 3, 1, 1), (1, 1, 2, 2, 1), range(20)], ids=str
+)
+def test_the_least_recently_used_key_goes_first(traces: TraceCounter, calls: Iterable[int], size: int) -> None:
+    f, known = _counted(traces, cache_size=size), list[int]()  # the latest one last
+    for n in calls:
+        before, is_new = traces.count, n not in known
+        assert_same(f(array(2), n), (array(2) * n, n))
+        assert traces.count - before == is_new
+        known = [*(it for it in known if it != n), n][-size:]
+        assert (f.cache_info().static_keys, f.cache_info().max_size) == (len(known), size)
+
+
+@pytest.mark.parametrize("size", [-1, 0])
+def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="cache_size"):
+        filter_jit(lambda x: x, cache_size=size)
+
+
+def test_clear_cache_traces_again(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    for _ in range(2):
+        f(array(2), 1)
+        f(array(2), 2)
+    assert traces.count == 2
+    f.clear_cache()
+    assert f.cache_info().static_keys == 0
+    assert_same(f(array(2), 1), (array(2), 1))
+    assert traces.count == 3 and f.cache_info().static_keys == 1
+
+
+def test_clear_cache_while_the_function_is_traced() -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> jax.Array:
+        f.clear_cache()
+        return x * n
+
+    for _ in range(2):
+        assert_same(f(array(2), 3), array(2) * 3)
+
+
+def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    f(array(2), 2)
+    jax.clear_caches()
+    assert_same(f(array(2), 2), (array(2) * 2, 2))
+    assert traces.count == 2

@@ -88,19 +88,6 @@ def test_every_place_gives_its_own_object(holder: str, make: Callable[[], Any], 
         assert 1 < traces.count <= 5
 
 
-def test_a_trace_that_tells_them_apart_serves_all(traces: TraceCounter) -> None:
-    @partax.filter_jit
-    def f(a: Any, b: Any, x: Any) -> Any:
-        traces.tick()
-        return a, b, x + 1
-
-    first, second = function(), function()
-    for a, b in [(first, second), (second, first), (first, first), (function(), function())]:
-        got = f(a, b, X)
-        assert got[0] is a and got[1] is b
-    assert traces.count == 2  # the body can ask whether the two are one
-
-
 def test_what_is_not_returned_or_is_a_constant_costs_no_trace(traces: TraceCounter) -> None:
     @partax.filter_jit
     def f(a: Any, b: Any, shape: Any, other: Any, x: Any) -> Any:

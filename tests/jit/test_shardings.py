@@ -15,7 +15,7 @@ import partax.nnx
 from conftest import TraceCounter
 from meshes import has
 from partax import filter_jit
-from trees import Layer, array, assert_same, make_model
+from trees import array, assert_same, make_model
 
 Sharding = NamedSharding
 
@@ -71,12 +71,6 @@ def test_none_leaves_an_argument_where_it_is(split: Sharding, devices: list[Any]
     assert has(f(jax.device_put(array(8), split), array(8))[0], split)
     other = jax.device_put(array(8), devices[0])
     assert_same(filter_jit(lambda x: x + 1, in_shardings=None)(other), array(8) + 1)
-
-
-def test_explicit_in_shardings_move_numpy_arrays(split: Sharding) -> None:
-    f = filter_jit(lambda x: (x + 1, x), in_shardings=split)
-    x, same = f(np.arange(8, dtype=np.float32))
-    assert has(x, split) and has(same, split)
 
 
 @pytest.mark.parametrize(
@@ -145,12 +139,6 @@ def test_errors_of_the_function_are_left_as_they_are(split: Sharding, devices: l
             f(x)
 
 
-@pytest.mark.parametrize("length", [0, 1, 3])
-def test_a_tuple_of_the_wrong_length(split: Sharding, length: int) -> None:
-    with pytest.raises(ValueError, match="in_shardings"):
-        filter_jit(lambda x, y: x, in_shardings=(split,) * length)(array(8), array(8))
-
-
 @pytest.mark.parametrize(
     ("length", "message"),
     [
@@ -185,21 +173,6 @@ def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
     assert has(first, split) and n == 3 and has(rest["z"], split)
     assert has(rest["y"][0], everywhere) and has(rest["y"][1], everywhere)
     assert_same(first, array(8) + 1)
-
-
-def test_a_module_as_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
-    prefix = jax.tree.map(
-        lambda x: None if not eqx.is_array(x) else split if x.ndim == 2 else everywhere,
-        Layer(array(8, 8), array(8)),
-    )
-    f = filter_jit(lambda layer: plus_arrays(layer), out_shardings=prefix)
-    layer = f(Layer(array(8, 8), array(8)))
-    assert has(layer.weight, split) and has(layer.bias, everywhere)
-    assert_same(layer, plus_arrays(Layer(array(8, 8), array(8))))
-
-
-def plus_arrays(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x + 1 if eqx.is_array(x) else x, tree)
 
 
 def test_a_result_with_explicit_sharding_is_not_forwarded(split: Sharding) -> None:
