@@ -2,7 +2,6 @@
 exactly: jax, tracers, NumPy with extension dtypes, scalars, `__jax_array__`, keys and refs."""
 
 import fractions
-import functools
 
 import equinox as eqx
 import jax
@@ -40,10 +39,6 @@ class ArraySubclass(np.ndarray):
     pass
 
 
-class FloatSubclass(float):
-    pass
-
-
 class IntSubclass(int):
     pass
 
@@ -59,32 +54,23 @@ ARRAY, INEXACT, LIKE, INEXACT_LIKE, NOTHING = (
 CASES = {
     # jax arrays
     "jax float32": (lambda: jnp.ones(3), INEXACT),
-    "jax float16": (lambda: jnp.ones(3, jnp.float16), INEXACT),
     "jax bfloat16": (lambda: jnp.ones(3, jnp.bfloat16), INEXACT),
     "jax float8": (lambda: jnp.ones(3, jnp.float8_e4m3fn), INEXACT),
     "jax complex64": (lambda: jnp.ones(3, jnp.complex64), INEXACT),
-    "jax weak float": (lambda: jnp.asarray(1.0), INEXACT),
     "jax empty": (lambda: jnp.zeros((0,)), INEXACT),
     "jax int32": (lambda: jnp.ones(3, jnp.int32), ARRAY),
-    "jax uint8": (lambda: jnp.ones(3, jnp.uint8), ARRAY),
     "jax bool": (lambda: jnp.ones(3, bool), ARRAY),
     "jax typed key": (lambda: jax.random.key(0), ARRAY),
-    "jax typed keys": (lambda: jax.random.split(jax.random.key(0)), ARRAY),
     "jax old-style key": (lambda: jax.random.PRNGKey(0), ARRAY),
     # NumPy arrays
     "numpy float64": (lambda: np.ones(3), INEXACT),
-    "numpy float32 0-d": (lambda: np.array(1.0, np.float32), INEXACT),
-    "numpy float16": (lambda: np.ones(3, np.float16), INEXACT),
     "numpy bfloat16": (lambda: np.ones(3, ml_dtypes.bfloat16), INEXACT),
     "numpy float8_e4m3fn": (lambda: np.ones(3, ml_dtypes.float8_e4m3fn), INEXACT),
-    "numpy float8_e5m2": (lambda: np.ones(3, ml_dtypes.float8_e5m2), INEXACT),
     "numpy complex128": (lambda: np.ones(3, np.complex128), INEXACT),
     "numpy subclass": (lambda: np.ones(3).view(ArraySubclass), INEXACT),
-    "numpy int64": (lambda: np.ones(3, np.int64), ARRAY),
     "numpy int4": (lambda: np.ones(3, ml_dtypes.int4), ARRAY),
     "numpy bool": (lambda: np.ones(3, bool), ARRAY),
     # NumPy scalars
-    "np.float64 scalar": (lambda: np.float64(1), INEXACT),
     "np.float32 scalar": (lambda: np.float32(1), INEXACT),
     "np.complex64 scalar": (lambda: np.complex64(1), INEXACT),
     "bfloat16 scalar": (lambda: ml_dtypes.bfloat16(1), INEXACT),
@@ -95,7 +81,6 @@ CASES = {
     "int": (lambda: 3, LIKE),
     "int subclass": (lambda: IntSubclass(3), LIKE),
     "float": (lambda: 3.0, INEXACT_LIKE),
-    "float subclass": (lambda: FloatSubclass(3.0), INEXACT_LIKE),
     "complex": (lambda: 3j, INEXACT_LIKE),
     "__jax_array__ of floats": (lambda: JaxArrayProtocol(jnp.ones(2)), INEXACT_LIKE),
     "__jax_array__ of ints": (lambda: JaxArrayProtocol(jnp.ones(2, int)), LIKE),
@@ -103,17 +88,11 @@ CASES = {
     # neither
     "None": (lambda: None, NOTHING),
     "str": (lambda: "1.0", NOTHING),
-    "bytes": (lambda: b"1", NOTHING),
     "list": (lambda: [1.0], NOTHING),
-    "tuple": (lambda: (1.0,), NOTHING),
     "object": (object, NOTHING),
     "fraction": (lambda: fractions.Fraction(1, 2), NOTHING),
     "function": (lambda: jnp.sin, NOTHING),
-    "partial": (lambda: functools.partial(jnp.sin), NOTHING),
-    "float class": (lambda: float, NOTHING),
-    "ndarray class": (lambda: np.ndarray, NOTHING),
     "jax.Array class": (lambda: jax.Array, NOTHING),
-    "dtype": (lambda: np.dtype("float32"), NOTHING),
     "ShapeDtypeStruct": (lambda: jax.ShapeDtypeStruct((3,), jnp.float32), NOTHING),
 }
 

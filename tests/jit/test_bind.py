@@ -8,7 +8,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ import partax
 from odd_values import Unhashable
 from partax._jax import programs
 from stored import written
+from trees import Bag, Cell, Pair
 
 # By day jax's dispatch has the calls of one test; by night of all.
 EACH_RUN = pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
@@ -156,11 +157,6 @@ def test_arrays_and_modules_come_back_themselves() -> None:
         assert back is x and bias is held.bias and act is held.act
 
 
-class Pair(NamedTuple):
-    a: Any
-    b: Any
-
-
 HOLDERS: dict[str, Callable[[Any], Any]] = {
     "alone": lambda it: it,
     "in a list": lambda it: [it],
@@ -182,15 +178,6 @@ def test_numpy_arrays_count_as_they_were(holder: str, by_name: bool) -> None:
         for x in (jnp.ones(3), jnp.ones((value, 3))):
             assert bound(x=x).ravel()[0] == 1 and again(x=x).ravel()[0] == 1
         array[:] = value
-
-
-@dataclasses.dataclass
-class Changeable:
-    weight: Any
-    names: list[str]
-
-
-jax.tree_util.register_dataclass(Changeable, data_fields=["weight"], meta_fields=["names"])
 
 
 @jax.tree_util.register_dataclass
@@ -222,7 +209,7 @@ def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any, make: Any) 
 
 def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
     inner, shared = model(), {"b": [jnp.ones(3)]}
-    given = {"changeable": Changeable(jnp.ones(3), ["a"]), "models": [inner], "shared": shared, "none": None}
+    given = {"changeable": Cell(jnp.ones(3), mode=["a"]), "models": [inner], "shared": shared, "none": None}
     bound = partax.filter_jit(lambda tree, x: (tree["models"][0], tree["changeable"].weight * x, tree)).bind(given)
     first = bound(jnp.ones(3))
     given["changeable"].weight = jnp.full(3, 7.0)  # type: ignore[union-attr]
@@ -266,16 +253,6 @@ def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
     assert float(partax.filter_jit(other)(x, x)) == 3
 
 
-class Registered:
-    def __init__(self, weight: Any, held: Any) -> None:
-        self.weight, self.held = weight, held
-
-
-jax.tree_util.register_pytree_node(
-    Registered, lambda it: ((it.weight,), it.held), lambda held, children: Registered(children[0], held)
-)
-
-
 def _scaled_by_default() -> Any:
     def scaled(x: Any, k: float = 2.0) -> Any:
         return x * k
@@ -313,9 +290,9 @@ CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any
         lambda it, k: it.act.__setitem__(0, k),
     ),
     "a list in aux data": (
-        lambda: eqx.tree_at(lambda it: it.bias, model(), Registered(jnp.ones(3), [2.0])),
-        lambda it: it.bias.held[0],
-        lambda it, k: it.bias.held.__setitem__(0, k),
+        lambda: eqx.tree_at(lambda it: it.bias, model(), Bag(jnp.ones(3), label=[2.0])),
+        lambda it: it.bias.label[0],
+        lambda it, k: it.bias.label.__setitem__(0, k),
     ),
 }
 
@@ -440,36 +417,18 @@ def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
     assert "double" in repr(again) and "float32[3]" in repr(again)
 
 
-def test_nothing_outlives_the_bound_function() -> None:
-    class Owner:
-        pass
-
-    owner = Owner()
-    held, x = model(), jnp.ones(3)
-    owner.serve = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)  # type: ignore[attr-defined]
-    for _ in range(3):
-        owner.serve(x)  # type: ignore[attr-defined]
-    dead = [weakref.ref(it) for it in (owner, held.weight, x)]
-    del owner, held, x
-    gc.collect()
-    assert [it() for it in dead] == [None] * 3
-    owner = Owner()
-    owner.serve = partax.filter_jit(lambda owner, x: x * 2).bind(owner)  # type: ignore[attr-defined]
-    owner.serve(jnp.ones(3))  # type: ignore[attr-defined]
-    cycle = weakref.ref(owner)
-    del owner
-    gc.collect()
-    assert cycle() is None
-
-
-def test_a_free_argument_is_not_kept() -> None:
-    bound = partax.filter_jit(lambda w, x: w * x).bind(jnp.ones(3))
+def test_nothing_outlives_the_bound_function_and_no_free_argument_its_call() -> None:
+    held = model()
+    bound = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)
     for _ in range(3):
         x = jnp.ones(3)
         bound(x)
-    dead = weakref.ref(x)
-    del x
-    assert dead() is None
+    weight, free = weakref.ref(held.weight), weakref.ref(x)
+    del held, x
+    assert free() is None and weight() is not None
+    del bound
+    gc.collect()
+    assert weight() is None
 
 
 def test_arrays_over_several_devices_and_keys(split: jax.NamedSharding) -> None:

@@ -133,6 +133,10 @@ PRODUCTS: dict[str, Callable[[Held], Any]] = {
     "filter_jit in filter_jit": lambda held: called(filter_jit(filter_jit(held.function)), held),
     "bound wrapper": lambda held: held.owner.method,
     "bound wrapper, called": lambda held: called(held.owner.method, Held(of_owner, (array(3),), held.owner)),
+    "bound arguments": lambda held: filter_jit(held.function).bind(*held.arguments),
+    "bound arguments, called": lambda held: called(
+        filter_jit(held.function).bind(*held.arguments), held._replace(arguments=())
+    ),
     "attribute of a wrapper": with_attribute,
     "stages of a wrapper": with_stages,
     "recursive": recursive,

@@ -72,18 +72,6 @@ def test_wrappers_of_callables_that_are_gone_are_bounded(collect: Collect) -> No
     assert again.cache_info().traces == 1
 
 
-def test_keys_of_functions_that_can_be_made_anew_outlive_them(collect: Collect) -> None:
-    f = filter_jit(lambda fun, x: fun(x))
-    fun = adding(2)
-    ref = weakref.ref(fun)
-    f(fun, array(2))
-    del fun
-    collect()
-    assert ref() is None and f.cache_info().static_keys == 1
-    f(adding(2), array(2))
-    assert f.cache_info().traces == 1
-
-
 def test_a_cache_that_waits_keeps_no_result(collect: Collect) -> None:
     witness = Witness()
 
@@ -164,18 +152,6 @@ def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
         filter_jit(lambda x: x, cache_size=size)
 
 
-def test_clear_cache_traces_again(traces: TraceCounter) -> None:
-    f = _counted(traces)
-    for _ in range(2):
-        f(array(2), 1)
-        f(array(2), 2)
-    assert traces.count == 2
-    f.clear_cache()
-    assert f.cache_info().static_keys == 0
-    assert_same(f(array(2), 1), (array(2), 1))
-    assert traces.count == 3 and f.cache_info().static_keys == 1
-
-
 def test_clear_cache_while_the_function_is_traced() -> None:
     @filter_jit
     def f(x: jax.Array, n: int) -> jax.Array:
@@ -192,3 +168,26 @@ def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
     jax.clear_caches()
     assert_same(f(array(2), 2), (array(2) * 2, 2))
     assert traces.count == 2
+
+
+def test_clear_cache_drops_the_traces_of_earlier_states_too(traces: TraceCounter) -> None:
+    n = 1
+
+    def made(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return (x + 1) * n
+
+    f, other, kept = filter_jit(made), filter_jit(made), filter_jit(made, donate="warn")
+
+    def call() -> None:
+        nonlocal n
+        for n in (1, 2):
+            assert_same(f(array(2)), (array(2) + 1) * n)
+            assert_same(kept(array(2)), (array(2) + 1) * n)
+
+    call()
+    assert traces.count == 4
+    f.clear_cache()
+    assert other.cache_info().traces == 0
+    call()
+    assert traces.count == 6

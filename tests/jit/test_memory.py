@@ -83,25 +83,6 @@ def test_many_failing_traces() -> None:
     assert f.cache_info().static_keys == 0
 
 
-def test_evicted_keys_free_their_statics(collect: Collect) -> None:
-    f = filter_jit(lambda x, value, fun: (x + 1, value), cache_size=4)
-    alive: list[weakref.ref[Any]] = []
-    for i in range(40):
-        witness = Witness()
-
-        def fun(x: jax.Array, i: int = i) -> jax.Array:
-            return x * i
-
-        alive += [weakref.ref(witness), weakref.ref(fun)]
-        assert f(array(2), (i, witness), fun)[1] == (i, witness)
-    del witness, fun
-    collect()
-    assert sum(ref() is not None for ref in alive) <= 2 * 4
-    f.clear_cache()
-    collect()
-    assert [ref() for ref in alive] == [None] * 80
-
-
 # --- nothing stays alive
 
 
@@ -186,18 +167,6 @@ def test_different_options_do_not_share() -> None:
 
 _P = jax.sharding.PartitionSpec
 _AUTO = jax.sharding.AxisType.Auto
-
-
-def test_a_new_wrapper_may_have_its_own_bound(traces: TraceCounter) -> None:
-    def f(n: int) -> int:
-        traces.tick()
-        return n
-
-    small, large = filter_jit(f, cache_size=1), filter_jit(f, cache_size=8)
-    for n in (1, 2, 3, 1, 2, 3):
-        assert (small(n), large(n)) == (n, n)
-    assert (small.cache_info().max_size, large.cache_info().max_size) == (1, 8)
-    assert small.cache_info().static_keys <= 1 and large.cache_info().static_keys <= 8
 
 
 # --- nothing is kept alive

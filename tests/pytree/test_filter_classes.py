@@ -6,6 +6,7 @@ from __future__ import annotations
 import abc
 import collections.abc
 import enum
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,12 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from partax import any_of, is_array_like, not_
 from partition_reference import takes
-from random_trees import thorough
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -126,13 +124,14 @@ def make_class(base: type, metaclass: type, slots: bool, has: str) -> type:
     return metaclass("Made", (base,), body)
 
 
-CLASSES = st.builds(
-    make_class,
-    st.sampled_from([object, int, float, str, Target, Abstract, types.SimpleNamespace]),
-    st.sampled_from([type, abc.ABCMeta]),
-    st.booleans(),
-    st.sampled_from(["", "", "method", "absent", "getattr", "getattribute", "class", "class_array"]),
-)
+KINDS = [
+    *itertools.product(
+        [object, int, float, str, Target, Abstract, types.SimpleNamespace],
+        [type, abc.ABCMeta],
+        [False, True],
+        ["", "method", "absent", "getattr", "getattribute", "class", "class_array"],
+    )
+]
 
 
 def set_on_class(cls: type, x: Any) -> None:
@@ -184,7 +183,6 @@ def nothing(cls: type, x: Any) -> None:
 EVERY_CHANGE = [
     *(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)
 ]
-CHANGES = st.sampled_from(EVERY_CHANGE)
 
 # What users give, beside what Python says of a leaf.
 FILTERS: list[tuple[Any, Callable[[Any], bool]]] = [
@@ -265,42 +263,14 @@ def test_a_class_changed_between_two_leaves_of_it(chosen: int) -> None:
             assert found[0] == found[1], (what, base)
 
 
-@thorough
-@given(
-    classes=st.lists(CLASSES, min_size=1, max_size=4),
-    changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), CHANGES), max_size=6),
-    chosen=st.integers(0, len(FILTERS) - 1),
-)
-def test_each_leaf_is_taken_as_python_says_at_that_moment(
-    classes: list[type], changes: list[Change], chosen: int
-) -> None:
+@pytest.mark.parametrize("chosen", range(len(FILTERS)))
+def test_each_kind_of_object_is_taken_as_python_says(chosen: int) -> None:
     f, says = FILTERS[chosen]
-
-    def instances(cls: type) -> list[Any]:
-        return [cls(), cls(), cls()]
-
-    def made() -> tuple[list[type], list[Any]]:
-        _forget()
-        kinds = [type(cls)(cls.__name__, cls.__bases__, _body(cls)) for cls in classes]
-        objects = [x for cls in kinds for x in instances(cls)]
-        return kinds, [x for pair in zip(objects, ORDINARY * 2, strict=False) for x in pair] + objects
-
-    kinds, tree = made()
-    change, expected = changing(tree, kinds, changes), []
-    for x in tree:
-        change(x)
-        expected.append(bool(says(x)))
-    kinds, tree = made()
-    assert takes(tree, f, is_leaf=changing(tree, kinds, changes)) == expected
-    after = [says(x) for x in tree]  # the changes stay
-    assert takes(tree, f) == after
-    _forget()
-    assert takes(tree, f) == [says(x) for x in tree]
-
-
-def _body(cls: type) -> dict[str, Any]:
-    left_out = ("__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl")
-    return {name: value for name, value in vars(cls).items() if name not in left_out}
+    tree = [*ORDINARY, *(make_class(*kind)() for kind in KINDS)]
+    for changed in (nothing, set_on_base, register):
+        for x in tree:
+            changed(type(x), x) if type(x).__name__ == "Made" else None
+        assert takes(tree * 2, f) == [bool(says(x)) for x in tree * 2]
 
 
 def test_a_metaclass_that_is_changed_answers_anew() -> None:

@@ -14,8 +14,8 @@ import pytest
 import partax
 import partition_reference as reference
 from partax import flat_combine, flat_partition, is_array
-from partition_reference import assert_identical, assert_identical_dicts, for_partax, over_filters, reread
-from trees import Pair, array, make_model, over_samples
+from partition_reference import assert_identical, assert_identical_dicts
+from trees import Pair, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -24,28 +24,6 @@ over_separators = pytest.mark.parametrize("separator", SEPARATORS, ids=repr)
 
 
 # --- where the leaves are, and their keys
-
-
-@over_samples
-@over_filters
-def test_keys_leaves_and_order_are_the_slow_model_s(make: Any, filters: tuple[Any, ...]) -> None:
-    tree = make()
-    for separator in SEPARATORS:
-        spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator)
-        expected = reference.flat_partition(tree, filters, separator=separator)
-        assert len(dicts) == len(expected) == len(filters) + 1
-        for found, wanted in zip(dicts, expected, strict=True):
-            assert_identical_dicts(found, wanted)
-        assert spec.paths == tuple(reference.keys_of(reference.places(tree), separator))
-        assert_identical(flat_combine(spec, *dicts), reread(tree))
-        assert_identical(flat_combine(spec, *reversed(dicts)), reread(tree))
-        spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator, rest="static")
-        for found, wanted in zip(dicts, expected[:-1], strict=True):
-            assert_identical_dicts(found, wanted)
-        assert list(spec.paths) == [
-            key for key in reference.keys_of(reference.places(tree), separator) if key not in expected[-1]
-        ]
-        assert_identical(flat_combine(spec, *reversed(dicts)), reread(tree))
 
 
 def test_keys_as_users_read_them() -> None:

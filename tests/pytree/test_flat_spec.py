@@ -375,14 +375,3 @@ def test_vmap_grad_scan_and_checkpoint_take_them() -> None:
     assert last == spec
     jax.checkpoint(loss)(arrays, spec, Static(2), x[0])
     assert jax.eval_shape(lambda s: s, Static("x")) == Static("x")
-
-
-def test_statics_in_a_model_are_no_leaves() -> None:
-    tree = [array(2), Static("relu"), {"a": Static([1, 2])}]
-    assert [leaf is tree[0] for leaf in jax.tree.leaves(tree)] == [True]
-    out = jax.jit(lambda t: t)(tree)
-    assert out[1] == Static("relu") and out[2]["a"].value == [1, 2]
-    spec, all_leaves = flat_partition(tree)
-    assert list(all_leaves) == ["[0]"]
-    assert flat_combine(spec, all_leaves)[2]["a"] == Static([1, 2])
-    assert flat_partition([array(2), Static("tanh"), {"a": Static([1, 2])}])[0] != spec

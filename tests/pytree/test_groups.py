@@ -4,7 +4,6 @@
 import collections
 import enum
 import re
-import types
 
 import equinox as eqx
 import jax
@@ -96,15 +95,6 @@ def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
 
 def test_the_default_may_be_one_of_the_labels():
     assert partax.labels([1, "a", 2.0], {"x": int, "y": str}, default="x") == ["x", "y", "x"]
-
-
-def test_any_mapping_will_do():
-    for groups in (
-        types.MappingProxyType({"x": int}),
-        collections.OrderedDict(x=int),
-        collections.ChainMap({"x": int}, {"y": str}),
-    ):
-        assert partax.labels([1], groups) == ["x"]
 
 
 def test_no_groups_and_no_leaves():

@@ -10,12 +10,27 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import partax
 import partition_reference as reference
 from partax import by_path, is_array
-from partition_reference import assert_identical, for_partax, over_filters, reread
-from trees import SAMPLES, Layer, Pair, array, make_model, network, over_samples
+from partition_reference import (
+    AllOf,
+    AnyOf,
+    Glob,
+    Not,
+    Regex,
+    assert_identical,
+    assert_identical_dicts,
+    for_partax,
+    one_level,
+    over_filters,
+    reread,
+)
+from random_trees import build, quick, recipes, thorough
+from trees import SAMPLES, Bag, Layer, Pair, array, make_model, network, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -162,3 +177,61 @@ def test_many_filters() -> None:
     assert all(part == [i if i == n else None for i in range(300)] for n, part in enumerate(parts[:-1]))
     assert parts[-1] == [None] * 300
     assert partax.combine(*parts) == tree
+
+
+# --- random trees and filters; those of tests/fuzz have no prefixes and no `is_leaf`
+
+KINDS = [tuple, list, dict, Pair, Layer, Bag, type(None), jax.Array, np.ndarray, int, bool, str, (float, bytes), object]
+SIMPLE = st.one_of(
+    st.sampled_from([*KINDS, is_array, partax.is_inexact_array_like, callable, lambda x: [x], True, False]),
+    st.sampled_from(["**", "*", "0/**", "**/weight", "**/{left,0}", "a"]).map(Glob),
+    st.sampled_from(["0", "^a", "t$", "^$"]).map(Regex),
+)
+
+
+def combined(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    members = st.lists(inner, max_size=3).map(tuple)
+    return st.one_of(members.map(AnyOf), members.map(AllOf), inner.map(Not))
+
+
+NESTED = st.recursive(SIMPLE, combined, max_leaves=4)
+
+
+@st.composite
+def prefixes_of(draw: st.DrawFn, tree: Any) -> Any:
+    """A prefix of the tree whose leaves are filters."""
+    pairs = one_level(tree)
+    if pairs is None or draw(st.integers(0, 3)) == 0:
+        return draw(NESTED)
+    children = [draw(prefixes_of(child)) for _, child in pairs]
+    return jax.tree.structure(tree, is_leaf=lambda x: x is not tree).unflatten(children) if pairs else tree
+
+
+@quick
+@given(recipes, st.data())
+def test_random_filters_take_what_the_slow_model_says(recipe: Any, data: st.DataObject) -> None:
+    tree = build(recipe, 1)
+    some = st.one_of(NESTED, prefixes_of(tree), combined(prefixes_of(tree)))
+    filters = tuple(data.draw(st.lists(some, max_size=4)))
+    parts = partax.partition(tree, *map(for_partax, filters))
+    for part, expected in zip(parts, reference.partition(tree, filters), strict=True):
+        assert_identical(part, expected)
+    assert_identical(partax.combine(*data.draw(st.permutations(parts))), reread(tree))
+    _, *dicts = partax.flat_partition(tree, *map(for_partax, filters))
+    for found, wanted in zip(dicts, reference.flat_partition(tree, filters), strict=True):
+        assert_identical_dicts(found, wanted)
+
+
+@thorough
+@given(recipes, st.lists(NESTED, max_size=4).map(tuple), st.sampled_from(KINDS))
+def test_with_is_leaf_nodes_are_leaves(recipe: Any, filters: tuple[Any, ...], kind: Any) -> None:
+    tree, is_leaf = build(recipe, 1), lambda x: isinstance(x, kind)
+    parts = partax.partition(tree, *map(for_partax, filters), is_leaf=is_leaf, replace="gone")
+    for part, expected in zip(parts, reference.partition(tree, filters, is_leaf=is_leaf, replace="gone"), strict=True):
+        assert_identical(part, expected)
+    spec, *dicts = partax.flat_partition(tree, *map(for_partax, filters), is_leaf=is_leaf)
+    for found, wanted in zip(dicts, reference.flat_partition(tree, filters, is_leaf=is_leaf), strict=True):
+        assert_identical_dicts(found, wanted)
+    both = partax.flat_combine(spec, *dicts)
+    for a, b in zip(jax.tree.leaves(both, is_leaf=is_leaf), jax.tree.leaves(tree, is_leaf=is_leaf), strict=True):
+        assert a is b

@@ -4,9 +4,8 @@ or in themselves, nodes that change or fail, classes that come late; and nothing
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from deep_trees import WRAPS, nested
 from growth import check_steady
 from partax import any_of, by_path, flat_combine, flat_partition, is_array, not_
 from partition_reference import assert_identical, parts_of, taken
-from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
+from trees import Bag, Layer, Pair, Tray, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -110,62 +109,6 @@ def test_is_leaf_that_raises_passes_its_error_on(call: Any) -> None:
 
 
 # --- filters that change the tree
-
-
-@contextlib.contextmanager
-def only_refused() -> Iterator[None]:
-    """A tree that changes is either walked to its end or refused by partax, which says so."""
-    try:
-        yield
-    except RuntimeError as error:
-        assert "changed size" in str(error)
-
-
-def changing_trees() -> dict[str, tuple[Any, Callable[[], object]]]:
-    lst: list[Any] = [1, "x", [2, 3], array(1), "y"]
-    inner: list[Any] = [[1, 2], "x"]
-    dct: dict[str, Any] = {"a": 1, "b": {"c": array(1)}, "d": "x"}
-    layer = Layer([1, 2, array(2)], array(2))
-    bag = Bag(1, [2, "x"], array(1), label=[1])
-    cell = Cell([1, "x"], {"a": array(1)})
-    return {
-        "list": (lst, lst.clear),
-        "list grows": (lst[:], lambda: lst.extend([1] * 1000)),
-        "inner list": (inner, lambda: (inner[0].clear(), inner.clear())),
-        "dict": (dct, lambda: (dct["b"].clear(), dct.clear())),
-        "dict grows": (dct, lambda: dct.update({str(i): i for i in range(100)})),
-        "module": (layer, lambda: (layer.weight.clear(), object.__delattr__(layer, "bias"))),
-        "registered": (bag, lambda: (setattr(bag, "items", ()), bag.label.clear())),
-        "dataclass": (cell, lambda: (cell.weight.clear(), setattr(cell, "bias", None))),
-    }
-
-
-@over_calls
-@pytest.mark.parametrize("name", changing_trees())
-@pytest.mark.parametrize("when", [0, 1, 2])
-def test_a_filter_that_changes_the_tree_while_it_is_asked(call: Any, name: str, when: int) -> None:
-    for use in ("predicate", "is_leaf", "type"):
-        tree, change = changing_trees()[name]
-        asked: list[int] = []
-
-        def act(x: Any, asked: list[int] = asked, change: Callable[[], object] = change) -> bool:
-            asked.append(1)
-            if len(asked) == when + 1:
-                change()
-            return False
-
-        class Meta(type):
-            def __instancecheck__(cls, instance: Any, act: Callable[[Any], bool] = act) -> bool:
-                return act(instance)
-
-        class Kind(metaclass=Meta):
-            pass
-
-        filters = {"predicate": (act, is_array), "is_leaf": (int, is_array), "type": (Kind, is_array)}[use]
-        with only_refused():
-            call(tree, *filters, **({"is_leaf": act} if use == "is_leaf" else {}))
-        assert asked
-        check_works()
 
 
 def test_a_filter_that_enters_again() -> None:
