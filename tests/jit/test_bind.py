@@ -145,18 +145,6 @@ def test_other_free_arguments_after_the_first_calls() -> None:
     assert step.cache_info().traces == traces
 
 
-def test_arrays_and_modules_come_back_themselves() -> None:
-    held = model()
-    whole = partax.filter_jit(lambda model, x: (model, x, x + 1)).bind(held)
-    parts = partax.filter_jit(lambda model, x: (x, [model.bias], model.act)).bind(held)
-    for _ in range(4):
-        x = jnp.ones(3)
-        found, back, _ = whole(x)
-        assert found is held and back is x
-        back, (bias,), act = parts(x)
-        assert back is x and bias is held.bias and act is held.act
-
-
 HOLDERS: dict[str, Callable[[Any], Any]] = {
     "alone": lambda it: it,
     "in a list": lambda it: [it],

@@ -95,7 +95,10 @@ def test_a_program_refuses_what_it_was_not_compiled_for() -> None:
     refused: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         *(((array(3), n), {}, f"^`n`: compiled with 2, called with {n!r}; ") for n in (3, True, 2.0, "2")),
         *(((array(3),), {"n": n}, f"^`n`: compiled with 2, called with {n!r}; ") for n in (3, True, 2.0, "2")),
-        *(((x, 2), {}, "compiled") for x in (array(4), array(3, 1), jnp.arange(3), [array(3)], None, {"a": array(3)}, 1.0)),
+        *(
+            ((x, 2), {}, "compiled")
+            for x in (array(4), array(3, 1), jnp.arange(3), [array(3)], None, {"a": array(3)}, 1.0)
+        ),
         ((array(3),), {}, r"\(at n\)"),  # a default that is left out is no argument
         ((), {"n": 2}, "'x'"),
         ((array(3), 2), {"other": 1}, "'other'"),

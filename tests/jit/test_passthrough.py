@@ -127,17 +127,6 @@ def test_what_may_change_is_made_anew(make: Callable[[], Any]) -> None:
         assert all(a is b for a, b in zip(olds, news, strict=True))
 
 
-def test_parts_of_what_may_change() -> None:
-    f = filter_jit(lambda tree: tree)
-    for _ in range(3):
-        tree = {"a": [linear(), Cell((array(1), 2))], "b": Bag(Pair(array(3), 4))}
-        found = f(tree)
-        assert found is not tree and found["a"] is not tree["a"] and found["a"][1] is not tree["a"][1]
-        assert found["a"][0] is tree["a"][0]
-        assert found["a"][1].weight is tree["a"][1].weight
-        assert found["b"].items[0] is tree["b"].items[0]
-
-
 def test_only_whole_parts_in_their_order() -> None:
     f = filter_jit(
         lambda tree: {

@@ -76,13 +76,6 @@ def test_wrapped_leads_to_the_function() -> None:
     assert_same(filter_jit(make_model()).__wrapped__, jax.tree.map(lambda x: x, make_model()))
 
 
-def test_names_survive_a_trip_through_filter_jit() -> None:
-    out = filter_jit(lambda f, x: (f, f(x)))(jitted, array(2))
-    assert type(out[0]) is type(jitted) and out[0].__wrapped__ is plain
-    assert (out[0].__name__, out[0].__doc__) == ("plain", plain.__doc__)
-    assert_same((out[0](array(2)), out[1]), (array(2) * 2, array(2) * 2))
-
-
 def test_signatures() -> None:
     assert inspect.signature(jitted) == inspect.signature(plain)
     assert inspect.signature(filter_jit(jitted)) == inspect.signature(plain)

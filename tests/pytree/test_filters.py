@@ -215,53 +215,28 @@ def test_strict_is_content_when_every_filter_gets_a_leaf() -> None:
     partax.partition(tree, strict=True)
 
 
-def calls_of(tree: Any, *filters: Any) -> list[Any]:
-    return [
-        lambda: partax.partition(tree, *filters, strict=True),
-        lambda: partax.flat_partition(tree, *filters, strict=True),
-        lambda: partax.flat_partition(tree, *filters, strict=True, separator="/", rest="static"),
-    ]
+# A tree, filters of which the last takes nothing, and words of the error.
+STRICT: dict[str, tuple[Any, list[Any], list[str]]] = {
+    "path": (network(), [is_array, by_path("layer/*/weight")], ["filter 1", "layer/*/weight"]),
+    "type": (network(), [bytes], ["filter 0", "bytes"]),
+    "bool": (network(), [is_array, str, False], ["filter 2", "False"]),
+    "combination": (network(), [any_of(bytes, by_path("x"))], ["filter 0", "any_of", "bytes", "x"]),
+    "typo": (network(), [by_path("layers/0/wieght")], ["layers/0/weight"]),
+    "another typo": (network(), [by_path("haed/bias")], ["head/bias"]),
+    "what another one got": ([1, "x"], [int, by_path("0")], [repr(by_path("0"))]),
+    "no leaves": ([], [True], ["True"]),
+}
 
 
-@pytest.mark.parametrize("position", [0, 1, 2])
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: by_path("layer/*/weight"), ["layer/*/weight"]),
-        (lambda: bytes, ["bytes"]),
-        (lambda: False, ["False"]),
-        (lambda: any_of(bytes, by_path("x")), ["any_of", "bytes", "x"]),
-    ],
-    ids=["path", "type", "bool", "combination"],
-)
-def test_strict_names_the_filter_that_takes_nothing(make: Any, words: list[str], position: int) -> None:
-    filters: list[Any] = [is_array, str]
-    filters.insert(position, make())
-    for call in calls_of(network(), *filters):
-        with pytest.raises(ValueError) as caught:
-            call()
-        message = str(caught.value)
-        assert f"filter {position}" in message
-        assert all(word in message for word in words)
-
-
-def test_strict_names_the_nearest_paths_of_a_typo() -> None:
-    tree = network()
-    for call in calls_of(tree, by_path("layers/0/wieght")):
-        with pytest.raises(ValueError, match="layers/0/weight"):
-            call()
-    for call in calls_of(tree, by_path("haed/bias")):
-        with pytest.raises(ValueError, match="head/bias"):
-            call()
-
-
-def test_strict_counts_leaves_that_a_filter_gets_not_those_that_it_would_take() -> None:
-    for call in calls_of([1, "x"], int, by_path("0"), str):
-        with pytest.raises(ValueError, match=re.escape(repr(by_path("0")))):
-            call()
-    for call in calls_of([], True):
-        with pytest.raises(ValueError, match="True"):
-            call()
+@pytest.mark.parametrize("name", STRICT)
+def test_strict_names_the_filter_that_gets_nothing_and_the_nearest_paths(name: str) -> None:
+    tree, filters, words = STRICT[name]
+    for options in (None, {}, {"separator": "/", "rest": "static"}):
+        call = partax.partition if options is None else partax.flat_partition
+        for more in ([], [str]) if "x" not in tree else ([],):
+            with pytest.raises(ValueError) as caught:
+                call(tree, *filters, *more, strict=True, **(options or {}))
+            assert [word for word in words if word not in str(caught.value)] == []
 
 
 def test_strict_survives_a_filter_whose_repr_raises() -> None:
@@ -272,6 +247,6 @@ def test_strict_survives_a_filter_whose_repr_raises() -> None:
         def __repr__(self) -> str:
             raise ZeroDivisionError("no repr")
 
-    for call in calls_of([1], Shy()):
+    for call in (partax.partition, partax.flat_partition):
         with pytest.raises((ValueError, ZeroDivisionError)):
-            call()
+            call([1], Shy(), strict=True)

@@ -133,45 +133,29 @@ class SameText:
         return self.number < other.number
 
 
-def test_nodes_that_print_alike_are_told_apart() -> None:
-    for separator, x in ((None, ".x"), ("/", "x")):
-        spec, all_leaves = flat_partition(Twins(1, 2, 3), separator=separator)
-        assert all_leaves == {x: 1, f"{x}#2": 2, f"{x}#3": 3}
-        assert spec.paths == (x, f"{x}#2", f"{x}#3")
-        assert flat_combine(spec, {f"{x}#2": "b", x: "a", f"{x}#3": "c"}).items == ("a", "b", "c")
-    _, all_leaves = flat_partition(Twins([1, 2], [3]))
-    assert all_leaves == {".x[0]": 1, ".x[1]": 2, ".x[0]#2": 3}
-    tree = {SameText(0): 1, SameText(1): 2}
-    spec, all_leaves = flat_partition(tree)
-    assert all_leaves == {"[same]": 1, "[same]#2": 2}
-    assert list(flat_combine(spec, all_leaves).values()) == [1, 2]
+# A tree, a separator, and the keys and leaves.
+ALIKE: list[tuple[Any, str | None, dict[str, Any]]] = [
+    (Twins(1, 2, 3), None, {".x": 1, ".x#2": 2, ".x#3": 3}),
+    (Twins(1, 2, 3), "/", {"x": 1, "x#2": 2, "x#3": 3}),
+    (Twins([1, 2], [3]), None, {".x[0]": 1, ".x[1]": 2, ".x[0]#2": 3}),
+    ({SameText(0): 1, SameText(1): 2}, None, {"[same]": 1, "[same]#2": 2}),
+    ({"a": {"b": 1}, "a/b": 2}, None, {"['a']['b']": 1, "['a/b']": 2}),
+    ({"a": {"b": 1}, "a/b": 2}, "/", {"a/b": 1, "a/b#2": 2}),
+    (["x", {"": "y"}, ["z"]], "", {"0": "x", "1": "y", "20": "z"}),
+    (OrderedDict([(1, "x"), ("1", "y"), (1.0j, "z")]), "/", {"1": "x", "1#2": "y", "1j": "z"}),
+    # A number that is taken is skipped.
+    (OrderedDict([(1, "a"), ("1", "b"), ("1#2", "c")]), "/", {"1": "a", "1#3": "b", "1#2": "c"}),
+    (OrderedDict([(SameText(0), 1), (SameText(1), 2), ("same#2", 3)]), "/", {"same": 1, "same#3": 2, "same#2": 3}),
+    (Twins({"y#2": 0}, {"y": 1}, {"y": 2}, {"y": 3}), "/", {"x/y#2": 0, "x/y": 1, "x/y#3": 2, "x/y#4": 3}),
+]
 
 
-def test_keys_that_only_a_separator_makes_alike() -> None:
-    tree = {"a": {"b": 1}, "a/b": 2}
-    assert list(flat_partition(tree)[1]) == ["['a']['b']", "['a/b']"]
-    assert flat_partition(tree, separator="/")[1] == {"a/b": 1, "a/b#2": 2}
-    tree = OrderedDict([(1, "x"), ("1", "y"), (1.0j, "z")])
-    assert flat_partition(tree, separator="/")[1] == {"1": "x", "1#2": "y", "1j": "z"}
-    assert flat_partition(["x", {"": "y"}, ["z"]], separator="")[1] == {"0": "x", "1": "y", "20": "z"}
-
-
-def test_a_number_that_is_taken_is_skipped() -> None:
-    tree = OrderedDict([(1, "a"), ("1", "b"), ("1#2", "c"), (SameText(0), "d"), (SameText(1), "e"), ("same#2", "f")])
-    assert flat_partition(tree, separator="/")[1] == {
-        "1": "a",
-        "1#3": "b",
-        "1#2": "c",
-        "same": "d",
-        "same#3": "e",
-        "same#2": "f",
-    }
-    assert list(flat_partition(Twins({"y#2": 0}, {"y": 1}, {"y": 2}, {"y": 3}), separator="/")[1]) == [
-        "x/y#2",
-        "x/y",
-        "x/y#3",
-        "x/y#4",
-    ]
+@pytest.mark.parametrize(("tree", "separator", "expected"), ALIKE, ids=str)
+def test_keys_that_are_alike_are_told_apart(tree: Any, separator: str | None, expected: dict[str, Any]) -> None:
+    spec, leaves = flat_partition(tree, separator=separator)
+    assert list(leaves.items()) == list(expected.items()) and spec.paths == tuple(expected)
+    made = flat_combine(spec, {key: [value] for key, value in reversed(leaves.items())})
+    assert jax.tree.leaves(made) == list(expected.values())
 
 
 def test_a_hundred_thousand_keys_that_are_alike() -> None:

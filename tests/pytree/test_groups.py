@@ -120,45 +120,42 @@ def test_the_same_object_in_two_places_is_in_two_groups():
 # --- errors
 
 
-def test_a_leaf_that_no_group_takes_needs_a_default():
-    tree = {"a": 1, "b": ["x", {"c": 2.0}]}
-    with pytest.raises(
-        ValueError, match=re.escape("no group takes `pytree['b'][0]`, `pytree['b'][1]['c']`;")
-    ) as caught:
-        partax.labels(tree, {"int": int})
-    assert "default" in str(caught.value)
-    with pytest.raises(ValueError, match=re.escape("`pytree`;")):
-        partax.labels(3, {})
+PAIR = collections.namedtuple("Pair", "a b")(1, 2)
+WRONG = {
+    "no group": (lambda: partax.labels({"a": 1, "b": ["x", {"c": 2.0}]}, {"int": int}), ValueError, "default"),
+    "no group, by path": (
+        lambda: partax.labels({"a": 1, "b": ["x", {"c": 2.0}]}, {"int": int}),
+        ValueError,
+        "no group takes `pytree['b'][0]`, `pytree['b'][1]['c']`;",
+    ),
+    "no group for the root": (lambda: partax.labels(3, {}), ValueError, "`pytree`;"),
+    "no group for many": (lambda: partax.labels([*range(10_001)], {"x": by_path("7")}), ValueError, "and 9,995 more"),
+    **{
+        f"no mapping: {groups}": (lambda groups=groups: partax.labels([1], groups, default="x"), TypeError, "mapping")
+        for groups in ([("a", int)], [int], int, "a", None, is_array)
+    },
+    **{
+        f"a node as label: {label}": (lambda label=label: partax.labels([1], {label: int}), ValueError, repr(label))
+        for label in (None, (), ("a", 1), PAIR)
+    },
+    **{
+        f"a node as default: {label}": (
+            lambda label=label: partax.labels([1], {"x": int}, default=label),
+            ValueError,
+            "default label",
+        )
+        for label in ((), ("a", 1), PAIR, ["x"])
+    },
+    "an array as default": (lambda: partax.labels([1], {"x": int}, default=np.ones(1)), TypeError, "hashed"),
+}
 
 
-def test_of_many_such_leaves_the_first_few_are_listed():
-    with pytest.raises(ValueError, match="and 9,995 more") as caught:
-        partax.labels(list(range(10_001)), {"x": by_path("7")})
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_groups_and_labels_are_told(name):
+    call, kind, words = WRONG[name]
+    with pytest.raises(kind, match=re.escape(words)) as caught:
+        call()
     assert len(str(caught.value)) < 400
-    assert "`pytree[0]`" in str(caught.value)
-
-
-@pytest.mark.parametrize("groups", [[("a", int)], [int], int, "a", None, is_array])
-def test_groups_that_are_no_mapping_are_a_type_error(groups):
-    with pytest.raises(TypeError, match="mapping"):
-        partax.labels([1], groups, default="x")
-
-
-@pytest.mark.parametrize("label", [None, (), ("a", 1), collections.namedtuple("Pair", "a b")(1, 2)], ids=repr)
-def test_a_label_that_is_a_node_is_a_value_error(label):
-    with pytest.raises(ValueError, match="leaf") as caught:
-        partax.labels([1], {label: int})
-    assert repr(label) in str(caught.value)
-    if label is not None:
-        with pytest.raises(ValueError, match="default label"):
-            partax.labels([1], {"x": int}, default=label)
-
-
-def test_a_default_that_cannot_be_hashed_is_a_type_error():
-    with pytest.raises(TypeError, match=r"default label.*hashed"):
-        partax.labels([1], {"x": int}, default=np.ones(1))
-    with pytest.raises(ValueError, match="default label"):
-        partax.labels([1], {"x": int}, default=["x"])
 
 
 # --- optax trains with them

@@ -12,9 +12,7 @@ import jax
 import pytest
 
 import partax
-from conftest import TraceCounter
 from deep_trees import WRAPS, nested
-from growth import check_steady
 from partax import any_of, by_path, flat_combine, flat_partition, is_array, not_
 from partition_reference import assert_identical, parts_of, taken
 from trees import Bag, Layer, Pair, Tray, array, make_model
@@ -246,27 +244,6 @@ def test_keys_of_the_user_s_own_kind() -> None:
     assert list(flat_partition(tree)[1]) == ["['a']<own>", "['a']<own>[0]", "['a']<own>#2"]
     assert list(flat_partition(tree, separator="/")[1]) == ["a/<own>", "a/<own>/0", "a/<own>#2"]
     assert taken(tree, by_path("a/<own>")) == ["a/<own>", "a/<own>"]
-
-
-# --- leaks
-
-
-def test_many_calls_and_errors_leave_nothing(traces: TraceCounter) -> None:
-    model = make_model()
-    tree = {"m": model, "k": (1, "x", [array(1)])}
-    bad = [False, 3, by_path("nothing"), {"m": True}]
-
-    def run(i: int) -> None:
-        parts = partax.partition(tree, Layer, by_path("k/**"), any_of(is_array, not_(str)), replace=i)
-        partax.combine(*partax.partition(tree, Layer, str))
-        assert len(parts) == 4
-        with pytest.raises((ValueError, ZeroDivisionError)):
-            partax.partition(tree, bad[i % 4], strict=True)
-        with pytest.raises((ValueError, ZeroDivisionError)):
-            flat_partition(tree, bad[i % 4] if i % 4 else raising(1), strict=True)
-
-    check_steady(run, calls=2_000, warm=1_000)
-    assert traces.count == 0
 
 
 # --- depth

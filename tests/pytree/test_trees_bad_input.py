@@ -180,6 +180,13 @@ def test_nothing_leaks() -> None:
         tree.at(lambda t: t[0].layers[0].weight, one, i)
         tree.at(lambda t: t[1]["a"].top, one, i)
         assert tree.equal(one, other)
+        partax.combine(*partax.partition(one, Tray, by_path("0/**"), is_array))
+        spec, *parts = flat_partition([one, i], int, is_array, separator="/", rest="static")
+        partax.flat_combine(spec, *parts)
+        assert hash(spec) == hash(flat_partition([other, i], int, is_array, separator="/", rest="static")[0])
+        assert partax.Static([i]) == partax.Static([i])
+        with pytest.raises(ValueError):
+            partax.partition(one, 3, strict=True)
         for wrong in (lambda: tree.map(lambda x, y: x, one, [1]), lambda: tree.unflatten(structure, [])):
             with contextlib.suppress(ValueError):
                 wrong()

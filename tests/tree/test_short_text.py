@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import re
 from typing import Any
 
 import jax
@@ -14,9 +13,9 @@ import numpy as np
 import pytest
 
 from odd_values import gone
-from partax import FlatSpec, Static, any_of, by_path, flat_partition, is_array, not_, tree
-from partax._pytree.short_text import LONGEST, one_line, short_text
-from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
+from partax import Static, any_of, by_path, flat_partition, is_array, not_, tree
+from partax._pytree.short_text import LONGEST, short_text
+from trees import Bag, Cell, Config, Pair, array, double, over_samples
 
 
 class Refuses:
@@ -108,23 +107,17 @@ def test_any_value_has_a_text_of_one_line(name: str, longest: int) -> None:
     ("value", "text"),
     [
         (1, "1"),
-        (-0.0, "-0.0"),
         ("a'b", '"a\'b"'),
         (None, "None"),
         ((1,), "(1,)"),
-        ((), "()"),
         ([], "[]"),
-        ({}, "{}"),
         (set(), "set()"),
-        (frozenset(), "frozenset()"),
-        ({1}, "{1}"),
         (frozenset({1}), "frozenset({1})"),
         ({"a": [1, (2.5, None)]}, "{'a': [1, (2.5, None)]}"),
         (Pair(1, "x"), "Pair(left=1, right='x')"),
         (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...]"),
         ([[[[[[1]]]]]], "[[[[[[1]]]]]]"),
         ([[[[[[[1]]]]]]], "[[[[[[[...]]]]]]]"),
-        (np.ones((3, 4), np.float16), "float16[3,4]"),
         ([np.ones(3), {"a": jnp.ones((), jnp.int32)}], "[float64[3], {'a': int32[]}]"),
         (functools.partial(divmod, 7, np.ones(2)), "partial(<built-in function divmod>, 7, float64[2])"),
         (Refuses(), "<Refuses>"),
@@ -155,13 +148,6 @@ def test_of_a_long_container_few_are_asked() -> None:
     spec = flat_partition({"a": [Counts() for _ in range(10_000)], "b": jnp.ones(2)}, is_array, rest="static")[0]
     assert Counts.asked == 0
     assert "counts, counts" in repr(spec) and Counts.asked < 40
-
-
-def test_one_line_is_cut_at_the_end() -> None:
-    assert one_line("ab\n  cd", 10) == "ab cd"
-    assert one_line("a" * 30, 10) == "aaaaaaa..."
-    assert one_line("a" * 10, 10) == "a" * 10
-    assert one_line(" \n" * 10_000 + "end", 10) in ("...", "end")
 
 
 def test_memory_errors_are_told() -> None:
@@ -206,18 +192,6 @@ def test_a_small_structure_is_told_in_full(pytree: Any, text: str) -> None:
     assert repr(tree.structure(pytree)) == f"Structure({text})"
 
 
-def test_of_a_large_structure_the_outer_parts_are_told() -> None:
-    layers = [make_model(3) for _ in range(20)]
-    text = repr(tree.structure({"encoder": layers, "head": Pair(1, 2), "name": None}))
-    assert text == (
-        "Structure({'encoder': [Model(...), Model(...), Model(...), ...], 'head': Pair(left=*, right=*), 'name': None})"
-    )
-    text = repr(tree.structure({"a": layers, "b": layers}))
-    assert (
-        re.fullmatch(r"Structure\({'a': \[(Model\(\.\.\.\), )+\.\.\.\], 'b': \[\.\.\.\]}\)", text) and len(text) > 100
-    )
-
-
 @pytest.mark.parametrize(
     "pytree",
     [
@@ -249,16 +223,6 @@ jax.tree_util.register_pytree_node(
 def test_a_structure_of_hostile_parts_is_one_line() -> None:
     made = tree.structure([Named(1, Named()), Named()])
     assert is_one_short_line(repr(made)) and "<Refuses>" in repr(tree.structure(Bag(1, label=Refuses())))
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_static_values_are_one_line(name: str) -> None:
-    if name in ("a NumPy array", "deep", "in itself", "a partial", "grows"):
-        return  # which cannot be static, or not for a test's sake
-    spec = flat_partition({"a": [VALUES[name]], "b": 1.0}, float, rest="static")[0]
-    assert isinstance(spec, FlatSpec) and is_one_short_line(repr(spec))
-    if name not in ("a long list", "a long dict", "a long set", "a default dict", "refuses inside"):
-        assert is_one_short_line(repr(Static(VALUES[name])))
 
 
 # --- filters

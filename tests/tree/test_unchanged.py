@@ -169,18 +169,6 @@ def test_a_call_with_one_thing_replaced(path: str) -> None:
         assert len(traces) == expected, what
 
 
-@pytest.mark.parametrize("others", [True, False])
-def test_calls_with_equal_trees_in_turns(others: bool) -> None:
-    f = partax.filter_jit(lambda tree: tree)
-    trees = [make() for _ in range(3)]
-    for tree in trees[1:] if others else ():
-        for _, value, setter in list(places(tree)):
-            if not isinstance(value, jax.Array):
-                setter(replacements(value)[0][1])  # an equal object
-    for n in (0, 0, 0, 1, 0, 1, 1, 1, 0, 0, 2, 1, 2, 0, 2, 2, 2, 0, 1):
-        assert_as_given(f(trees[n]), trees[n])
-
-
 class EmptiesWhenCollected:
     """A cycle, which only the collector ends."""
 
