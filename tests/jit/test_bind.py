@@ -22,8 +22,10 @@ from jax.experimental.layout import Format, Layout
 import partax
 from odd_values import Unhashable
 from partax._jax import programs
+from random_trees import build, recipes
+from reference import assert_exact
 from stored import written
-from trees import Bag, Cell, Pair
+from trees import Bag, Cell, Pair, add_one
 
 # By day jax's dispatch has the calls of one test; by night of all.
 EACH_RUN = pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
@@ -71,15 +73,8 @@ def model(value: float = 2.0, act: Any = jnp.tanh) -> Linear:
 
 
 def same(found: Any, right: Any) -> bool:
-    """Bit for bit, also the objects that are no arrays."""
-    assert jax.tree.structure(found) == jax.tree.structure(right)
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
-    return all(
-        (jax.typeof(a) == jax.typeof(b) and np.array_equal(a, b, equal_nan=True))
-        if isinstance(b, (jax.Array, np.ndarray))
-        else a is b or a == b
-        for a, b in pairs
-    )
+    assert_exact(found, right)
+    return True
 
 
 def apply(model: Any, x: Any, by: Any = 1, *rest: Any, flag: str = "a", **more: Any) -> Any:
@@ -514,31 +509,13 @@ def test_wrong_uses_are_named(name: str) -> None:
         use()
 
 
-leaves = st.sampled_from([1, 2.5, "a", None, True])
-arrays = st.builds(
-    lambda shape, dtype: jnp.asarray(np.arange(np.prod(shape)).reshape(shape), dtype),
-    st.sampled_from([(), (3,), (2, 3), (1,)]),
-    st.sampled_from(["float32", "int32", "bool"]),
-)
-trees = st.recursive(
-    st.one_of(leaves, arrays),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.tuples(inner, inner),
-        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-        st.builds(lambda a, b: Linear(a, b, "s"), inner, inner),
-    ),
-    max_leaves=6,
-)
+trees = recipes.map(lambda recipe: build(recipe, 1))
+names = ["a", "b", "c"]
 
 
 def shown(*args: Any, **keywords: Any) -> Any:
     """Arrays that have been worked on, in the structure they came in, and as they came."""
-    worked = jax.tree.map(lambda it: it + it if isinstance(it, jax.Array) else it, (args, keywords))
-    return worked, args
-
-
-names = ["a", "b", "c"]
+    return add_one((args, keywords)), args
 
 
 @given(
@@ -547,21 +524,16 @@ names = ["a", "b", "c"]
     count=st.integers(0, 3),
     bound_names=st.sets(st.sampled_from(names)),
     others=st.lists(trees, max_size=2),
-    donate=st.booleans(),
+    keep_unused=st.booleans(),
 )
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bound_and_free_calls_give_the_same(
-    args: list[Any],
-    keywords: dict[str, Any],
-    count: int,
-    bound_names: set[str],
-    others: list[Any],
-    donate: bool,
+    args: Any, keywords: Any, count: int, bound_names: set[str], others: Any, keep_unused: bool
 ) -> None:
-    step = partax.filter_jit(shown, keep_unused=donate)
+    step = partax.filter_jit(shown, keep_unused=keep_unused)
     names_of = {name: it for name, it in keywords.items() if name in bound_names}
     rest = {name: it for name, it in keywords.items() if name not in bound_names}
     bound = step.bind(*args[:count], **names_of)
     for free in (args[count:], args[count:], others, args[count:]):
-        assert same(bound(*free, **rest), step(*args[:count], *free, **names_of, **rest))
+        assert_exact(bound(*free, **rest), step(*args[:count], *free, **names_of, **rest))
     step.clear_cache()

@@ -36,13 +36,6 @@ def three(a: Any, b: Any, c: Any) -> Any:
     return a + 1, {"b": [x * 2 for x in b]}, c - 1
 
 
-def call_three(f: Any, *, keywords: bool = False) -> list[bool]:
-    a, b, c = array(4), [array(5), array(6)], array(7)
-    out = f(c=c, b=b, a=a) if keywords else f(a, b, c)
-    assert_same(out, (array(4) + 1, {"b": [array(5) * 2, array(6) * 2]}, array(7) - 1))
-    return deleted(a, b, c)
-
-
 DEFAULT = object()
 MODES: list[tuple[Any, list[bool]]] = [
     (DEFAULT, [False, False, False]),
@@ -64,7 +57,10 @@ MODES: list[tuple[Any, list[bool]]] = [
 def test_modes_and_names(donate: Any, gone: list[bool], keywords: bool) -> None:
     f = filter_jit(three) if donate is DEFAULT else filter_jit(three, donate=donate)
     for _ in range(3):
-        assert call_three(f, keywords=keywords) == gone
+        a, b, c = array(4), [array(5), array(6)], array(7)
+        out = f(c=c, b=b, a=a) if keywords else f(a, b, c)
+        assert_same(out, (array(4) + 1, {"b": [array(5) * 2, array(6) * 2]}, array(7) - 1))
+        assert deleted(a, b, c) == gone
 
 
 @pytest.mark.parametrize("donate", ["all", ("x",)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -161,42 +160,22 @@ def test_errors_of_the_function_pass_through() -> None:
 # --- the name of the program
 
 
-class Named(eqx.Module):
-    weight: jax.Array
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return self.weight + x
-
-    def a_method(self, x: jax.Array) -> jax.Array:
-        return self.weight + x
-
-
 def a_function(x: jax.Array) -> jax.Array:
     return jnp.sum(x * x)
 
 
-NAMES: dict[str, Any] = {
-    "a_function": a_function,
-    "a_method": Named(array(3)).a_method,
-    "Named": Named(array(3)),
-}
+NAMES: list[tuple[str, Any]] = [
+    ("Layer", Layer(array(3, 3))),
+    ("total", Layer(array(3, 3)).total),
+    ("a_function", a_function),
+    *(("a_function", wrap(a_function)) for wrap in (filter_jit, functools.partial, jax.jit, partax.filter_grad)),
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_program_is_called_jit_and_the_name(name: str) -> None:
-    assert f"module @jit_{name} " in filter_jit(NAMES[name]).lower(VECTOR).as_text()
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [filter_jit, functools.partial, jax.tree_util.Partial, jax.jit, partax.filter_grad],
-)
-def test_the_program_of_a_wrapped_function_has_its_name(wrap: Any) -> None:
-    assert "module @jit_a_function " in filter_jit(wrap(a_function)).lower(VECTOR).as_text()
-
-
-def test_the_name_is_in_the_jaxpr_of_an_outer_function() -> None:
-    assert "a_function" in str(jax.make_jaxpr(filter_jit(a_function))(array(3)))
+@pytest.mark.parametrize(("name", "fun"), NAMES)
+def test_the_program_is_called_jit_and_the_name(name: str, fun: Any) -> None:
+    assert f"module @jit_{name} " in filter_jit(fun).lower(VECTOR).as_text()
+    assert name in str(jax.make_jaxpr(filter_jit(fun))(array(3)))
 
 
 # --- what a compiled function tells

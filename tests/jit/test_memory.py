@@ -194,9 +194,7 @@ def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> Non
     assert [ref() for ref in alive] == [None, None, None]
 
 
-def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(
-    collect: Collect,
-) -> None:
+def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(collect: Collect) -> None:
     f = filter_jit(lambda holder, x: x * holder.n)
     for n in range(5):
         holder = type("Holder", (), {"n": n})()

@@ -128,12 +128,7 @@ def test_what_may_change_is_made_anew(make: Callable[[], Any]) -> None:
 
 
 def test_only_whole_parts_in_their_order() -> None:
-    f = filter_jit(
-        lambda tree: {
-            "half": Two(tree.first, array(2)),
-            "swapped": (tree.second[1], tree.second[0]),
-        }
-    )
+    f = filter_jit(lambda tree: {"half": Two(tree.first, array(2)), "swapped": (tree.second[1], tree.second[0])})
     for _ in range(3):
         tree = Two(linear(), (array(2), array(3)))
         found = f(tree)
@@ -293,22 +288,11 @@ def test_lists_that_the_body_empties_and_fills() -> None:
 # --- inputs that are not jax arrays
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        np.arange(3, dtype=np.float32),
-        np.arange(3.0),
-        np.arange(3),
-        np.float64(1.5),
-        np.int8(3),
-        np.bool_(True),
-        np.ones((2, 0)),
-        np.arange(6.0).reshape(2, 3).T,
-        np.ones(2, jnp.bfloat16),
-        np.arange(4, dtype=">f4"),
-    ],
-    ids=repr,
-)
+NUMPY = [np.arange(3, dtype=np.float32), np.arange(3.0), np.arange(3), np.float64(1.5), np.int8(3), np.bool_(True)]
+NUMPY += [np.ones((2, 0)), np.arange(6.0).reshape(2, 3).T, np.ones(2, jnp.bfloat16), np.arange(4, dtype=">f4")]
+
+
+@pytest.mark.parametrize("x", NUMPY, ids=repr)
 def test_numpy_inputs_come_out_as_from_jax_jit(x: Any) -> None:
     f = filter_jit(lambda x, y: {"x": x, "y": y + 1})
     try:

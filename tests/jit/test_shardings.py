@@ -152,8 +152,7 @@ def test_the_count_of_entries_is_that_of_the_user(split: Sharding) -> None:
 
 def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
     f = filter_jit(
-        lambda x: (x + 1, 3, {"y": [x * 2, x * 3], "z": x}),
-        out_shardings=(split, None, {"y": everywhere, "z": split}),
+        lambda x: (x + 1, 3, {"y": [x * 2, x * 3], "z": x}), out_shardings=(split, None, {"y": everywhere, "z": split})
     )
     first, n, rest = f(array(8))
     assert has(first, split) and n == 3 and has(rest["z"], split)

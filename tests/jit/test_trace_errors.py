@@ -15,12 +15,7 @@ import pytest
 
 from partax import filter_jit
 from partax._jit import runtime_errors
-from trees import Bag, Layer, Tray, array
-
-
-class Model(eqx.Module):
-    layers: list[Any]
-    name: str = "m"
+from trees import Bag, Layer, Model, Tray, array
 
 
 def _if(x: Any) -> Any:

@@ -135,16 +135,11 @@ PLACES: dict[str, tuple[Callable[[Any, Any], Any], str | None]] = {
 }
 
 
-def parts(make: Callable[[Any, Any], Any], values: tuple[Any, Any]) -> tuple[Any, Any, Any]:
-    array = jnp.ones(2)
-    return array, make(array, values[0]), make(None, values[1])
-
-
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal_statics_combine_and_the_first_is_taken(name: str, place: str) -> None:
-    make = PLACES[place][0]
-    _, one, other = parts(make, EQUAL[name])
+    make, (first, second) = PLACES[place][0], EQUAL[name]
+    one, other = make(jnp.ones(2), first), make(None, second)
     for trees in ((one, other), (other, one)):
         assert_alike(partax.combine(*trees), eqx.combine(*trees))
 
@@ -168,8 +163,8 @@ def assert_alike(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_different_statics_are_named(name: str, place: str) -> None:
-    make, path = PLACES[place]
-    _, one, other = parts(make, DIFFERENT[name])
+    (make, path), (first, second) = PLACES[place], DIFFERENT[name]
+    one, other = make(jnp.ones(2), first), make(None, second)
     with pytest.raises(ValueError):
         eqx.combine(one, other)
     with pytest.raises(ValueError) as caught:
@@ -177,7 +172,7 @@ def test_different_statics_are_named(name: str, place: str) -> None:
     message = str(caught.value)
     if path is not None:
         assert message.startswith(f"`pytrees[3]{path}`: found ")
-    assert f"found {DIFFERENT[name][1]!r}, expected {DIFFERENT[name][0]!r}, as pytrees[0] has here" in message
+    assert f"found {second!r}, expected {first!r}, as pytrees[0] has here" in message
 
 
 def test_keys_of_dicts_are_compared_as_jax_does() -> None:
@@ -193,10 +188,7 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
     "type": ([[1, 2], (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a `list`"),
     "leaf": ([[[1]], [3.5]], "[1][0]`: found a `float`, expected the structure of pytrees[0]"),
     "class": ([Module(1, "a"), Record(1, "a")], "[1]`: found a `Record`, expected "),
-    "keys": (
-        [[{"a": 1}], [{"b": None}]],
-        "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with",
-    ),
+    "keys": ([[{"a": 1}], [{"b": None}]], "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with"),
     "fewer keys": ([{"a": 1, "b": 2}, {"a": 1}], "[1]`: found a `dict` with the keys ['a'], expected the structure"),
     "ordered keys": ([Ordered(a=1), Ordered(c=1)], "[1]`: found a `collections.OrderedDict` with the keys ['c']"),
     "keys and a factory": ([Default(list, a=1), Default(list, c=1)], "[1]`: found a `collections.defaultdict` with"),

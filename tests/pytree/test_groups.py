@@ -82,9 +82,7 @@ def test_every_kind_of_node_keeps_its_structure(make):
 
 
 @pytest.mark.parametrize(
-    "label",
-    ["name", "", 0, 1.5, True, Group.FAST, pytest.param(object(), id="object"), len, frozenset({1})],
-    ids=str,
+    "label", ["name", "", 0, 1.5, True, Group.FAST, pytest.param(object(), id="object"), len, frozenset({1})], ids=str
 )
 def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
     found = partax.labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")

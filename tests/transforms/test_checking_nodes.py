@@ -37,9 +37,7 @@ class _Dataclass:
 
 jax.tree_util.register_pytree_node(_Checked, lambda node: ((node.a,), None), lambda _, children: _Checked(*children))
 jax.tree_util.register_pytree_with_keys(
-    _Shaped,
-    lambda node: (((jax.tree_util.GetAttrKey("a"), node.a),), None),
-    lambda _, children: _Shaped(*children),
+    _Shaped, lambda node: (((jax.tree_util.GetAttrKey("a"), node.a),), None), lambda _, children: _Shaped(*children)
 )
 
 

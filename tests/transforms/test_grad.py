@@ -103,11 +103,7 @@ AUX = {
     "object": lambda x: MARKER,
     "function": lambda x: len,
     "tracer": lambda x: x * 2,
-    "tree of all": lambda x: {
-        "a": (x * 2, "s"),
-        "b": [MARKER, None, 1, True, 2.0],
-        "n": np.ones(2),
-    },
+    "tree of all": lambda x: {"a": (x * 2, "s"), "b": [MARKER, None, 1, True, 2.0], "n": np.ones(2)},
     "model": lambda x: affine(),
 }
 MARKER = object()

@@ -7,7 +7,7 @@ import dataclasses
 import gc
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,14 +16,10 @@ import numpy as np
 import pytest
 
 import partax
+from trees import Pair
 
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 FrozenDict = pytest.importorskip("flax.core", reason="Flax is not here").FrozenDict
-
-
-class Two(NamedTuple):
-    a: Any
-    b: Any
 
 
 class Module(eqx.Module):
@@ -59,7 +55,7 @@ def make() -> Any:
     return [
         array(),
         {"x": array(), "y": {"s": "text", "z": [array(), 1.5, array()]}, "w": (array(), {"v": array()})},
-        Two(array(), Two([array()], Module(array(), {"k": array(), "t": "text"}, "static"))),
+        Pair(array(), Pair([array()], Module(array(), {"k": array(), "t": "text"}, "static"))),
         Module([array(), "leaf"], Module(array(), None, 2.5), "outer"),
         Plain({"p": array()}, [Plain(array(), "leaf")]),
         Block([Block(array(), "inner"), {"q": array()}], "outer"),
