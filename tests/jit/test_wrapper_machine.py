@@ -325,27 +325,27 @@ class WrapperMachine(RuleBasedStateMachine):
 
         self.check(lambda: build(self.recipes[i], 2), may_raise=(RecursionError,), around=around)
 
-    @rule(
-        value=st.integers(0, 1),
-        event=events,
-        countdown=st.integers(1, 6),
-        does=st.sampled_from(["collects", "raises", "clears"]),
-    )
-    def call_with_user_code(self, value: int, event: str, countdown: int, does: str) -> None:
-        def action() -> None:
-            if does == "raises":
-                raise Expected(event)
-            if does == "collects":
-                gc.collect()
-            else:
-                self.wrapper.clear_cache()
-                self.model.forgotten()
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_a_collection_inside(self, value: int, event: str, countdown: int) -> None:
+        self.check(lambda: self.hooked_tree(value), around=self.planned(event, countdown, gc.collect))
 
-        allowed = () if does != "raises" else (Expected, TypeError) if event in ("eq", "hash") else (Expected,)
-        around = self.planned(event, countdown, action)
-        self.check(lambda: self.hooked_tree(value), may_raise=allowed, surely=does == "collects", around=around)
-        if does == "raises":
-            self.check(lambda: self.hooked_tree(value))
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_user_code_that_raises(self, value: int, event: str, countdown: int) -> None:
+        def action() -> None:
+            raise Expected(event)
+
+        allowed = (Expected, TypeError) if event in ("eq", "hash") else (Expected,)
+        make = lambda: self.hooked_tree(value)
+        self.check(make, may_raise=allowed, surely=False, around=self.planned(event, countdown, action))
+        self.check(make)
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_user_code_that_clears(self, value: int, event: str, countdown: int) -> None:
+        def action() -> None:
+            self.wrapper.clear_cache()
+            self.model.forgotten()
+
+        self.check(lambda: self.hooked_tree(value), surely=False, around=self.planned(event, countdown, action))
 
     @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), inner=st.integers(0, 1))
     def call_with_user_code_that_calls(self, value: int, event: str, countdown: int, inner: int) -> None:

@@ -4,6 +4,7 @@ or in themselves, nodes that change or fail, classes that come late; and nothing
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -107,6 +108,27 @@ def test_is_leaf_that_raises_passes_its_error_on(call: Any) -> None:
 
 
 # --- filters that change the tree
+
+
+@over_calls
+@pytest.mark.parametrize("when", [0, 1, 2])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_filter_that_changes_the_tree_while_it_is_asked(call: Any, when: int, whole: bool) -> None:
+    for change in (dict.clear, lambda it: it.update({str(i): i for i in range(100)})):
+        inner: dict[str, Any] = {"a": 1, "b": [2, 3], "d": "x"}
+        tree, asked = {"m": inner, "n": Bag(1, inner)}, itertools.count()
+
+        def act(x: Any, tree: Any = tree if whole else inner, asked: Any = asked, change: Any = change) -> bool:
+            if next(asked) == when:
+                change(tree)
+            return False
+
+        try:
+            call(tree, act, is_array)
+        except RuntimeError as error:
+            assert "changed size" in str(error)
+        assert next(asked) > when
+        check_works()
 
 
 def test_a_filter_that_enters_again() -> None:

@@ -177,6 +177,27 @@ def once_at_a_time(act: Callable[[], object]) -> Callable[[], None]:
     return guarded
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("nested", [False, True])
+def test_keys_that_empty_the_dictionary_while_they_are_compared(family: str, nested: bool) -> None:
+    def value(i: int) -> Any:
+        return [array(3, start=i)] if nested else array(3, start=i)
+
+    def tree_of(act: Callable[[], object]) -> Any:
+        return FAMILIES[family]([(Key(name, act), value(i)) for i, name in enumerate("cab")])
+
+    spec = _core.flatten(tree_of(lambda: None))[1]
+    assert len(spec.match(tree_of(lambda: None)) or ()) == 3
+    for when in range(12):
+        count = itertools.count()
+        trees: list[Any] = []
+        trees.append(tree_of(lambda when=when, count=count, trees=trees: next(count) == when and trees[0].clear()))
+        found = spec.match(trees[0])
+        assert found is None or len(found) == 3
+        for leaf in found or ():
+            assert leaf.shape == (3,)
+
+
 @pytest.mark.parametrize("wrapper", [False, True])
 def test_a_key_in_an_instance_that_pops_a_field_when_compared(wrapper: bool) -> None:
     """A key of the user's with the hash of a field stands in the dictionary where that is looked up."""
