@@ -7,7 +7,7 @@ A filter that only partax can make (`by_path`, `any_of`, `all_of`, `not_`) is de
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,77 +138,42 @@ def keys_of(found: Sequence[Place], separator: str | None = None) -> list[str]:
 # --- globs
 
 
-def _alternatives(tokens: Sequence[Any]) -> Iterable[list[Any]]:
-    """Every way to choose one of each group; a group is a list of token lists."""
-    if not tokens:
-        return [[]]
-    first, rest = tokens[0], list(_alternatives(tokens[1:]))
-    if not isinstance(first, list):
-        return [[first, *others] for others in rest]
-    return [[*chosen, *others] for inner in first for chosen in _alternatives(inner) for others in rest]
+ESCAPED = 0x10F000  # from here on are characters that no path has; they stand for those after a backslash
 
 
-def _parse(pattern: str) -> list[Any]:
-    """Tokens: a one-character str (literal), "**" for any star, "//" for the end of a segment, a list for braces."""
-    groups: list[list[list[Any]]] = [[[]]]
-    characters = iter(pattern)
-    for c in characters:
-        here = groups[-1][-1]
-        if c == "\\":
-            escaped = next(characters, None)
-            if escaped is None:
-                raise ValueError("nothing follows the last backslash")
-            here.append(escaped)
-        elif c == "{":
-            groups.append([[]])
-        elif c == "}":
-            if len(groups) == 1:
-                raise ValueError("a brace is not opened")
-            done = groups.pop()
-            groups[-1][-1].append(done)
-        elif c == "," and len(groups) > 1:
-            groups[-1].append([])
-        else:
-            here.append({"*": "**", "/": "//"}.get(c, c))
-    if len(groups) > 1:
-        raise ValueError("a brace is not closed")
-    return groups[0][0]
+def alternatives(pattern: str) -> list[str]:
+    """Every way to choose one of each group in braces."""
+
+    def hide(found: re.Match[str]) -> str:
+        return chr(ESCAPED + ord(found[1])) if found[1] in "*{},/\\" else found[1]
+
+    def chosen(text: str) -> list[str]:
+        group = re.search(r"\{([^{}]*)\}", text)
+        if group is not None:
+            before, after = text[: group.start()], text[group.end() :]
+            return [other for choice in group[1].split(",") for other in chosen(before + choice + after)]
+        if set(text) & set("{}\\"):
+            raise ValueError("a brace is not opened or closed, or nothing follows the last backslash")
+        return [text]
+
+    return chosen(re.sub(r"\\(.)", hide, pattern, flags=re.DOTALL))
 
 
-def _segment_matches(tokens: Sequence[str], text: str) -> bool:
-    """Whether a segment without `**` takes a whole path segment."""
-    if not tokens:
-        return text == ""
-    if tokens[0] == "**":
-        return any(_segment_matches(tokens[1:], text[i:]) for i in range(len(text) + 1))
-    return text[:1] == tokens[0] and _segment_matches(tokens[1:], text[1:])
-
-
-def _segments_match(pattern: Sequence[list[str]], segments: Sequence[str]) -> bool:
+def _segments_match(pattern: Sequence[str], segments: Sequence[str]) -> bool:
     if not pattern:
         return not segments
-    if pattern[0] == ["**", "**"]:
+    if pattern[0] == "**":
         return any(_segments_match(pattern[1:], segments[i:]) for i in range(len(segments) + 1))
     if not segments:
         return False
-    return _segment_matches(pattern[0], segments[0]) and _segments_match(pattern[1:], segments[1:])
+    shown = [[chr(ord(c) - ESCAPED * (c >= chr(ESCAPED))) for c in text] for text in pattern[0].split("*")]
+    regex = ".*".join(re.escape("".join(literal)) for literal in shown)
+    return re.fullmatch(regex, segments[0], re.DOTALL) is not None and _segments_match(pattern[1:], segments[1:])
 
 
 def glob_matches(pattern: str, segments: Sequence[str]) -> bool:
     """Whether the glob takes the leaf whose path has these segments."""
-
-    def split(tokens: list[str]) -> list[list[str]]:
-        if not tokens:
-            return []  # the path of the root
-        parts: list[list[str]] = [[]]
-        for token in tokens:
-            if token == "//":
-                parts.append([])
-            else:
-                parts[-1].append(token)
-        return parts
-
-    return any(_segments_match(split(tokens), segments) for tokens in _alternatives(_parse(pattern)))
+    return any(_segments_match(text.split("/") if text else [], segments) for text in alternatives(pattern))
 
 
 # --- filters

@@ -2,7 +2,6 @@
 exactly: jax, tracers, NumPy with extension dtypes, scalars, `__jax_array__`, keys and refs."""
 
 import fractions
-import functools
 
 import equinox as eqx
 import jax
@@ -40,10 +39,6 @@ class ArraySubclass(np.ndarray):
     pass
 
 
-class FloatSubclass(float):
-    pass
-
-
 class IntSubclass(int):
     pass
 
@@ -59,32 +54,23 @@ ARRAY, INEXACT, LIKE, INEXACT_LIKE, NOTHING = (
 CASES = {
     # jax arrays
     "jax float32": (lambda: jnp.ones(3), INEXACT),
-    "jax float16": (lambda: jnp.ones(3, jnp.float16), INEXACT),
     "jax bfloat16": (lambda: jnp.ones(3, jnp.bfloat16), INEXACT),
     "jax float8": (lambda: jnp.ones(3, jnp.float8_e4m3fn), INEXACT),
     "jax complex64": (lambda: jnp.ones(3, jnp.complex64), INEXACT),
-    "jax weak float": (lambda: jnp.asarray(1.0), INEXACT),
     "jax empty": (lambda: jnp.zeros((0,)), INEXACT),
     "jax int32": (lambda: jnp.ones(3, jnp.int32), ARRAY),
-    "jax uint8": (lambda: jnp.ones(3, jnp.uint8), ARRAY),
     "jax bool": (lambda: jnp.ones(3, bool), ARRAY),
     "jax typed key": (lambda: jax.random.key(0), ARRAY),
-    "jax typed keys": (lambda: jax.random.split(jax.random.key(0)), ARRAY),
     "jax old-style key": (lambda: jax.random.PRNGKey(0), ARRAY),
     # NumPy arrays
     "numpy float64": (lambda: np.ones(3), INEXACT),
-    "numpy float32 0-d": (lambda: np.array(1.0, np.float32), INEXACT),
-    "numpy float16": (lambda: np.ones(3, np.float16), INEXACT),
     "numpy bfloat16": (lambda: np.ones(3, ml_dtypes.bfloat16), INEXACT),
     "numpy float8_e4m3fn": (lambda: np.ones(3, ml_dtypes.float8_e4m3fn), INEXACT),
-    "numpy float8_e5m2": (lambda: np.ones(3, ml_dtypes.float8_e5m2), INEXACT),
     "numpy complex128": (lambda: np.ones(3, np.complex128), INEXACT),
     "numpy subclass": (lambda: np.ones(3).view(ArraySubclass), INEXACT),
-    "numpy int64": (lambda: np.ones(3, np.int64), ARRAY),
     "numpy int4": (lambda: np.ones(3, ml_dtypes.int4), ARRAY),
     "numpy bool": (lambda: np.ones(3, bool), ARRAY),
     # NumPy scalars
-    "np.float64 scalar": (lambda: np.float64(1), INEXACT),
     "np.float32 scalar": (lambda: np.float32(1), INEXACT),
     "np.complex64 scalar": (lambda: np.complex64(1), INEXACT),
     "bfloat16 scalar": (lambda: ml_dtypes.bfloat16(1), INEXACT),
@@ -95,7 +81,6 @@ CASES = {
     "int": (lambda: 3, LIKE),
     "int subclass": (lambda: IntSubclass(3), LIKE),
     "float": (lambda: 3.0, INEXACT_LIKE),
-    "float subclass": (lambda: FloatSubclass(3.0), INEXACT_LIKE),
     "complex": (lambda: 3j, INEXACT_LIKE),
     "__jax_array__ of floats": (lambda: JaxArrayProtocol(jnp.ones(2)), INEXACT_LIKE),
     "__jax_array__ of ints": (lambda: JaxArrayProtocol(jnp.ones(2, int)), LIKE),
@@ -103,17 +88,11 @@ CASES = {
     # neither
     "None": (lambda: None, NOTHING),
     "str": (lambda: "1.0", NOTHING),
-    "bytes": (lambda: b"1", NOTHING),
     "list": (lambda: [1.0], NOTHING),
-    "tuple": (lambda: (1.0,), NOTHING),
     "object": (object, NOTHING),
     "fraction": (lambda: fractions.Fraction(1, 2), NOTHING),
     "function": (lambda: jnp.sin, NOTHING),
-    "partial": (lambda: functools.partial(jnp.sin), NOTHING),
-    "float class": (lambda: float, NOTHING),
-    "ndarray class": (lambda: np.ndarray, NOTHING),
     "jax.Array class": (lambda: jax.Array, NOTHING),
-    "dtype": (lambda: np.dtype("float32"), NOTHING),
     "ShapeDtypeStruct": (lambda: jax.ShapeDtypeStruct((3,), jnp.float32), NOTHING),
 }
 
@@ -130,51 +109,19 @@ def test_answer_is_the_table_s_and_a_true_bool(name):
     assert all(type(answer) is bool for answer in got)
 
 
-EQUINOX_MISSES = {
-    # Equinox asks np.issubdtype, which does not know the extension dtypes.
-    "numpy bfloat16",
-    "numpy float8_e4m3fn",
-    "numpy float8_e5m2",
-    "bfloat16 scalar",
-}
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name not in EQUINOX_MISSES])
-def test_equinox_agrees(name):
-    value = CASES[name][0]()
-    assert answers(value) == tuple(getattr(eqx, p)(value) for p in PREDICATES)
-
-
-@pytest.mark.parametrize("name", sorted(EQUINOX_MISSES))
-def test_numpy_extension_floats_are_inexact_as_jax_says(name):
-    value = CASES[name][0]()
-    assert jnp.issubdtype(value.dtype, jnp.inexact)
-    assert partax.is_inexact_array(value)
-    assert partax.is_inexact_array_like(value)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: jnp.ones(2), INEXACT),
-        (lambda: jnp.ones(2, jnp.bfloat16), INEXACT),
-        (lambda: jnp.ones(2, jnp.int32), ARRAY),
-        (lambda: jnp.ones(2, bool), ARRAY),
-        (lambda: jax.random.key(0), ARRAY),
-    ],
-    ids=["float32", "bfloat16", "int32", "bool", "key"],
-)
-def test_tracers_answer_by_their_dtype(make, expected):
-    seen = []
-
-    def function(x):
-        assert isinstance(x, jax.core.Tracer)
-        seen.append(answers(x))
-        return x
-
-    jax.jit(function)(make())
-    jax.vmap(function)(jax.tree.map(lambda x: jnp.stack([x, x]), make()))
-    assert seen == [expected, expected]
+def test_tracers_answer_by_their_dtype():
+    for value, expected in (
+        (jnp.ones(2), INEXACT),
+        (jnp.ones(2, jnp.bfloat16), INEXACT),
+        (jnp.ones(2, jnp.int32), ARRAY),
+        (jnp.ones(2, bool), ARRAY),
+        (jax.random.key(0), ARRAY),
+    ):
+        seen = []
+        function = lambda x, seen=seen: (seen.append((isinstance(x, jax.core.Tracer), answers(x))), x)[1]
+        jax.jit(function)(value)
+        jax.vmap(function)(jnp.stack([value, value]))
+        assert seen == [(True, expected)] * 2
 
 
 def test_symbolic_zero_tangents_and_float0_are_arrays_but_not_inexact():
@@ -182,18 +129,6 @@ def test_symbolic_zero_tangents_and_float0_are_arrays_but_not_inexact():
     (tangent,) = pullback(np.zeros(2, jax.dtypes.float0))
     assert tangent.dtype == jax.dtypes.float0
     assert answers(tangent) == ARRAY
-
-
-def test_jax_array_protocol_under_a_trace():
-    seen = []
-
-    @jax.jit
-    def function(x, n):
-        seen.append((answers(JaxArrayProtocol(x)), answers(JaxArrayProtocol(n))))
-        return x
-
-    function(jnp.ones(2), jnp.ones(2, int))
-    assert seen == [(INEXACT_LIKE, LIKE)]
 
 
 def test_an_array_protocol_that_raises_passes_its_error_on():
@@ -220,17 +155,6 @@ def test_refs_are_no_arrays_as_in_equinox():
     np.testing.assert_array_equal(function(ref), [1.0, 1.0])
     assert answers(ref) == tuple(getattr(eqx, p)(ref) for p in PREDICATES) == NOTHING
     assert seen == [NOTHING] or IS_OLDER  # for which a traced ref is an array
-
-
-def test_one_instance_may_have_the_array_protocol_and_another_not():
-    class Sometimes:
-        pass
-
-    with_protocol, without = Sometimes(), Sometimes()
-    with_protocol.__jax_array__ = lambda: jnp.ones(2)
-    assert answers(with_protocol) == INEXACT_LIKE
-    assert answers(without) == NOTHING
-    assert answers(with_protocol) == INEXACT_LIKE
 
 
 @pytest.mark.parametrize("name", ["is_array_like", "is_inexact_array_like"])

@@ -29,11 +29,11 @@ def check(data: bytes) -> None:
         _check_regex(pattern, tree, places)
         return
     made = outcome(lambda: partax.by_path(pattern), (ValueError,))
-    parsed = outcome(lambda: reference._parse(pattern), (ValueError,))
+    parsed = outcome(lambda: reference.alternatives(pattern), (ValueError,))
     if isinstance(parsed, ValueError):
         assert isinstance(made, ValueError), pattern
         return
-    choices = _choices(parsed)
+    choices = len(parsed)
     if isinstance(made, ValueError):
         assert choices > 1024, (pattern, made)
         return
@@ -56,15 +56,6 @@ def _tree(source: Source, depth: int) -> Any:
             return tuple(_tree(source, depth + 1) for _ in range(source.below(3)))
         case _:
             return {source.text(SEGMENT, 6): _tree(source, depth + 1) for _ in range(source.below(4))}
-
-
-def _choices(tokens: Any) -> int:
-    """How many patterns without braces a pattern stands for."""
-    count = 1
-    for token in tokens:
-        if isinstance(token, list):
-            count *= sum(map(_choices, token))
-    return count
 
 
 def _check_regex(pattern: str, tree: Any, places: Any) -> None:

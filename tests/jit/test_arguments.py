@@ -1,4 +1,5 @@
-"""filter_jit takes arguments as the function does: position and keyword share one trace."""
+"""filter_jit takes arguments as the function does: position and keyword share one trace, and thousands of arrays, which
+jax gets as one tuple, are as any others."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import partax
 from conftest import TraceCounter
 from odd_values import Unhashable
 from partax import filter_jit
+from partax._jit.build_target import _MANY
 from trees import array, assert_same
 
 
@@ -38,127 +40,24 @@ def test_position_and_keyword_share_one_trace_and_a_default_left_out_has_its_own
     assert traces.count == 3
 
 
-def test_positional_only_and_keyword_only(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array, /, n: int = 1, *, k: Any) -> Any:
-        traces.tick()
-        return x * n, k
-
-    assert_same(f(array(2), k="k"), (array(2), "k"))
-    assert_same(f(array(2), k="k"), (array(2), "k"))
-    assert traces.count == 1
-    assert_same(f(array(2), n=1, k="k"), (array(2), "k"))
-    assert traces.count == 2
-    with pytest.raises(TypeError, match=r"'x'|positional-only"):
-        f(x=array(2), k=1)
-    with pytest.raises(TypeError, match="'k'"):
-        f(array(2))
-
-
-def test_var_positional_and_var_keyword(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(*args: Any, **kwargs: Any) -> Any:
-        traces.tick()
-        return args, kwargs
-
-    x = array(2)
-    assert_same(f(), ((), {}))
-    assert_same(f(x, 1), ((x, 1), {}))
-    assert_same(f(x, 1, b=2, a=x), ((x, 1), {"a": x, "b": 2}))
-    assert traces.count == 3
-    assert_same(f(array(2, start=1), 1), ((array(2, start=1), 1), {}))
-    assert_same(f(x, 1, a=x, b=2), ((x, 1), {"a": x, "b": 2}))
-    assert traces.count == 3
-    assert_same(f(x, 2), ((x, 2), {}))
-    assert_same(f(b=x), ((), {"b": x}))
-    assert traces.count == 5
-
-
-def test_any_keyword_name_reaches_the_function() -> None:
-    names = ["self", "fun", "f", "args", "kwargs", "donate", "instance", "static", "cls"]
-    f = filter_jit(lambda **options: options)
-    options = {name: i for i, name in enumerate(names)}
-    assert_same(f(**options), jax.tree.map(lambda i: i, options))
-    g = filter_jit(lambda self, args, kwargs: (self, args, kwargs))
-    assert g(kwargs=3, args=2, self=1) == (1, 2, 3)
-
-
-def test_a_name_in_var_keyword_is_not_the_positional_only_one() -> None:
-    f = filter_jit(lambda x, /, **rest: (x, rest))
-    assert_same(f(array(1), x=1), (array(1), {"x": 1}))
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
+def test_wrong_arguments_are_a_type_error_that_names_them() -> None:
+    f = filter_jit(lambda x, n, k=0: (x, n, k))
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((), {"n": 1}, "'x'"),
         ((1,), {}, "'n'"),
         ((1, 2, 3, 4), {}, "positional argument"),
         ((1, 2), {"x": 1}, "'x'"),
         ((1, 2), {"other": 1}, "'other'"),
-    ],
-)
-def test_wrong_arguments_are_a_type_error_that_names_them(
-    args: tuple[Any, ...], kwargs: dict[str, Any], message: str
-) -> None:
-    @filter_jit
-    def f(x: Any, n: Any, k: Any = 0) -> Any:
-        return x, n, k
-
-    known = f.cache_info().static_keys  # `f` is made anew for each case and finds the cache of the others
-    with pytest.raises(TypeError, match=message):
-        f(*args, **kwargs)
-    assert f.cache_info().static_keys == known
-    assert f(1, n=2) == (1, 2, 0)
-
-
-class Scale(eqx.Module):
-    weight: jax.Array
-    tick: Any = eqx.field(static=True)
-
-    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
-        self.tick()
-        return self.weight * x * n
-
-    method = __call__
-
-
-class Plain:
-    def __init__(self, tick: Any) -> None:
-        self.tick = tick
-
-    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
-        self.tick()
-        return array(2) * x * n
-
-    method = __call__
-
-
-KINDS: dict[str, Any] = {
-    "module": lambda tick: Scale(array(2), tick),
-    "bound method of a module": lambda tick: Scale(array(2), tick).method,
-    "callable object": Plain,
-    "bound method": lambda tick: Plain(tick).method,
-    "partial": lambda tick: functools.partial(Plain(tick).method),
-    "jax partial": lambda tick: jax.tree_util.Partial(Scale.method, Scale(array(2), tick)),
-    "wrapper": lambda tick: filter_jit(Plain(tick).method),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_default_left_out_is_the_functions_whatever_is_called(traces: TraceCounter, kind: str) -> None:
-    f = filter_jit(KINDS[kind](traces.tick))
-    x = array(2)
-    for y in (f(x, 2), f(x), f(x, n=2), f(x=x), f(n=2, x=x)):
-        assert_same(y, array(2) * x * 2)
-    assert traces.count == 2  # given or not given are two keys
-    assert_same(f(x, n=3), array(2) * x * 3)
-    assert traces.count == 3
+    ]
+    for args, kwargs, message in calls:
+        with pytest.raises(TypeError, match=message):
+            f(*args, **kwargs)
+    assert f.cache_info().static_keys == 0 and f(1, n=2) == (1, 2, 0)
 
 
 # What is no argument is not hashed, not checked, not donated and not traced as `trace=` would.
 DEFAULTS: dict[str, Any] = {
-    "a plain object": Plain(lambda: None),
+    "a plain object": object(),
     "a mutable dataclass": dataclasses.make_dataclass("Config", [("lr", float)])(2.0),
     "a NumPy array": np.array([2, 3]),
     "an array": jnp.arange(2.0),
@@ -225,6 +124,7 @@ WRAPPERS: dict[str, Any] = {
     "renames": wrapping(lambda value, times=7: original(value, times)),
     "own defaults": wrapping(lambda x, n=9, shift=8: original(x, n, shift=shift)),
     "keyword only": wrapping(lambda *, x, n=3: original(x, n)),
+    "position only": lambda x, /, n=2, **more: (x, n, more),
     "anything": wrapping(lambda *args, **kwargs: (args, kwargs)),
     "anything by position": wrapping(lambda *args: args),
     "anything by name": wrapping(lambda **kwargs: kwargs),
@@ -316,18 +216,6 @@ def test_what_a_wrapper_takes_by_name_is_in_the_order_that_it_shows(traces: Trac
     assert traces.count == 2
 
 
-def test_defaults_of_a_wrapper_are_its_own() -> None:
-    def wrapper(x: Any, n: int = 5, *, k: int = 6) -> Any:
-        return x, n, k
-
-    f = filter_jit(wrapping(wrapper))
-    assert f(1) == (1, 5, 6)
-    wrapper.__defaults__ = (7,)
-    assert f(1) == (1, 7, 6)
-    wrapper.__kwdefaults__["k"] = 8
-    assert f(1) == f(1, k=8) == (1, 7, 8)
-
-
 # --- many parameters
 
 
@@ -367,3 +255,77 @@ def test_any_number_of_parameters(number: int, kinds: str) -> None:
         f(*range(number), p0=1)
     with pytest.raises(TypeError, match="unexpected keyword"):
         f(**dict.fromkeys(names, 1), other=1)
+
+
+@pytest.fixture(params=[pytest.param(_MANY, marks=pytest.mark.nightly), _MANY + 1], ids=["as many", "one more"])
+def arrays(request: pytest.FixtureRequest) -> list[jax.Array]:
+    return [array(2, start=float(i)) for i in range(request.param)]
+
+
+def scaled(arrays: list[Any], n: float) -> Any:
+    return [x * n for x in arrays[:3]], {"rest": arrays[3:]}, n
+
+
+def test_results_traces_and_what_comes_back(arrays: list[jax.Array], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(arrays: list[Any], n: float) -> Any:
+        traces.tick()
+        return scaled(arrays, n)
+
+    for n in (2.0, 3.0, 2.0, 3.0):
+        found = f(arrays, n)
+        assert_same(found, scaled(arrays, n))
+        assert all(a is b for a, b in zip(found[1]["rest"], arrays[3:], strict=True))
+    assert traces.count == 2
+    f([array(3), *arrays[1:]], 2.0)
+    assert traces.count == 3
+
+
+def test_ahead_of_time(arrays: list[jax.Array]) -> None:
+    f = filter_jit(scaled)
+    abstract = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
+    compiled = f.lower(abstract, 2.0).compile()
+    for _ in range(3):
+        found = compiled(arrays, 2.0)
+        assert_same(found, scaled(arrays, 2.0))
+        assert found[1]["rest"][5] is arrays[8]
+    assert f.eval_shape(abstract, 2.0)[0][1].shape == (2,)
+    with pytest.raises(TypeError, match=r"`arrays\[7\]`: compiled for float32\[2\], called with float32\[3\]"):
+        compiled([*arrays[:7], array(3), *arrays[8:]], 2.0)
+    with pytest.raises(TypeError, match=r"`n`: compiled with 2.0, called with 3.0"):
+        compiled(arrays, 3.0)
+
+
+def test_errors_name_the_array(arrays: list[jax.Array]) -> None:
+    f = filter_jit(scaled)
+    f(arrays, 2.0)
+    arrays[10].delete()
+    with pytest.raises(RuntimeError, match="deleted") as error:
+        f(arrays, 2.0)
+    assert error.value.__notes__ == ["partax: it is `arrays[10]`, which the function returns"]
+    with pytest.raises(TypeError, match=rf"`arrays\[{len(arrays)}\]`"):
+        f([*arrays, type("Odd", (), {"__hash__": None})()], 2.0)
+
+
+def test_errors_of_jax_name_the_array(arrays: list[jax.Array]) -> None:
+    f = filter_jit(lambda arrays: arrays[0] if arrays[7][0] > 0 else arrays[1])
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"the argument arrays\[7\]"):
+        f(arrays)
+
+
+def test_donated_arrays_are_given_away(arrays: list[jax.Array]) -> None:
+    f = filter_jit(lambda arrays, n: ([x + n for x in arrays[1:]], arrays[0]), donate=("arrays",))
+    for n in (1.0, 1.0):
+        given = [jnp.copy(x) for x in arrays]
+        added, first = f(given, n)
+        assert_same(added, [x + n for x in arrays[1:]])
+        assert first is given[0] and not first.is_deleted() and given[1].is_deleted()
+
+
+def test_under_transformations(arrays: list[jax.Array]) -> None:
+    f = filter_jit(lambda arrays: sum(x.sum() for x in arrays[:5]) * 2)
+    expected = jax.grad(f.__wrapped__)(arrays)
+    assert_same(jax.grad(f)(arrays), expected)
+    assert_same(jax.jit(f)(arrays), jax.jit(f.__wrapped__)(arrays))
+    batched = [jnp.stack([x, x]) for x in arrays]
+    assert_same(jax.vmap(f)(batched), jax.vmap(f.__wrapped__)(batched))

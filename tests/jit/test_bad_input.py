@@ -13,7 +13,7 @@ import pytest
 
 from deep_trees import DEPTH, WRAPS, Link, link, nested, self_containing
 from partax import _core, filter_jit
-from trees import Bag, Cell, Layer, array, assert_same, changing_tree
+from trees import Bag, Cell, Layer, array, assert_same
 
 
 def check_works(f: Any) -> None:
@@ -42,12 +42,16 @@ def text_of(error: BaseException | None) -> str:
 
 
 @pytest.mark.parametrize("name", WRAPS)
-def test_deep_arguments(name: str) -> None:
-    f = identity()
-    tree = nested(WRAPS[name])
+def test_deep_arguments_and_results(name: str) -> None:
+    wrap, tree = WRAPS[name], nested(WRAPS[name])
+    f = filter_jit(lambda given: nested(wrap) if given is None else given)
+    check_works(f)
     for _ in range(2):
-        with pytest.raises(RecursionError, match="tree"):
+        with pytest.raises(RecursionError, match="given"):
             f(tree)
+        if name in ("list", "tuple", "dict", "registered"):  # the others CPython cannot free
+            with pytest.raises(RecursionError):
+                f(None)
     assert f.cache_info().static_keys == 1
     check_works(f)
     while not isinstance(tree, jax.Array):  # CPython's own deallocation is not under test
@@ -58,17 +62,6 @@ def test_deep_modules() -> None:
     f = identity()
     with pytest.raises(RecursionError, match="tree"):
         f(nested(link))
-    check_works(f)
-
-
-@pytest.mark.parametrize("name", ["list", "tuple", "dict", "registered"])
-def test_deep_results(name: str) -> None:
-    f = filter_jit(lambda tree: nested(WRAPS[name]) if tree is None else tree)
-    check_works(f)
-    for _ in range(2):
-        with pytest.raises(RecursionError):
-            f(None)
-    assert f.cache_info().static_keys == 1
     check_works(f)
 
 
@@ -239,18 +232,6 @@ def test_an_unflatten_function_that_raises(broken: type[Broken]) -> None:
     check_works(f)
 
 
-def test_a_result_whose_flatten_function_raises(broken: type[Broken]) -> None:
-    f = filter_jit(lambda tree: Broken(array(2)) if tree is None else tree)
-    check_works(f)
-    broken.flatten = raises
-    with pytest.raises((ZeroDivisionError, TypeError)) as caught:
-        f(None)
-    assert "flatten broke" in text_of(caught.value)
-    broken.flatten = None
-    assert_same(f(None).child, array(2))
-    check_works(f)
-
-
 @pytest.mark.parametrize("options", [{}, {"donate": "all"}, {"out_shardings": True}], ids=str)
 @pytest.mark.parametrize(
     ("x", "message"),
@@ -372,74 +353,32 @@ def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: st
     check_works(f)
 
 
-def test_a_tree_that_another_thread_changes() -> None:
-    f, seen = identity(), set()
-    with changing_tree() as tree:
-        for _ in range(300):
-            try:
-                seen.add(len(f(tree)))
-            except RuntimeError as error:
-                assert "changed" in text_of(error)
-    assert seen and seen <= {4, 5}
-    assert_same(f(tree), [array(2), {"a": 1}, [array(2)], "x"])
-    check_works(f)
-
-
-class Shrinking:
-    """A node with many static leaves, which has none from the time on that a test says."""
-
-    asked = 0
-    at = 0
-
-    def children(self) -> tuple[Any, ...]:
-        type(self).asked += 1
-        return (1.0, *(["static"] * 1000 if self.asked < self.at else []))
-
-
-jax.tree_util.register_pytree_node(Shrinking, lambda node: (node.children(), None), lambda _, children: list(children))
-
-
-def test_a_tree_that_has_lost_its_statics_when_it_is_traced() -> None:
-    outcomes: list[str] = []
-    for at in range(1, 7):
-        f = identity()
-        Shrinking.asked, Shrinking.at = 0, at
-        try:
-            outcomes.append(f"{len(f([Shrinking(), array(2)])[0])} leaves")
-        except RuntimeError as error:
-            assert "changed" in text_of(error)
-            outcomes.append("refused")
-        Shrinking.at = 0
-        assert_same(f([Shrinking(), array(2)]), [[1.0], array(2)])
-        check_works(f)
-    assert "refused" in outcomes and {*outcomes} <= {"refused", "1 leaves", "1001 leaves"}, outcomes
-
-
 class Flickering:
-    """A node of two arrays, or of as many as a test says in one of the walks over it."""
+    """A node of two arrays and a thousand static leaves, or of as many as a test says in one of the walks over it."""
 
     walks = 0
     at = 0
-    count = 2
+    count, statics = 2, 1000
 
     def __init__(self) -> None:
         self.arrays = [array(2), array(2, start=1), array(2, start=2)]
 
     def children(self) -> tuple[Any, ...]:
         type(self).walks += 1
-        return tuple(self.arrays[: self.count if self.walks == self.at else 2])
+        count, statics = (self.count, self.statics) if self.walks == self.at else (2, 1000)
+        return (*self.arrays[:count], *["static"] * statics)
 
 
 jax.tree_util.register_pytree_node(Flickering, lambda node: (node.children(), None), lambda _, children: list(children))
 
 
 @pytest.mark.parametrize("donate", ["none", ("last",)])
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_tree_that_is_another_one_in_a_single_walk(count: int, donate: Any) -> None:
+@pytest.mark.parametrize(("count", "statics"), [(1, 1000), (3, 1000), (2, 1)])
+def test_a_tree_that_is_another_one_in_a_single_walk(count: int, statics: int, donate: Any) -> None:
     outcomes: list[str] = []
     for at in range(1, 9):
         f = filter_jit(lambda node, last: (node, last + 1), donate=donate, callables="identity")
-        Flickering.walks, Flickering.at, Flickering.count = 0, at, count
+        Flickering.walks, Flickering.at, Flickering.count, Flickering.statics = 0, at, count, statics
         node, last = Flickering(), array(2)
         try:
             got = f(node, last)
@@ -447,12 +386,13 @@ def test_a_tree_that_is_another_one_in_a_single_walk(count: int, donate: Any) ->
             assert "changed" in text_of(error)
             outcomes.append("refused")
         else:
-            outcomes.append(f"{len(got[0])} arrays")
+            outcomes.append(f"{len(got[0])} leaves")
             assert_same(got[1], array(2) + 1)
         Flickering.at = 0
         assert not any(it.is_deleted() for it in node.arrays), "only what is named may be donated"
-        assert_same(f(node, array(2)), (node.arrays[:2], array(2) + 1))
-    assert {"refused", "2 arrays"} <= {*outcomes} <= {"refused", "2 arrays", f"{count} arrays"}, outcomes
+        assert_same(f(node, array(2)), ([*node.arrays[:2], *["static"] * 1000], array(2) + 1))
+    usual = {"refused", "1002 leaves"}
+    assert usual <= {*outcomes} <= usual | {f"{count + statics} leaves"}, outcomes
 
 
 def test_a_prepared_call_that_was_let_go_of_says_so() -> None:

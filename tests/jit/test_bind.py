@@ -8,7 +8,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,7 +22,10 @@ from jax.experimental.layout import Format, Layout
 import partax
 from odd_values import Unhashable
 from partax._jax import programs
+from random_trees import build, recipes
+from reference import assert_exact
 from stored import written
+from trees import Bag, Cell, Pair, add_one
 
 # By day jax's dispatch has the calls of one test; by night of all.
 EACH_RUN = pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
@@ -70,15 +73,8 @@ def model(value: float = 2.0, act: Any = jnp.tanh) -> Linear:
 
 
 def same(found: Any, right: Any) -> bool:
-    """Bit for bit, also the objects that are no arrays."""
-    assert jax.tree.structure(found) == jax.tree.structure(right)
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
-    return all(
-        (jax.typeof(a) == jax.typeof(b) and np.array_equal(a, b, equal_nan=True))
-        if isinstance(b, (jax.Array, np.ndarray))
-        else a is b or a == b
-        for a, b in pairs
-    )
+    assert_exact(found, right)
+    return True
 
 
 def apply(model: Any, x: Any, by: Any = 1, *rest: Any, flag: str = "a", **more: Any) -> Any:
@@ -144,33 +140,6 @@ def test_other_free_arguments_after_the_first_calls() -> None:
     assert step.cache_info().traces == traces
 
 
-def test_arrays_and_modules_come_back_themselves() -> None:
-    held = model()
-    whole = partax.filter_jit(lambda model, x: (model, x, x + 1)).bind(held)
-    parts = partax.filter_jit(lambda model, x: (x, [model.bias], model.act)).bind(held)
-    for _ in range(4):
-        x = jnp.ones(3)
-        found, back, _ = whole(x)
-        assert found is held and back is x
-        back, (bias,), act = parts(x)
-        assert back is x and bias is held.bias and act is held.act
-
-
-def test_methods_and_callable_trees() -> None:
-    held = model()
-    method, tree = held.step.bind(by=2), partax.filter_jit(held).bind()
-    x = jnp.ones(3)
-    right = held.step(x, 2), partax.filter_jit(held)(x)
-    for _ in range(3):
-        assert same(method(x), right[0]) and same(tree(x), right[1])
-        assert method(x)[1] is held
-
-
-class Pair(NamedTuple):
-    a: Any
-    b: Any
-
-
 HOLDERS: dict[str, Callable[[Any], Any]] = {
     "alone": lambda it: it,
     "in a list": lambda it: [it],
@@ -192,15 +161,6 @@ def test_numpy_arrays_count_as_they_were(holder: str, by_name: bool) -> None:
         for x in (jnp.ones(3), jnp.ones((value, 3))):
             assert bound(x=x).ravel()[0] == 1 and again(x=x).ravel()[0] == 1
         array[:] = value
-
-
-@dataclasses.dataclass
-class Changeable:
-    weight: Any
-    names: list[str]
-
-
-jax.tree_util.register_dataclass(Changeable, data_fields=["weight"], meta_fields=["names"])
 
 
 @jax.tree_util.register_dataclass
@@ -232,7 +192,7 @@ def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any, make: Any) 
 
 def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
     inner, shared = model(), {"b": [jnp.ones(3)]}
-    given = {"changeable": Changeable(jnp.ones(3), ["a"]), "models": [inner], "shared": shared, "none": None}
+    given = {"changeable": Cell(jnp.ones(3), mode=["a"]), "models": [inner], "shared": shared, "none": None}
     bound = partax.filter_jit(lambda tree, x: (tree["models"][0], tree["changeable"].weight * x, tree)).bind(given)
     first = bound(jnp.ones(3))
     given["changeable"].weight = jnp.full(3, 7.0)  # type: ignore[union-attr]
@@ -276,16 +236,6 @@ def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
     assert float(partax.filter_jit(other)(x, x)) == 3
 
 
-class Registered:
-    def __init__(self, weight: Any, held: Any) -> None:
-        self.weight, self.held = weight, held
-
-
-jax.tree_util.register_pytree_node(
-    Registered, lambda it: ((it.weight,), it.held), lambda held, children: Registered(children[0], held)
-)
-
-
 def _scaled_by_default() -> Any:
     def scaled(x: Any, k: float = 2.0) -> Any:
         return x * k
@@ -323,9 +273,9 @@ CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any
         lambda it, k: it.act.__setitem__(0, k),
     ),
     "a list in aux data": (
-        lambda: eqx.tree_at(lambda it: it.bias, model(), Registered(jnp.ones(3), [2.0])),
-        lambda it: it.bias.held[0],
-        lambda it, k: it.bias.held.__setitem__(0, k),
+        lambda: eqx.tree_at(lambda it: it.bias, model(), Bag(jnp.ones(3), label=[2.0])),
+        lambda it: it.bias.label[0],
+        lambda it, k: it.bias.label.__setitem__(0, k),
     ),
 }
 
@@ -450,36 +400,18 @@ def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
     assert "double" in repr(again) and "float32[3]" in repr(again)
 
 
-def test_nothing_outlives_the_bound_function() -> None:
-    class Owner:
-        pass
-
-    owner = Owner()
-    held, x = model(), jnp.ones(3)
-    owner.serve = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)  # type: ignore[attr-defined]
-    for _ in range(3):
-        owner.serve(x)  # type: ignore[attr-defined]
-    dead = [weakref.ref(it) for it in (owner, held.weight, x)]
-    del owner, held, x
-    gc.collect()
-    assert [it() for it in dead] == [None] * 3
-    owner = Owner()
-    owner.serve = partax.filter_jit(lambda owner, x: x * 2).bind(owner)  # type: ignore[attr-defined]
-    owner.serve(jnp.ones(3))  # type: ignore[attr-defined]
-    cycle = weakref.ref(owner)
-    del owner
-    gc.collect()
-    assert cycle() is None
-
-
-def test_a_free_argument_is_not_kept() -> None:
-    bound = partax.filter_jit(lambda w, x: w * x).bind(jnp.ones(3))
+def test_nothing_outlives_the_bound_function_and_no_free_argument_its_call() -> None:
+    held = model()
+    bound = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)
     for _ in range(3):
         x = jnp.ones(3)
         bound(x)
-    dead = weakref.ref(x)
-    del x
-    assert dead() is None
+    weight, free = weakref.ref(held.weight), weakref.ref(x)
+    del held, x
+    assert free() is None and weight() is not None
+    del bound
+    gc.collect()
+    assert weight() is None
 
 
 def test_arrays_over_several_devices_and_keys(split: jax.NamedSharding) -> None:
@@ -577,31 +509,13 @@ def test_wrong_uses_are_named(name: str) -> None:
         use()
 
 
-leaves = st.sampled_from([1, 2.5, "a", None, True])
-arrays = st.builds(
-    lambda shape, dtype: jnp.asarray(np.arange(np.prod(shape)).reshape(shape), dtype),
-    st.sampled_from([(), (3,), (2, 3), (1,)]),
-    st.sampled_from(["float32", "int32", "bool"]),
-)
-trees = st.recursive(
-    st.one_of(leaves, arrays),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.tuples(inner, inner),
-        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-        st.builds(lambda a, b: Linear(a, b, "s"), inner, inner),
-    ),
-    max_leaves=6,
-)
+trees = recipes.map(lambda recipe: build(recipe, 1))
+names = ["a", "b", "c"]
 
 
 def shown(*args: Any, **keywords: Any) -> Any:
     """Arrays that have been worked on, in the structure they came in, and as they came."""
-    worked = jax.tree.map(lambda it: it + it if isinstance(it, jax.Array) else it, (args, keywords))
-    return worked, args
-
-
-names = ["a", "b", "c"]
+    return add_one((args, keywords)), args
 
 
 @given(
@@ -610,21 +524,16 @@ names = ["a", "b", "c"]
     count=st.integers(0, 3),
     bound_names=st.sets(st.sampled_from(names)),
     others=st.lists(trees, max_size=2),
-    donate=st.booleans(),
+    keep_unused=st.booleans(),
 )
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bound_and_free_calls_give_the_same(
-    args: list[Any],
-    keywords: dict[str, Any],
-    count: int,
-    bound_names: set[str],
-    others: list[Any],
-    donate: bool,
+    args: Any, keywords: Any, count: int, bound_names: set[str], others: Any, keep_unused: bool
 ) -> None:
-    step = partax.filter_jit(shown, keep_unused=donate)
+    step = partax.filter_jit(shown, keep_unused=keep_unused)
     names_of = {name: it for name, it in keywords.items() if name in bound_names}
     rest = {name: it for name, it in keywords.items() if name not in bound_names}
     bound = step.bind(*args[:count], **names_of)
     for free in (args[count:], args[count:], others, args[count:]):
-        assert same(bound(*free, **rest), step(*args[:count], *free, **names_of, **rest))
+        assert_exact(bound(*free, **rest), step(*args[:count], *free, **names_of, **rest))
     step.clear_cache()

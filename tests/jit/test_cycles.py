@@ -133,6 +133,10 @@ PRODUCTS: dict[str, Callable[[Held], Any]] = {
     "filter_jit in filter_jit": lambda held: called(filter_jit(filter_jit(held.function)), held),
     "bound wrapper": lambda held: held.owner.method,
     "bound wrapper, called": lambda held: called(held.owner.method, Held(of_owner, (array(3),), held.owner)),
+    "bound arguments": lambda held: filter_jit(held.function).bind(*held.arguments),
+    "bound arguments, called": lambda held: called(
+        filter_jit(held.function).bind(*held.arguments), held._replace(arguments=())
+    ),
     "attribute of a wrapper": with_attribute,
     "stages of a wrapper": with_stages,
     "recursive": recursive,
@@ -213,17 +217,6 @@ class Equal(Owner):
 
     def __hash__(self) -> int:
         return hash(self.scale)
-
-
-def test_a_key_that_no_table_has_dies_with_its_compiled_call(collect: Collect) -> None:
-    def make() -> weakref.ref[Owner]:
-        owner = Equal()
-        owner.product = forgotten(HOLDERS["static argument"](owner))  # type: ignore[attr-defined]
-        return weakref.ref(owner)
-
-    alive = make()
-    collect()
-    assert alive() is None
 
 
 def test_what_a_compiled_call_needs_is_not_cleared_with_its_table(collect: Collect) -> None:

@@ -20,6 +20,7 @@ from compiled_names import compiled_names
 from conftest import TraceCounter
 from meshes import mesh_of, on
 from partax import filter_jit
+from transformed import assert_close_trees
 from trees import array, assert_close, assert_same
 
 # What jax has read from its cache of programs, it cannot serialize.
@@ -46,68 +47,6 @@ def both_ways(f: Any, *args: Any, **kwargs: Any) -> list[Any]:
     return [through_bytes(export(f)(*args, **kwargs)).call, loaded(f.lower(*args, **kwargs).compile())]
 
 
-def test_arrays_alone_are_called_as_the_function_is() -> None:
-    @filter_jit
-    def step(params: dict[str, jax.Array], x: jax.Array) -> Any:
-        return {"b": params["b"] + x, "a": params["a"] * x}, x.sum()
-
-    params, x = {"a": array(3), "b": array(3, start=4)}, array(3, start=1)
-    for call in both_ways(step, params, x):
-        assert_same(call(params, x), step(params, x))
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (params, x))
-    for call in both_ways(step, *shapes):
-        assert_same(call(params, x), step(params, x))
-
-
-@pytest.mark.parametrize("returned", ["nothing else", "an argument", "the same twice", "another order"])
-def test_results(returned: str) -> None:
-    def function(x: jax.Array, y: jax.Array) -> Any:
-        z = x - y
-        return {
-            "nothing else": (z, "text"),
-            "an argument": {"z": z, "x": x, "n": 3},
-            "the same twice": [z, z, y],
-            "another order": (y, x),
-        }[returned]
-
-    f, x, y = filter_jit(function), array(3, start=7), array(3)
-    expected = eqx.filter(f(x, y), eqx.is_array)
-    for call in both_ways(f, x, y):
-        assert_same(call(x, y), expected)
-
-
-def test_keywords_in_any_order() -> None:
-    f = filter_jit(lambda z, a, *more, m, **rest: (z - 2 * a, m, rest["k"] + 1, *more))
-    arguments = {"m": array(2, start=3), "a": array(2, start=5), "k": array(2, start=7), "z": array(2, start=11)}
-    for call in both_ways(f, **arguments):
-        assert_same(call(**arguments), f(**arguments))
-    by_position = (arguments["z"], arguments["a"], array(2, start=13))
-    named = {"m": arguments["m"], "k": arguments["k"]}
-    for call in both_ways(f, *by_position, **named):
-        assert_same(call(*by_position, **named), f(*by_position, **named))
-
-
-def test_static_leaves_are_none() -> None:
-    f = filter_jit(lambda x, n, tree: (x * n + tree["w"], n))
-    arguments = (array(3), 4, {"w": array(3, start=1), "activation": jnp.tanh})
-    arrays = eqx.filter(arguments, eqx.is_array)
-    for call in both_ways(f, *arguments):
-        assert_same(call(*arrays), (f(*arguments)[0], None))
-        with pytest.raises((TypeError, ValueError)):
-            call(*arguments)
-
-
-def test_a_module() -> None:
-    model, x = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)), array(3)
-    arrays = eqx.filter(model, eqx.is_array)
-    f = filter_jit(lambda model, x: model(x))
-    assert_close(loaded(f.lower(model, x).compile())(arrays, x), model(x))
-    assert_close(export(f)(model, x).call(arrays, x), model(x))
-    # The model itself, and a method: its arrays are constants.
-    for call in both_ways(filter_jit(model), x):
-        assert_close(call(x), model(x))
-
-
 class Scale(eqx.Module):
     by: jax.Array
 
@@ -115,31 +54,46 @@ class Scale(eqx.Module):
     def scale(self, x: jax.Array, n: int = 2) -> jax.Array:
         return self.by * x * n
 
-
-def test_methods() -> None:
-    scale, x = Scale(array(3, start=1)), array(3)
-    for call in both_ways(scale.scale, x):
-        assert_same(call(x), scale.scale(x))
-    exported = export(Scale.scale)(scale, x, 3)
-    assert_same(exported.call(scale, x, None), scale.scale(x, 3))
-
-
-class Trainer:
-    """A plain object, no pytree."""
-
-    def step(self, x: jax.Array, n: Any) -> jax.Array:
-        return x * n
-
     @filter_jit(trace=("n",))
     def scaled(self, x: jax.Array, n: Any) -> jax.Array:
-        return x * n
+        return self.by * x * n
 
 
-@pytest.mark.parametrize("f", [filter_jit(Trainer().step, trace=("n",)), Trainer().scaled])
-def test_options_name_arguments_of_methods(f: Any) -> None:
-    exported = export(f)(array(3), 2)
-    assert [aval.shape for aval in exported.in_avals] == [(3,), ()]
-    assert_same(exported.call(array(3), jnp.int32(2)), array(3) * 2)
+SCALE, MODEL, X = Scale(array(3, start=1)), eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)), array(3, start=7)
+NAMED = {"m": array(2, start=3), "a": array(2, start=5), "k": array(2, start=7), "z": array(2, start=11)}
+by_name = filter_jit(lambda z, a, *more, m, **rest: (z - 2 * a, m, rest["k"] + 1, *more))
+CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+    "trees": (filter_jit(lambda p, x: ({"b": p["b"] + x, "a": p["a"] * x}, x.sum())), ({"a": X, "b": X + 1}, X), {}),
+    "nothing else": (filter_jit(lambda x, y: (x - y, "text")), (X, array(3)), {}),
+    "an argument": (filter_jit(lambda x, y: {"z": x - y, "x": x, "n": 3}), (X, array(3)), {}),
+    "the same twice": (filter_jit(lambda x, y: [z := x - y, z, y]), (X, array(3)), {}),
+    "another order": (filter_jit(lambda x, y: (y, x)), (X, array(3)), {}),
+    "keywords in any order": (by_name, (), NAMED),
+    "by position and by name": (by_name, (NAMED["z"], NAMED["a"], array(2)), {"m": NAMED["m"], "k": NAMED["k"]}),
+    "static leaves": (filter_jit(lambda x, n, t: (x * n + t["w"], n)), (X, 4, {"w": X, "activation": jnp.tanh}), {}),
+    "a module": (filter_jit(lambda model, x: model(x)), (MODEL, X), {}),
+    "a module itself": (filter_jit(MODEL), (X,), {}),  # its arrays are constants
+    "a method": (SCALE.scale, (X,), {}),
+    "a method of the class": (Scale.scale, (SCALE, X, 3), {}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("from_shapes", [False, True])
+def test_a_call_of_the_arrays_alone_gives_the_arrays_of_the_result(name: str, from_shapes: bool) -> None:
+    f, args, kwargs = CALLS[name]
+    arrays = eqx.filter((args, kwargs), eqx.is_array)
+    shape = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf
+    given = jax.tree.map(shape, (args, kwargs)) if from_shapes else (args, kwargs)
+    for call in both_ways(f, *given[0], **given[1]):
+        assert_close_trees(call(*arrays[0], **arrays[1]), eqx.filter(f(*args, **kwargs), eqx.is_array))
+        if name == "static leaves":
+            with pytest.raises((TypeError, ValueError)):
+                call(*args)
+
+
+def test_a_number_that_is_traced_is_an_array_of_the_program() -> None:
+    assert_same(export(SCALE.scaled)(X, 2).call(X, jnp.int32(2)), SCALE.scale(X, 2))
 
 
 def test_shapes_that_are_symbols(traces: TraceCounter) -> None:

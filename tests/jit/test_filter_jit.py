@@ -1,4 +1,4 @@
-"""filter_jit works on every kind of callable and value, and traces only when it must."""
+"""filter_jit works on every kind of callable and value, and traces only when it must: as the model in reference.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import partax
 from conftest import TraceCounter
 from partax import filter_jit
+from random_trees import build, describe, nodes, recipes, thorough, variants
+from reference import JitModel, assert_exact
 from trees import Layer, add_one, array, assert_close, assert_same, double, make_model, over_samples
 
 # --- decorator forms and kinds of callables
@@ -126,22 +131,6 @@ def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any)
     assert traces.count == 1
 
 
-@over_samples
-def test_mapped_and_returned_trees_are_the_same_key_and_keep_their_arrays(traces: TraceCounter, make: Any) -> None:
-    @filter_jit
-    def f(tree: Any) -> Any:
-        traces.tick()
-        return tree
-
-    first = f(make())
-    for tree in (first, f(first), jax.tree.map(lambda x: x, make()), make()):
-        found = f(tree)
-        assert_same(found, jax.tree.map(lambda x: x, first))
-        for old, new in zip(jax.tree.leaves(tree), jax.tree.leaves(found), strict=True):
-            assert new is old or not isinstance(old, jax.Array)
-    assert traces.count == 1
-
-
 @pytest.mark.parametrize(
     "value",
     [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
@@ -179,18 +168,6 @@ def test_numpy_arrays_and_scalars_are_traced(traces: TraceCounter) -> None:
     assert_same(made_inside, jnp.arange(3))
 
 
-def test_prng_keys_are_traced(traces: TraceCounter) -> None:
-    @filter_jit
-    def draw(key: Any) -> jax.Array:
-        traces.tick()
-        return jax.random.normal(key, (2,))
-
-    for seed in (0, 1):
-        key = jax.random.key(seed)
-        assert_close(draw(key), jax.random.normal(key, (2,)))
-    assert traces.count == 1
-
-
 def test_refs_are_traced(traces: TraceCounter) -> None:
     @filter_jit
     def accumulate(ref: Any, x: jax.Array) -> jax.Array:
@@ -206,48 +183,6 @@ def test_refs_are_traced(traces: TraceCounter) -> None:
 
 
 # --- when it traces
-
-
-def test_traces_only_for_a_new_combination(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any, y: Any = None) -> None:
-        traces.tick()
-
-    calls: list[tuple[Any, ...]] = [
-        (array(2),),
-        (array(3),),
-        (jnp.arange(2),),
-        ([array(2)],),
-        ((array(2),),),
-        ([array(2), array(3)],),
-        ([array(2), True],),
-        ({"a": array(2), "b": 1},),
-        ({"a": array(2), "b": 2},),
-        ({"a": array(2), "c": 1},),
-        (array(2), 1),
-        (array(2), array(1)),
-        (1, array(2)),
-        (Layer(array(2, 2)), array(2)),
-        (Layer(array(2, 2), scale=3), array(2)),
-        (Layer(array(2, 2), rate=3.0), array(2)),
-    ]
-    for again in (False, True, True):
-        for i, call in enumerate(calls):
-            f(*jax.tree.map(lambda x: x, call))
-            assert traces.count == (len(calls) if again else i + 1)
-
-
-def test_weak_types_are_new_traces_of_one_key(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return x + jnp.ones((), jnp.bfloat16)
-
-    weak = jax.jit(lambda: 1.0)()
-    for _ in range(2):
-        assert f(weak).dtype == jnp.bfloat16 and f(jnp.float32(1)).dtype == jnp.float32
-    info = f.cache_info()
-    assert (traces.count, info.static_keys, info.traces) == (2, 1, 2)
 
 
 def test_nested_wrappers_trace_once(traces: TraceCounter) -> None:
@@ -341,24 +276,22 @@ def test_exceptions_pass_through_and_leave_nothing_behind() -> None:
             raise error
         return x * n
 
-    for _ in range(2):
+    def fails(x: jax.Array) -> None:
         with pytest.raises(ValueError, match="boom") as caught:
-            f(array(2), 3)
+            f(x, 3)
         assert caught.value is error and error.__cause__ is None
         last = traceback.extract_tb(caught.tb)[-1]
         assert (last.name, last.line, last.filename) == ("f", "raise error", __file__)
-        info = f.cache_info()
-        assert (info.static_keys, info.traces, info.hits) == (0, 0, 0)
-    fail[0] = False  # another closure, so another function
-    assert_same(f(array(2), 3), array(2) * 3)
-    info = f.cache_info()
-    assert (info.static_keys, info.traces) == (1, 1)
-    fail[0] = True
-    with pytest.raises(ValueError, match="boom"):
-        f(array(5), 3)
-    fail[0] = False
-    assert_same(f(array(2), 3), array(2) * 3)
-    assert f.cache_info().traces == 1
+
+    for _ in range(2):
+        fails(array(2))
+        assert f.cache_info()[:3] == (0, 0, 0)
+    for x in (array(5), array(2)):
+        fail[0] = False  # another closure, so another function
+        assert_same(f(array(2), 3), array(2) * 3)
+        assert f.cache_info()[:2] == (1, 1)
+        fail[0] = True
+        fails(x)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()])
@@ -379,3 +312,41 @@ def test_every_way_to_inline_that_jax_has() -> None:
 
     for way in getattr(jax, "Inline", ()):
         assert program(filter_jit, way).count("jaxpr=") == program(jax.jit, way).count("jaxpr=")
+
+
+@st.composite
+def call_sequences(draw: st.DrawFn) -> tuple[list[Any], list[tuple[int, bool]]]:
+    """Recipes near to each other, and in which order each is called twice, by keyword or not."""
+    first = draw(nodes(recipes))
+    near = draw(st.lists(variants(first), min_size=1, max_size=3))
+    some = [first, *near, *draw(st.lists(recipes, max_size=1))]
+    order = draw(st.permutations([*range(len(some)), *range(len(some))]))
+    return some, [(index, draw(st.booleans())) for index in order]
+
+
+BODIES = {
+    "identity": lambda tree: tree,
+    "add one": add_one,
+    "both": lambda tree: {"same": tree, "new": (add_one(tree), tree), "seen": describe(tree)},
+    "static": describe,
+}
+
+
+@thorough
+@given(call_sequences(), st.sampled_from(sorted(BODIES)))
+def test_filter_jit_gives_the_model_s_results_and_number_of_traces(
+    sequence: tuple[list[Any], list[tuple[int, bool]]], name: str
+) -> None:
+    traces = []
+
+    def body(tree: Any) -> Any:
+        traces.append(name)
+        return BODIES[name](tree)
+
+    jitted, model = partax.filter_jit(body), JitModel(lambda tree: BODIES[name](tree))
+    some, calls = sequence
+    for n, (index, by_keyword) in enumerate(calls):
+        tree = build(some[index], n)
+        result = jitted(tree=tree) if by_keyword else jitted(tree)
+        assert_exact(result, model(build(some[index], n)))
+        assert len(traces) == model.traces

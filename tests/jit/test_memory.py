@@ -1,14 +1,17 @@
-"""Many calls neither grow memory nor leave anything alive. bench/soak.py makes ten million."""
+"""Guards that many calls neither grow memory nor leave anything alive, that caches are bounded, least recently used
+first, and tell what they hold, and that a wrapper built anew finds the earlier traces. bench/soak.py makes more."""
 
 from __future__ import annotations
 
+import dataclasses
 import gc
-import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,29 +19,13 @@ import partax
 from conftest import TraceCounter
 from growth import CALLS, Witness, check_steady, dies
 from partax import filter_jit
-from trees import SAMPLES, Bag, Layer, array, make_model
+from trees import SAMPLES, Layer, array, assert_same, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
 Collect = Callable[[], None]
 
 # --- growth
-
-
-def test_many_calls_with_changing_trees() -> None:
-    x = array(3)
-    makers: list[Callable[[], Any]] = [
-        lambda: [x, 1, {"k": x}],
-        lambda: {"b": x, "a": (x, "s", 2.5)},
-        lambda: (x, [x, [x, None]]),
-        lambda: Layer(x, x, rate=float("nan")),
-        lambda: Bag(x, label=["mutable", [1]]),
-        lambda: {"n": {1, 2}, "x": x},
-        lambda: [np.float32(1), bytearray(b"ab")],
-    ]
-    f = filter_jit(lambda tree, n: (tree, n))
-    check_steady(lambda i: f(makers[i % len(makers)](), i % 3))
-    assert f.cache_info().traces == 3 * len(makers)
 
 
 def test_many_calls_with_every_family(traces: TraceCounter) -> None:
@@ -96,68 +83,6 @@ def test_many_failing_traces() -> None:
     assert f.cache_info().static_keys == 0
 
 
-def test_evicted_keys_free_their_statics(collect: Collect) -> None:
-    f = filter_jit(lambda x, value, fun: (x + 1, value), cache_size=4)
-    alive: list[weakref.ref[Any]] = []
-    for i in range(40):
-        witness = Witness()
-
-        def fun(x: jax.Array, i: int = i) -> jax.Array:
-            return x * i
-
-        alive += [weakref.ref(witness), weakref.ref(fun)]
-        assert f(array(2), (i, witness), fun)[1] == (i, witness)
-    del witness, fun
-    collect()
-    assert sum(ref() is not None for ref in alive) <= 2 * 4
-    f.clear_cache()
-    collect()
-    assert [ref() for ref in alive] == [None] * 80
-
-
-# --- reference counts
-
-
-def drift(run: Callable[[], object], watched: list[Any], times: int) -> dict[str, int]:
-    """By how much the counts of references to objects move in so many runs, after the first one."""
-    run()
-    before = [sys.getrefcount(it) for it in watched]
-    for _ in range(times):
-        run()
-    after = [sys.getrefcount(it) for it in watched]
-    return {f"{i}: {type(watched[i])}": b - a for i, (a, b) in enumerate(zip(before, after, strict=True))}
-
-
-def test_reference_counts_do_not_move() -> None:
-    x, value, model = array(3), ("static", 12345.678), make_model()
-    texts: list[str] = ["text"]
-    f = filter_jit(lambda m, a, *, v, k=None: (m, a, v, k, m(a), texts))
-    watched: list[Any] = [x, value, model, model.layers, model.layers[0].weight, None, texts, f]
-    watched += [type(model), Layer.total, True, ()]
-
-    def calls() -> None:
-        for _ in range(10):
-            f(model, x, v=value)
-            f(m=model, a=x, v=value, k=None)
-
-    moved = drift(calls, watched, 100)
-    assert all(abs(count) < 50 for count in moved.values()), moved
-
-
-def test_reference_counts_do_not_move_with_errors() -> None:
-    f = filter_jit(lambda tree, n: (tree, n))
-    bad, x = [array(2), {1: 1, "a": 2}], array(2)
-    x_bad = bad[0]
-
-    def fail() -> None:
-        for args in ((bad, 1), (x,), (x, 1, 2)):
-            with pytest.raises((TypeError, ValueError)):
-                f(*args)
-
-    moved = drift(fail, [x, x_bad, bad, f, None], 100)
-    assert all(abs(count) < 20 for count in moved.values()), moved
-
-
 # --- nothing stays alive
 
 
@@ -175,19 +100,6 @@ def test_inputs_and_outputs_die_at_once_on_a_hit() -> None:
     assert [ref() for ref in alive] == [None] * 4  # without the collector: no cycles
 
 
-def test_gradients_and_transformations_leave_nothing(collect: Collect) -> None:
-    model = make_model()
-    alive = [weakref.ref(model), weakref.ref(model.layers[0].weight)]
-    f = filter_jit(lambda model, x: model(x).sum())
-    for _ in range(2):
-        grads = partax.filter_grad(f)(model, array(3))
-        jax.vmap(lambda x, m=model: f(m, x))(array(2, 3))
-    assert grads.layers[0].weight.shape == (3, 3)
-    del model, grads
-    collect()
-    assert [ref() for ref in alive] == [None, None]
-
-
 def test_tracers_die_with_their_trace(collect: Collect) -> None:
     tracers: list[weakref.ref[Any]] = []
 
@@ -201,3 +113,264 @@ def test_tracers_die_with_their_trace(collect: Collect) -> None:
     f(array(2))
     collect()
     assert tracers and [ref() for ref in tracers] == [None] * len(tracers)
+
+
+# --- sharing
+
+
+def _summed(fun: Any, x: jax.Array) -> jax.Array:
+    return jnp.sum(fun(x))
+
+
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    "partax.filter_grad": lambda f: partax.filter_grad(f),
+    "partax.filter_value_and_grad": lambda f: partax.filter_value_and_grad(f),
+    "eqx.filter_grad": lambda f: eqx.filter_grad(f),
+    "eqx.filter_value_and_grad": lambda f: eqx.filter_value_and_grad(f),
+    "filter_jit": lambda f: filter_jit(f),
+    "eqx.filter_jit": lambda f: eqx.filter_jit(f),
+    "jax.tree_util.Partial": lambda f: jax.tree_util.Partial(f),
+    "eqx.Partial": lambda f: eqx.Partial(f),
+    "grad of grad": lambda f: partax.filter_grad(eqx.Partial(_summed, partax.filter_grad(f))),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS.keys())
+def test_transformed_functions(traces: TraceCounter, transform: Callable[[Any], Any]) -> None:
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return jnp.sum(x**2)
+
+    expected = transform(lambda x: jnp.sum(x**2))(array(2, start=1))
+    for _ in range(3):
+        assert_same(filter_jit(transform(f))(array(2, start=1)), expected)
+    assert traces.count == 1
+
+
+def test_different_options_do_not_share() -> None:
+    def f(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    for _ in range(2):
+        kept, donated, lent = array(4), array(4), array(4)
+        assert_same(filter_jit(f)(kept), array(4) + 1)
+        assert_same(filter_jit(f, donate="all")(donated), array(4) + 1)
+        assert_same(filter_jit(f, donate=("x",))(lent), array(4) + 1)
+        assert (kept.is_deleted(), donated.is_deleted(), lent.is_deleted()) == (False, True, True)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        filter_jit(f, compiler_options={"no such option": "1"})(array(4))
+    sharding = jax.NamedSharding(jax.make_mesh((2,), ("d",), axis_types=(_AUTO,)), _P("d"))
+    for _ in range(2):
+        assert filter_jit(f, out_shardings=sharding)(array(4)).sharding == sharding
+        assert len(filter_jit(f)(array(4)).sharding.device_set) == 1
+
+
+_P = jax.sharding.PartitionSpec
+_AUTO = jax.sharding.AxisType.Auto
+
+
+# --- nothing is kept alive
+
+
+@dies
+def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        witness: Witness
+
+    def f(x: jax.Array, config: Any, fun: Any) -> Any:
+        return fun(x), config
+
+    jitted = filter_jit(f)
+    config = Config(Witness())
+
+    def fun(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    alive = [weakref.ref(o) for o in (Config, config.witness, fun)]
+    jitted(array(2), config, fun)
+    del config, fun, Config, f, jitted
+    collect()
+    assert [ref() for ref in alive] == [None, None, None]
+
+
+def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(collect: Collect) -> None:
+    f = filter_jit(lambda holder, x: x * holder.n)
+    for n in range(5):
+        holder = type("Holder", (), {"n": n})()
+        assert_same(f(holder, array(2)), array(2) * n)
+        del holder
+        collect()
+
+
+MANY = 400
+
+
+def alive(name: str) -> int:
+    """How many objects there are whose type has this name."""
+    return sum(type(obj).__name__ == name for obj in gc.get_objects())
+
+
+def adding(n: Any) -> Any:
+    return lambda x: x + n
+
+
+@pytest.fixture
+def bystander(traces: TraceCounter) -> Any:
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return x + 1
+
+    f(array(2))
+    yield f
+    assert_same(f(array(2)), array(2) + 1)
+    assert traces.count == 1
+
+
+@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
+def test_static_keys_of_one_wrapper_are_bounded(bystander: Any, collect: Collect) -> None:
+    x, jitted = array(2), alive("PjitFunction")
+    f = filter_jit(lambda x, n: x * n, cache_size=100)
+    for n in range(MANY):
+        f.eval_shape(x, n)
+        if n % 200 == 0:
+            assert_same(f(x, n), x * n)
+    collect()
+    assert f.cache_info().static_keys == 100
+    assert alive("PjitFunction") - jitted <= 100
+    before = f.cache_info().traces
+    f.eval_shape(x, MANY - 1)
+    assert f.cache_info().traces == before
+
+
+def test_wrappers_of_callables_that_are_gone_are_bounded(collect: Collect) -> None:
+    x, caches = array(2), alive("CallCache")
+    for n in range(MANY):
+        f = filter_jit(adding(n))
+        f.eval_shape(x)
+        if n % 200 == 0:
+            assert_same(f(x), x + n)
+    del f
+    collect()
+    assert alive("CallCache") - caches <= 256
+    again = filter_jit(adding(MANY - 1))
+    assert again.cache_info().traces == 1
+
+
+def test_a_cache_that_waits_keeps_no_result(collect: Collect) -> None:
+    witness = Witness()
+
+    def call(n: int, held: Witness) -> None:
+        filter_jit(lambda x: (x, n, [Witness()]))(array(2))
+        filter_jit(lambda x, w: (x, n, w))(array(2), held)
+
+    for n in range(3):
+        call(n, witness)
+    ref = weakref.ref(witness)
+    del witness
+    collect()
+    assert ref() is None
+    assert alive("Witness") == 0
+
+
+def test_recursive_functions_and_their_wrappers_die(collect: Collect) -> None:
+    def make() -> list[weakref.ref[Any]]:
+        witness = Witness()
+
+        def even(x: Any, n: int = 3) -> Any:
+            return (x, witness)[0] if n == 0 else odd(x, n - 1)
+
+        def odd(x: Any, n: int = 3) -> Any:
+            return even(x, max(0, n - 1))
+
+        step = filter_jit(lambda fun, x: fun(x))
+        for _ in range(2):
+            step(even, array(2))
+            step(filter_jit(odd), array(2))
+            filter_jit(even)(array(2))
+        return [weakref.ref(even), weakref.ref(odd), weakref.ref(witness), weakref.ref(step)]
+
+    refs = make()
+    collect()
+    assert [ref() for ref in refs] == [None] * 4
+
+
+def _counted(traces: TraceCounter, **options: Any) -> Any:
+    @filter_jit(**options)
+    def f(x: jax.Array, n: int) -> tuple[jax.Array, int]:
+        traces.tick()
+        return x * n, n
+
+    return f
+
+
+def test_cache_info_counts_keys_traces_hits_and_misses(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    assert f.cache_info() == (0, 0, 0, 0, 4096)
+    for n, size in [(1, 2), (1, 2), (2, 2), (1, 3), (1, 3), (2, 2), (1, 2)]:
+        f(array(size), n)
+    info = f.cache_info()
+    assert (info.static_keys, info.traces, info.hits, info.misses) == (2, 3, 4, 3)
+    assert traces.count == 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize(
+    "calls", [(1, 2, 1, 3, 1, 3, 2, 3, 1), (1, 2, 1, 1, 1, 2, 1, 3, 1, 1), (1, 1, 2, 2, 1), range(20)], ids=str
+)
+def test_the_least_recently_used_key_goes_first(traces: TraceCounter, calls: Iterable[int], size: int) -> None:
+    f, known = _counted(traces, cache_size=size), list[int]()  # the latest one last
+    for n in calls:
+        before, is_new = traces.count, n not in known
+        assert_same(f(array(2), n), (array(2) * n, n))
+        assert traces.count - before == is_new
+        known = [*(it for it in known if it != n), n][-size:]
+        assert (f.cache_info().static_keys, f.cache_info().max_size) == (len(known), size)
+
+
+@pytest.mark.parametrize("size", [-1, 0])
+def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="cache_size"):
+        filter_jit(lambda x: x, cache_size=size)
+
+
+def test_clear_cache_while_the_function_is_traced() -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> jax.Array:
+        f.clear_cache()
+        return x * n
+
+    for _ in range(2):
+        assert_same(f(array(2), 3), array(2) * 3)
+
+
+def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    f(array(2), 2)
+    jax.clear_caches()
+    assert_same(f(array(2), 2), (array(2) * 2, 2))
+    assert traces.count == 2
+
+
+def test_clear_cache_drops_the_traces_of_earlier_states_too(traces: TraceCounter) -> None:
+    n = 1
+
+    def made(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return (x + 1) * n
+
+    f, other, kept = filter_jit(made), filter_jit(made), filter_jit(made, donate="warn")
+
+    def call() -> None:
+        nonlocal n
+        for n in (1, 2):
+            assert_same(f(array(2)), (array(2) + 1) * n)
+            assert_same(kept(array(2)), (array(2) + 1) * n)
+
+    call()
+    assert traces.count == 4
+    f.clear_cache()
+    assert other.cache_info().traces == 0
+    call()
+    assert traces.count == 6

@@ -1,10 +1,12 @@
-"""Guards the promise that what comes back is the call's own, or made for it: no call gets another one's objects."""
+"""Guards the promise that what comes back is the call's own, or made for it, also where equal objects are in several
+places of the call: no call gets another one's objects."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import functools
+import itertools
 import time
 import types
 from collections.abc import Callable
@@ -77,110 +79,61 @@ def counter() -> Callable[[], int]:
     return add
 
 
-# What a body makes of a static value, and how that is found again.
-HOLDERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "object": (Box, lambda box: box.value),
-    "object in an object": (lambda s: Box(Box(s)), lambda box: box.value.value),
-    "method": (lambda s: Box(s).get, lambda get: get()),
-    "lambda": (lambda s: lambda: s, lambda get: get()),
-    "lambda in a lambda": (lambda s: (lambda inner: lambda: inner())(lambda: s), lambda get: get()),
-    "default": (lambda s: lambda value=s: value, lambda get: get()),
-    "partial": (lambda s: functools.partial(lambda value: value, s), lambda get: get()),
-    "frozen dataclass": (Frozen, lambda frozen: frozen.value),
-    "lambda in a module": (lambda s: Module(lambda: s), lambda module: module.value()),
-    "deque": (lambda s: collections.deque([s]), lambda held: held[0]),
+# What holds an object, and how that is found again.
+HOLDING: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "itself": (lambda it: it, lambda held: held),
+    "object": (Box, lambda held: held.value),
+    "object in an object": (lambda it: Box(Box(it)), lambda held: held.value.value),
+    "method": (lambda it: Box(it).get, lambda held: held()),
+    "lambda in a lambda": (lambda it: (lambda inner: lambda: inner())(lambda: it), lambda held: held()),
+    "lambda in a module": (lambda it: Module(lambda: it), lambda held: held.value()),
+    "deque": (lambda it: collections.deque([it]), lambda held: held[0]),
+    "dict": (lambda it: {"a": it}, lambda held: held["a"]),
+    "frozen dataclass": (Frozen, lambda held: held.value),
+    "field that does not compare": (lambda it: Frozen(1, it), lambda held: held.note),
+    "class with its own equality": (Compared, lambda held: held.value),
+    "slots": (Slotted, lambda held: held.value),
+    "NamedTuple": (lambda it: Pair(it, 2), lambda held: held.left),
+    "partial": (lambda it: functools.partial(len, it), lambda held: held.args[0]),
+    "partial in a dict": (lambda it: {"a": functools.partial(len, it)}, lambda held: held["a"].args[0]),
+    "slice": (lambda it: slice(it), lambda held: held.stop),
+    "default": (lambda it: lambda held=it: held, lambda held: held()),
+    "keyword default": (lambda it: lambda *, held=it: held, lambda held: held()),
+    "closure": (lambda it: lambda: it, lambda held: held()),
 }
 
 
-@pytest.mark.parametrize(("make", "find"), HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize(("hold", "held"), HOLDING.values(), ids=HOLDING)
 @pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
-def test_a_result_holds_the_calls_own_object(jit: Any, make: Callable[[Any], Any], find: Callable[[Any], Any]) -> None:
-    f = jit(lambda x, s: (x + 1, make(s)))
+def test_a_result_holds_the_calls_own_object(jit: Any, hold: Callable[[Any], Any], held: Callable[[Any], Any]) -> None:
+    f = jit(lambda x, s: (x + 1, hold(s)))
     objects = Equal(), Equal(), Equal()
-    for held in (*objects, *objects):
-        assert find(f(array(2), held)[1]) is held
+    for own in (*objects, *objects):
+        assert held(f(array(2), own)[1]) is own
 
 
-CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+CHANGEABLE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "list": (lambda: [1], lambda it: it.append(2), list),
-    "dict of lists": (lambda: {"a": [1]}, lambda it: it["a"].append(2), lambda it: list(it["a"])),
-    "set in a frozen dataclass": (lambda: Frozen({1}), lambda it: it.value.add(2), lambda it: sorted(it.value)),
-    "list in a field that does not compare": (
-        lambda: Frozen(1, [1]),
-        lambda it: it.note.append(2),
-        lambda it: list(it.note),
-    ),
-    "list in a class with its own equality": (
-        lambda: Compared([1]),
-        lambda it: it.value.append(2),
-        lambda it: list(it.value),
-    ),
-    "list in a NamedTuple": (lambda: Pair([1], 2), lambda it: it.left.append(2), lambda it: list(it.left)),
-    "list in a partial": (
-        lambda: functools.partial(len, [1]),
-        lambda it: it.args[0].append(2),
-        lambda it: list(it.args[0]),
-    ),
-    "list in a partial in a dict": (
-        lambda: {"a": functools.partial(len, [1])},
-        lambda it: it["a"].args[0].append(2),
-        lambda it: list(it["a"].args[0]),
-    ),
-    "list in a slice": (lambda: slice([1]), lambda it: it.stop.append(2), lambda it: list(it.stop)),
-    "list in a default": (
-        lambda: lambda held=[1]: held,
-        lambda it: it().append(2),
-        lambda it: list(it()),
-    ),
+    "set": (lambda: {1}, lambda it: it.add(2), sorted),
     "deque": (lambda: collections.deque([1]), lambda it: it.append(2), list),
     "counter": (lambda: collections.Counter("a"), lambda it: it.update("b"), dict),
+    "user dict": (lambda: collections.UserDict(a=1), lambda it: it.update(a=2), dict),
     "object": (lambda: Box(1), lambda it: setattr(it, "value", 2), lambda it: it.value),
-    "object in a frozen dataclass": (
-        lambda: Frozen(Box(1)),
-        lambda it: setattr(it.value, "value", 2),
-        lambda it: it.value.value,
-    ),
-    "namespace": (
-        lambda: types.SimpleNamespace(value=1),
-        lambda it: setattr(it, "value", 2),
-        lambda it: it.value,
-    ),
-    "user dict": (lambda: collections.UserDict(a=1), lambda it: it.update(a=2), lambda it: it["a"]),
-    "default": (
-        lambda: lambda box=Box(1): box,  # noqa: B008
-        lambda it: setattr(it(), "value", 2),
-        lambda it: it().value,
-    ),
-    "keyword default": (
-        lambda: lambda *, box=Box(1): box,  # noqa: B008
-        lambda it: setattr(it(), "value", 2),
-        lambda it: it().value,
-    ),
+    "namespace": (lambda: types.SimpleNamespace(value=1), lambda it: setattr(it, "value", 2), lambda it: it.value),
     "counter in a closure": (counter, lambda it: it(), lambda it: it()),
-    "object in slots": (
-        lambda: Slotted(Box(1)),
-        lambda it: setattr(it.value, "value", 2),
-        lambda it: it.value.value,
-    ),
-    "list in a closure": (
-        lambda: (lambda held: lambda: held)([1]),
-        lambda it: it().append(2),
-        lambda it: list(it()),
-    ),
 }
 
 
-@pytest.mark.parametrize(("make", "change", "read"), CHANGING.values(), ids=CHANGING)
-def test_what_a_caller_changes_no_other_call_gets(
-    make: Callable[[], Any], change: Callable[[Any], Any], read: Callable[[Any], Any]
-) -> None:
-    f = filter_jit(lambda x: (x + 1, Module(make())))
-    first = f(array(2))[1].value
-    expected = read(make())
+@pytest.mark.parametrize("holder", HOLDING)
+@pytest.mark.parametrize("kind", CHANGEABLE)
+def test_what_a_caller_changes_no_other_call_gets(holder: str, kind: str) -> None:
+    (hold, held), (make, change, read) = HOLDING[holder], CHANGEABLE[kind]
+    f = filter_jit(lambda x: (x + 1, Module(hold(make()))))
+    expected, first = read(make()), held(f(array(2))[1].value)
     change(first)
     assert read(first) != expected
     for _ in range(2):
-        assert read(f(array(2))[1].value) == expected
+        assert read(held(f(array(2))[1].value)) == expected
 
 
 async def coroutine() -> None: ...
@@ -308,3 +261,110 @@ def test_a_mark_of_its_own_belongs_to_its_function(body: Any) -> None:
     functions = [types.FunctionType(body.__code__, body.__globals__, closure=body.__closure__) for _ in range(3)]
     found = [mark for fun in functions for mark in set(marks(filter_jit(fun)(jnp.ones(2))))]
     assert found and len(set(found)) == len(found)
+
+
+X = jnp.arange(3.0)
+
+
+class OnlyStatic(eqx.Module):
+    function: Callable[..., Any] = eqx.field(static=True)
+
+
+def function() -> Callable[..., Any]:
+    def made(x: Any) -> Any:
+        return x + 1
+
+    return made
+
+
+# What holds an object in an argument, and what of that is the object.
+PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "itself": (lambda it: it, lambda held: held),
+    "tuple": (lambda it: (it, X), lambda held: held[0]),
+    "dict": (lambda it: {"a": it}, lambda held: held["a"]),
+    "partial": (lambda it: functools.partial(max, it), lambda held: held.args[0]),
+    "dataclass": (lambda it: Frozen((1, it)), lambda held: held.value[1]),
+    "module": (lambda it: Module((it, X)), lambda held: held.value[0]),
+    "static field": (lambda it: OnlyStatic(it), lambda held: held.function),
+}
+PATTERNS = list(itertools.product(range(2), repeat=3))
+
+
+@pytest.mark.parametrize("make", [function, Equal], ids=["function", "value"])
+@pytest.mark.parametrize("holder", PLACES)
+def test_every_place_gives_its_own_object(holder: str, make: Callable[[], Any], traces: TraceCounter) -> None:
+    hold, held = PLACES[holder]
+
+    def body(a: Any, b: Any, c: Any, x: Any) -> Any:
+        traces.tick()
+        return {"rolled": (b, c, a), "inside": (held(c), held(a)), "x": x + 1}
+
+    f = partax.filter_jit(body)
+    objects = make(), make()
+    for _ in range(2):
+        for pattern in PATTERNS:
+            a, b, c = (hold(objects[i]) for i in pattern)
+            got = f(a, b, c, X)
+            assert [held(it) is held(own) for it, own in zip(got["rolled"], (b, c, a), strict=True)] == [True] * 3
+            assert [it is held(own) for it, own in zip(got["inside"], (c, a), strict=True)] == [True] * 2
+    if holder in ("partial", "dataclass"):  # made anew for each call: a part of one is no other's
+        assert traces.count == 2 * len(PATTERNS)
+    else:  # one for all the same, one that tells each two apart: never more than there are ways to be the same
+        assert 1 < traces.count <= 5
+
+
+def test_what_is_not_returned_or_is_a_constant_costs_no_trace(traces: TraceCounter) -> None:
+    @partax.filter_jit
+    def f(a: Any, b: Any, shape: Any, other: Any, x: Any) -> Any:
+        traces.tick()
+        return a(b(x)), shape, other
+
+    one, shape = function(), OnlyStatic((2, 3.0, "text"))  # type: ignore[arg-type]
+    f(one, one, shape, shape, X)
+    f(function(), one, OnlyStatic((2, float("3"), "".join("text"))), shape, X)  # type: ignore[arg-type]
+    f(one, function(), shape, shape, X + 1)
+    assert traces.count == 2  # the body can ask whether the two functions are one
+
+
+def test_a_function_that_is_inside_of_a_value_made_anew_too_needs_no_trace(traces: TraceCounter) -> None:
+    @partax.filter_jit
+    def f(it: Any, config: Any, x: Any) -> Any:
+        traces.tick()
+        return it, Frozen(lambda: it), x + 1
+
+    one, two = function(), function()
+    for _ in range(2):
+        assert f(one, Frozen(one), X)[0] is one
+    assert traces.count == 1
+    got = f(two, Frozen(one), X)
+    assert got[0] is two and got[1].value() is two
+    got = f(two, Frozen(two), X)
+    assert got[0] is two and got[1].value() is two
+
+
+def test_the_reason_names_both_places() -> None:
+    @partax.filter_jit
+    def f(model: Any, step: Any, x: Any) -> Any:
+        return model, step, x + 1
+
+    both, other = function(), function()
+    f({"a": both}, both, X)
+    f({"a": both}, other, X)
+    reasons = [trace.reason for trace in f.report().traces]
+    assert reasons[1] == (
+        "step: another object than model['a'], where an earlier trace had one object in both places and returned it"
+    )
+
+
+def test_a_compiled_call_refuses_what_its_trace_could_not_tell_apart() -> None:
+    def body(a: Any, b: Any, x: Any) -> Any:
+        return a, b, x + 1
+
+    both = function()
+    compiled = partax.filter_jit(body).lower(both, both, X).compile()
+    assert compiled(both, both, X)[:2] == (both, both)
+    made_anew = function()
+    got = compiled(made_anew, made_anew, X)
+    assert got[0] is made_anew and got[1] is made_anew
+    with pytest.raises(TypeError, match="two equal objects where those had one"):
+        compiled(both, made_anew, X)

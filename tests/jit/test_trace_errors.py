@@ -1,22 +1,21 @@
-"""Guards the promise that errors of jax inside a trace name the user's argument and function, not a number."""
+"""Guards the promise that errors of jax inside a trace name the user's argument and function, not a number, and that an
+error which a program raises while it runs comes as Equinox has it, and at the call."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from partax import filter_jit
-from trees import Bag, Layer, Tray, array
-
-
-class Model(eqx.Module):
-    layers: list[Any]
-    name: str = "m"
+from partax._jit import runtime_errors
+from trees import Bag, Layer, Model, Tray, array
 
 
 def _if(x: Any) -> Any:
@@ -50,18 +49,11 @@ def test_a_concretization_error_names_the_leaf(case: str, donate: Any) -> None:
     assert "leaves[" not in message and "args[" not in message
 
 
-@pytest.mark.parametrize("error", [jax.errors.TracerIntegerConversionError, jax.errors.TracerArrayConversionError])
-def test_other_conversions(error: Any) -> None:
-    import numpy as np
-
-    convert = range if error is jax.errors.TracerIntegerConversionError else np.asarray
-
-    @filter_jit
-    def f(x: Any, *rest: Any, **more: Any) -> Any:
-        return convert(more["k"][0])
-
-    with pytest.raises(error, match=r"the argument k\[0\]\."):
-        f(array(1), array(1), k=[jnp.asarray(1)])
+def test_other_conversions() -> None:
+    for convert, error in ((range, "TracerIntegerConversionError"), (np.asarray, "TracerArrayConversionError")):
+        f = filter_jit(lambda x, *rest, convert=convert, **more: convert(more["k"][0]))
+        with pytest.raises(getattr(jax.errors, error), match=r"the argument k\[0\]\."):
+            f(array(1), array(1), k=[jnp.asarray(1)])
 
 
 def test_the_wrapped_module_and_self() -> None:
@@ -118,24 +110,6 @@ def test_a_program_names_its_arguments() -> None:
         lowered.compile()(Layer(array(3, 3)), array(2))
 
 
-def test_what_is_traced_keeps_nothing_of_the_user_s_function() -> None:
-    import gc
-    import weakref
-
-    kept = array(3)
-
-    def make() -> Any:
-        held = Layer(array(2, 2))
-        return filter_jit(lambda x: x + held.weight.sum()), weakref.ref(held)
-
-    f, held = make()
-    f(kept)
-    target = f._cache.entries()[0][1]
-    del f
-    gc.collect()
-    assert held() is None and target.__name__ == "<lambda>"
-
-
 @jax.tree_util.register_pytree_node_class
 class ReadOnce:
     """Its flatten function raises once the body has run."""
@@ -166,3 +140,98 @@ def test_an_error_of_the_body_reaches_the_user_though_its_arguments_cannot_be_re
 
     with pytest.raises(error, match="of the body"):
         fails(ReadOnce(array(1)))
+
+
+def checked(x: jax.Array, message: str = "x must be positive") -> jax.Array:
+    return jnp.sin(eqx.error_if(x, x <= 0, message))
+
+
+inner = jax.jit(checked, static_argnums=1)  # traced once, in whatever program it is first
+
+
+FUNCTIONS: dict[str, Any] = {
+    "an array": checked,
+    "a tree": lambda x: {"a": checked(x), "b": 1},
+    "beside what comes back": lambda x: (x, checked(x)),
+    "after it": lambda x: checked(checked(x, "first"), "second"),
+    "in a program of its own": lambda x: inner(x) + 1,
+    "in it again": lambda x: inner(x) + 2,
+    "in a loop": lambda x: jax.lax.fori_loop(0, 2, lambda _, y: jnp.abs(checked(y)), x),
+    "under vmap": lambda x: jax.vmap(checked)(jnp.stack([x, x])),
+    "in a gradient": jax.grad(lambda x: checked(x)),
+    "in another wrapper": lambda x: filter_jit(checked)(x),
+}
+
+
+def words(error: BaseException) -> list[str]:
+    """The lines of a message that are no places in files, nor the code there."""
+    return [line for line in str(error).splitlines() if not line.startswith("  ")]
+
+
+@pytest.mark.parametrize("donate", ["none", "all"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_error_is_raised_at_the_call(name: str, donate: Any, caplog: pytest.LogCaptureFixture) -> None:
+    jitted, equinox_jitted = filter_jit(FUNCTIONS[name], donate=donate), eqx.filter_jit(FUNCTIONS[name])
+    jitted.clear_cache()
+    for sign in (1, -1, -1, 1, -1):
+        x = sign * jnp.ones(())
+        if sign > 0:
+            expected = equinox_jitted(x)
+            jax.tree.map(np.testing.assert_array_equal, jitted(jnp.copy(x)), expected)
+            continue
+        with pytest.raises(eqx.EquinoxRuntimeError) as theirs:
+            equinox_jitted(x)
+        caplog.clear()
+        with pytest.raises(eqx.EquinoxRuntimeError) as ours:
+            jitted(jnp.copy(x))  # the result is not asked for
+        assert words(ours.value) == words(theirs.value)
+        assert "x must be positive" in str(ours.value) or "first" in str(ours.value)
+        assert not [record for record in caplog.records if "callback" in record.name]
+    assert jitted.cache_info().traces == 1
+
+
+def test_the_first_call_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    jitted = filter_jit(lambda x: checked(x, "from the start"))
+    logger = logging.getLogger("jax._src.callback")
+    filters, logger.filters = logger.filters, []  # as in a process where nothing was traced yet
+    runtime_errors._silence.cache_clear()
+    try:
+        for _ in range(2):
+            with pytest.raises(eqx.EquinoxRuntimeError, match="from the start") as error:
+                jitted(jnp.zeros(2))
+    finally:
+        logger.filters = filters
+    assert "in checked" in str(error.value)
+    assert not caplog.text
+    assert jitted(jnp.ones(2)).shape == (2,)
+
+
+def test_without_equinoxs_words_the_message_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("equinox._jit._on_error_msg")
+    with pytest.raises(eqx.EquinoxRuntimeError, match=r"^in ours\n") as error:
+        filter_jit(lambda x: checked(x, "in ours"))(jnp.zeros(2))
+    assert "in checked" in str(error.value) and "EQX_ON_ERROR" in str(error.value)
+
+
+def test_each_shape_of_a_key() -> None:
+    jitted = filter_jit(lambda x: checked(x) if x.ndim else x + 1)
+    assert float(jitted(jnp.zeros(()))) == 1
+    with pytest.raises(eqx.EquinoxRuntimeError):
+        jitted(jnp.zeros(1))
+
+
+def test_other_errors_come_as_jax_gives_them(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(x: Any) -> Any:
+        raise ValueError("of the user's")
+
+    def function(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(fails, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    kinds: list[type] = []
+    for jit in (jax.jit, filter_jit):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="of the user's") as error:
+            jit(function)(jnp.ones(())).block_until_ready()
+        kinds.append(type(error.value))
+        assert any("callback failed" in record.getMessage() for record in caplog.records)
+    assert kinds[0] is kinds[1]

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
 from conftest import TraceCounter
 from partax import filter_jit, is_array, is_array_like, is_inexact_array_like
 from trees import Layer, array, assert_same
@@ -112,19 +111,6 @@ def test_an_array_gives_place_to_a_number_only_where_numbers_are_traced(looks: l
     assert f.cache_info().static_keys == 2
 
 
-def test_methods_modules_and_nested_wrappers(traces: TraceCounter) -> None:
-    f = filter_jit(lambda model, x: (traces.tick(), model.rate * x)[1], trace=is_array_like)
-    for rate in (1.0, 2.0, 3.0):
-        assert_same(f(Layer(array(2, 2), rate=rate), 2.0), jnp.asarray(2.0 * rate))
-    assert traces.count == 1
-    inner = filter_jit(lambda n, x: (traces.tick(), n * x)[1], trace=("n",))
-    outer = filter_jit(lambda n, x: inner(n, x) + inner(2, x), trace=("n",))
-    assert_same(outer(3, array(2)), array(2) * 5)
-    assert_same(outer(4, array(2)), array(2) * 6)
-    assert traces.count == 2  # of `inner` one: inside `outer` both numbers are traced, and of one type
-    assert_same(partax.filter_grad(lambda x: inner(2, x).sum())(array(2)), array(2) * 0 + 2)
-
-
 def test_lowering_compiling_and_options(traces: TraceCounter) -> None:
     @filter_jit(trace=is_array_like, donate="all")
     def f(x: Any, n: Any) -> Any:
@@ -176,34 +162,6 @@ def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
 
 
 # --- names that no parameter has
-
-
-def counted(traces: TraceCounter) -> Any:
-    def fun(x: Any, *args: Any, **kw: Any) -> Any:
-        traces.tick()
-        return jax.tree.map(lambda leaf: leaf * 2, (x, args, kw))
-
-    return fun
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"), [(("kw",), 2), (("args",), 2), (("args", "kw"), 1), (("a", "args"), 1), (("x", "a"), 2)]
-)
-def test_all_values_of_variadic_arguments_by_their_one_name(traces: TraceCounter, names: Any, expected: int) -> None:
-    f = filter_jit(counted(traces), trace=names)
-    assert_same(jax.tree.map(float, f(1, 2, 3, a=4)), (2.0, (4.0, 6.0), {"a": 8.0}))
-    assert_same(jax.tree.map(float, f(1, 3, 4, a=5)), (2.0, (6.0, 8.0), {"a": 10.0}))
-    assert traces.count == expected
-
-
-def test_a_name_that_neither_the_function_nor_the_call_has(traces: TraceCounter) -> None:
-    f = filter_jit(counted(traces), trace=("rat",))
-    for call in (lambda: f(1), lambda: f(1, rate=2), lambda: f.lower(1), lambda: f(1, 2)):
-        with pytest.raises(ValueError, match=r"'rat' in trace, .*nor passed as a keyword"):
-            call()
-    f(1, rat=2)
-    f(1, rat=3)
-    assert traces.count == 1
 
 
 @pytest.mark.parametrize("number", [64, 65, 200])

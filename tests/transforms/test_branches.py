@@ -1,8 +1,11 @@
 """Guards the promise that branches of any trees return what the chosen function returns: its arrays, and the static
-part in which all agree; Python numbers and weak types settle."""
+part in which all agree; and that what must not change in a loop, or differ between branches, is named by its path."""
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import partax
-from trees import Layer, array, assert_close, double
+from trees import Bag, Cell, Layer, Pair, Tray, array, assert_close, double, make_model
 
 BOTH = pytest.mark.parametrize("pred", [True, False, np.bool_(True), jnp.asarray(False)], ids=repr)
 
@@ -104,26 +108,186 @@ def test_numbers_and_weak_types_settle(name: str, index: int) -> None:
         assert str(jax.typeof(found["v"])) == expected
 
 
-def test_strong_types_do_not_settle() -> None:
-    for one, other, told in (
-        (jnp.float32(1), jnp.int32(1), "float32[] of true_fun, int32[] of false_fun"),
-        (0.5, jnp.int32(1), "0.5 of true_fun, int32[] of false_fun"),
-        (jnp.int32(1), jnp.asarray(0.5), "int32[] of true_fun, float32[] of weak type of false_fun"),
-    ):
-        with pytest.raises(TypeError) as raised:
-            partax.filter_cond(True, lambda v=one: [v], lambda v=other: [v])
-        assert str(raised.value).startswith(f"`result[0]`: {told}")
-
-
 def test_a_strong_type_is_not_cast_to_what_numbers_have_settled_to() -> None:
     branches = [lambda: [1], lambda: [0.5], lambda: [jnp.int32(3)]]
-    with pytest.raises(TypeError) as raised:
+    with pytest.raises(
+        TypeError, match=r"^`result\[0\]`: float32\[\] of weak type of branches\[0\], int32\[\] of branch"
+    ):
         partax.filter_switch(0, branches)
-    told = "float32[] of weak type of branches[0], int32[] of branches[2]"
-    assert str(raised.value).startswith(f"`result[0]`: {told}")
+    with pytest.raises(TypeError, match=r"^`result\[0\]`: int32\[\] of true_fun, float32\[\] of weak type of "):
+        partax.filter_cond(True, lambda: [jnp.int32(1)], lambda: [jnp.asarray(0.5)])
 
 
 def test_without_jit_only_the_chosen_function_runs() -> None:
     with jax.disable_jit():
         found = partax.filter_cond(True, lambda x: (x, "s"), lambda x: pytest.fail("was run"), jnp.ones(()))
     assert found[1] == "s" and found[0] == 1.0
+
+
+XS = jnp.arange(3.0)
+NONE: Any = object()
+KEY = jax.random.key(0)
+
+
+def model(**changes: Any) -> Any:
+    """A model whose second layer has other attributes."""
+    made = make_model(2)
+    given = {"weight": made.layers[1].weight, "bias": made.layers[1].bias, **changes}
+    return replace(made, layers=[made.layers[0], Layer(**given)])
+
+
+# What there is before a step, and after it; the path and both in words.
+CHANGES: dict[str, tuple[Any, Any, str, str, str]] = {
+    "a static field": (model(), model(scale=3), ".layers[1].scale", "2", "3"),
+    "a string leaf": (model(rate="a"), model(rate="b"), ".layers[1].rate", "'a'", "'b'"),
+    "a number made a string": (model(rate=0.1), model(rate="b"), ".layers[1].rate", "0.1", "'b'"),
+    "an array made None": (model(), model(bias=None), ".layers[1].bias", "float32[3]", "None"),
+    "None made an array": (model(bias=None), model(), ".layers[1].bias", "None", "float32[3]"),
+    "another shape": (model(), model(bias=array(2)), ".layers[1].bias", "float32[3]", "float32[2]"),
+    "another dtype": (model(), model(bias=array(3).astype(int)), ".layers[1].bias", "float32[3]", "int32[3]"),
+    "a longer list": ([1, [2]], [1, [2, 3]], "[1]", "a `list` of 1", "a `list` of 2"),
+    "a list made a tuple": ({"a": [1]}, {"a": (1,)}, "['a']", "a `list` of 1", "a `tuple` of 1"),
+    "a key that goes": ({"a": 1, "b": 2}, {"a": 1}, "['b']", "2", "nothing"),
+    "a key that comes": ({"a": 1}, {"a": 1, "b": array(2)}, "['b']", "nothing", "float32[2]"),
+    "the order of keys": (OrderedDict(a=1, b=2), OrderedDict(b=1, a=2), ".keys()", "('a', 'b')", "('b', 'a')"),
+    "aux data": (Bag(1, label="a"), Bag(1, label="b"), ".<aux data>", "'a'", "'b'"),
+    "a static field of a dataclass": (Cell(array(1)), Cell(array(1), mode="half"), ".mode", "'same'", "'half'"),
+    "a field of a NamedTuple": (Pair("x", 1), Pair("y", 1), ".left", "'x'", "'y'"),
+    "strong types": (jnp.int32(0), jnp.float32(1), "", "int32[]", "float32[]"),
+    "a number and a strong type": (0.5, jnp.int32(1), "", "0.5", "int32[]"),
+    "a key and its data": (KEY, jax.random.key_data(KEY), "", "key<fry>[]", "uint32[2]"),
+    "a key and a number": (KEY, 1.0, "", "key<fry>[]", "1.0"),
+    "one of many strings": (["s"] * 40, ["s"] * 30 + ["t"] + ["s"] * 9, "[30]", "'s'", "'t'"),
+    "a number and an array of a shape": ({"a": 1}, {"a": array(2)}, "['a']", "1", "float32[2]"),
+    "in a registered node": (Tray("x", Bag(array(1), "a")), Tray("x", Bag(array(1), "b")), NONE, "'a'", "'b'"),
+}
+
+
+def fails(call: Any, path: str, *words: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    expected = ": ".join([f"`{path}`", words[0]])
+    assert str(raised.value).startswith(expected), str(raised.value)
+    for word in words[1:]:
+        assert word in str(raised.value)
+
+
+def where(change: str, root: str) -> str:
+    path = CHANGES[change][2]
+    return root + (".bottom[<flat index 1>]" if path is NONE else path)
+
+
+class Net(nnx.Module):
+    def __init__(self, **attributes: Any):
+        self.weight = nnx.Param(array(2))
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+def parts(count: int) -> Net:
+    return Net(layers=nnx.List([nnx.Param(array(2)) for _ in range(count)]))
+
+
+# Objects of one class of which one has a field that the other has not.
+FIELDS: dict[str, tuple[Any, Any, str, str, str]] = {
+    "a Variable that comes": (Net(), Net(bias=nnx.Param(array(2))), ".bias", "nothing", "a `Param` of 1"),
+    "a Variable that goes": (Net(bias=nnx.Param(array(2))), Net(), ".bias", "a `Param` of 1", "nothing"),
+    "a static attribute": (Net(), Net(mode="x"), ".mode", "nothing", "'x'"),
+    "a list that grows": (parts(1), parts(2), ".layers[1]", "nothing", "a `Param` of 1"),
+    "a state": (nnx.state(Net(bias=nnx.Param(array(2)))), nnx.state(Net()), "['bias']", "a `Param` of 1", "nothing"),
+}
+CHANGES |= FIELDS
+
+
+class Moody:
+    """Its `==` says another thing each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "Moody"
+
+
+def test_a_value_whose_equality_is_not_steady_is_named() -> None:
+    told = "Moody before the step, Moody after it"
+    fails(
+        lambda: partax.filter_scan(lambda c, x: ({"a": [Moody()]}, None), {"a": [Moody()]}, XS), "carry['a'][0]", told
+    )
+    fails(
+        lambda: partax.filter_cond(jnp.array(True), lambda: (1, Moody()), lambda: (1, Moody())),
+        "result[1]",
+        "Moody of true_fun, Moody of false_fun",
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_carry_is_told(change: str) -> None:
+    before, after, _, first, second = CHANGES[change]
+    told = f"{first} before the step, {second} after it"
+    path = where(change, "carry")
+    fails(lambda: partax.filter_scan(lambda c, x: (after, None), before, XS), path, told)
+    if change in ("a static field", "another dtype", "a key that goes"):
+        fails(lambda: partax.filter_while_loop(lambda c: True, lambda c: after, before), path, told)
+        fails(lambda: partax.filter_fori_loop(0, 3, lambda i, c: after, before), path, told)
+        fails(lambda: partax.filter_jit(partax.filter_scan)(lambda c, x: (after, None), before, XS), path, told)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_difference_between_branches_is_told(change: str) -> None:
+    before, after, _, first, second = CHANGES[change]
+    path = where(change, "result")
+    told = f"{first} of true_fun, {second} of false_fun"
+    fails(lambda: partax.filter_cond(True, lambda: before, lambda: after), path, told)
+    if change in ("a static field", "another dtype", "a key that goes"):
+        branches = [lambda: before, lambda: before, lambda: after]
+        fails(lambda: partax.filter_switch(0, branches), path, f"{first} of branches[0], {second} of branches[2]")
+
+
+def test_values_that_look_alike_say_so() -> None:
+    class Quiet:
+        def __repr__(self) -> str:
+            return "Quiet()"
+
+    with pytest.raises(TypeError, match=re.escape("`carry[0]`: Quiet() before the step, Quiet() after it (they look")):
+        partax.filter_scan(lambda c, x: ([Quiet()], None), [Quiet()], XS)
+
+
+def test_what_cannot_be_scanned_is_told() -> None:
+    scan = lambda xs, length=None: partax.filter_scan(lambda c, x: (c, None), 0, xs, length)
+    axis = "found float32[4,2], expected a leading axis of length 3, as "
+    fails(lambda: scan({"a": XS, "b": jnp.ones((4, 2))}), "xs['b']", axis + "`xs['a']` has")
+    fails(lambda: scan(jnp.ones((4, 2)), 3), "xs", axis + "`length` says")
+    fails(lambda: scan([XS, np.float32(1)]), "xs[1]", "found float32[], expected an array with a leading axis")
+    fails(lambda: scan(None), "xs", "found no array")
+    fails(lambda: partax.filter_map(lambda x: x, ("a",)), "xs", "found no array")
+    fails(lambda: partax.filter_map(lambda x: x, [XS, jnp.ones(2)]), "xs[1]", "found float32[2]", "3, as `xs[0]` has")
+
+
+def test_a_step_without_a_pair_is_told() -> None:
+    with pytest.raises(TypeError, match=r"found a `int` as the result of a step, expected \(carry, y\)"):
+        partax.filter_scan(lambda c, x: 1, 0, XS)
+    with pytest.raises(ValueError, match=r"`branches`: found none"):
+        partax.filter_switch(0, [])
+
+
+def test_without_jit_a_static_result_that_changes_is_told() -> None:
+    names = iter("ab")
+    with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
+        partax.filter_scan(lambda c, x: (c, {"n": next(names)}), 0, XS)
+
+
+def test_jax_names_the_users_argument_and_its_path() -> None:
+    def f(c: Any, x: Any) -> Any:
+        return c, float(x["batch"][0])
+
+    with pytest.raises(jax.errors.ConcretizationTypeError, match=re.escape("x['batch'][0]")) as raised:
+        partax.filter_scan(f, 0, {"batch": (XS, "s")})
+    assert f"{f.__name__} at {__file__}" in str(raised.value)

@@ -1,5 +1,5 @@
 """Guards the promise that `fold` computes what the Python loop over the layers does, gradients included, in a program
-that has one layer."""
+that has one layer; and that layers which are equal but for their arrays become one tree and come back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from transformed import assert_close_trees
-from trees import Layer, array, assert_close
+from trees import Layer, array, assert_close, assert_same, double
 
 
 class Block(eqx.Module):
@@ -115,28 +115,8 @@ def test_each_layer_has_its_own_key_and_gives_its_own_aux() -> None:
     assert aux["name"] == "block"
 
 
-def test_what_goes_through_the_layers_is_any_tree() -> None:
-    def call(layer: Block, x: dict[str, Any]) -> dict[str, Any]:
-        assert x["mode"] == "train"
-        return {**x, "x": layer(x["x"]), "count": x["count"] + 1}
-
-    layers = blocks(3)
-    found = partax.fold(layers, {"x": X, "mode": "train", "count": 0}, call=call)
-    assert_close(found["x"], loop(layers, X))
-    assert found["count"] == 3 and found["mode"] == "train"
-
-
 def test_layers_without_arrays_are_counted_in_a_list() -> None:
     assert_close(partax.fold([jnp.tanh] * 3, X), jnp.tanh(jnp.tanh(jnp.tanh(X))))
-
-
-def test_fold_is_mapped_and_runs_without_jit() -> None:
-    layers = partax.stack(blocks(2))
-    xs = jnp.stack([X, X * 2])
-    expected = jnp.stack([loop(blocks(2), x) for x in xs])
-    assert_close(jax.vmap(lambda x: partax.fold(layers, x))(xs), expected)
-    with jax.disable_jit():
-        assert_close(partax.fold(layers, X), expected[0])
 
 
 def test_what_does_not_fit_is_told_by_its_path() -> None:
@@ -159,3 +139,60 @@ def test_what_does_not_fit_is_told_by_its_path() -> None:
         with pytest.raises((ValueError, TypeError)) as raised:
             call()
         assert str(raised.value).startswith(told), str(raised.value)
+
+
+def layer(i: int, **changes: Any) -> Any:
+    weight = changes.pop("weight", jnp.full((2, 3), i, jnp.float32))
+    given = {"bias": np.full(2, i, np.float32), "rate": 0.5, "activation": jnp.tanh, **changes}
+    return {"a": Layer(weight, **given), "b": [jax.random.key(i), jnp.bfloat16(i), None], "f": double}
+
+
+def test_stack_and_unstack_are_one_another_s_inverse() -> None:
+    layers = [layer(i) for i in range(3)]
+    stacked = partax.stack(layers)
+    np.testing.assert_array_equal(stacked["a"].weight, np.stack([np.full((2, 3), i) for i in range(3)]))
+    assert stacked["a"].bias.shape == (3, 2) and stacked["b"][0].shape == (3,)
+    assert stacked["b"][1].dtype == jnp.bfloat16
+    assert stacked["a"].rate == 0.5 and stacked["a"].activation is jnp.tanh and stacked["f"] is double
+    found = partax.unstack(stacked)
+    assert type(found) is tuple
+    for one, other in zip(found, layers, strict=True):
+        assert_same(one, other)
+    assert_same(partax.stack(iter(layers)), stacked)
+
+
+DIFFERENCES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a static field": ({"scale": 3}, ".scale", "found 3, expected 2"),
+    "a number": ({"rate": 0.1}, ".rate", "found 0.1, expected 0.5"),
+    "a number and an array": ({"rate": jnp.ones(())}, ".rate", "found float32[], expected 0.5"),
+    "a function": ({"activation": len}, ".activation", "found <built-in function len>, expected <PjitFunction of"),
+    "a missing array": ({"bias": None}, ".bias", "found None, expected float32[2]"),
+    "a shape": ({"weight": array(2)}, ".weight", "found float32[2], expected float32[2,3]"),
+    "a dtype": ({"weight": jnp.ones((2, 3), int)}, ".weight", "found int32[2,3], expected float32[2,3]"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_difference_is_told_by_its_path(name: str) -> None:
+    changes, path, told = DIFFERENCES[name]
+    with pytest.raises(ValueError) as raised:
+        partax.stack([layer(0), layer(1), layer(2, **changes), layer(3, scale=9)])
+    assert str(raised.value).startswith(f"`layers[2]['a']{path}`: {told}")
+    assert "as `layers[0]` has" in str(raised.value)
+
+
+def test_what_cannot_be_stacked_or_unstacked_is_told() -> None:
+    with pytest.raises(ValueError, match="`layers`: found none"):
+        partax.stack([])
+    with pytest.raises(ValueError, match="`tree`: found no array"):
+        partax.unstack({"a": 1})
+    told = r"`tree\['b'\]`: found float32\[2\], expected a leading axis of length 3, as `tree\['a'\]` has"
+    with pytest.raises(ValueError, match=told):
+        partax.unstack({"a": jnp.ones((3, 2)), "b": jnp.ones(2)})
+    with pytest.raises(ValueError, match=r"`tree\[1\]`: found float32\[\], expected an array with a leading axis"):
+        partax.unstack([jnp.ones(2), np.float32(1)])
+
+
+def test_none_is_a_layer_without_arrays() -> None:
+    assert partax.stack([None, None]) is None
+    assert eqx.tree_equal(partax.stack([Layer("w"), Layer("w")]), Layer("w")) is True

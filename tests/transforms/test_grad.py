@@ -1,8 +1,6 @@
 """Guards the promise that filter_grad and filter_value_and_grad differentiate the inexact arrays of
 the first argument, give None for all else in it, and pass the other arguments through untouched."""
 
-import inspect
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -39,21 +37,7 @@ def affine():
     return Affine(jnp.array([1.0, 2.0]), np.array([0.5, 0.5], np.float32), 3.0)
 
 
-def test_equals_equinox_on_a_model():
-    model = eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (5, 3))
-
-    def loss(model, x):
-        return jnp.mean(jax.vmap(model)(x) ** 2)
-
-    value, grad = partax.filter_value_and_grad(loss)(model, x)
-    expected_value, expected_grad = eqx.filter_value_and_grad(loss)(model, x)
-    assert_close(value, expected_value)
-    assert_close_trees(grad, expected_grad)
-    assert_close_trees(partax.filter_grad(loss)(model, x), expected_grad)
-
-
-def test_none_for_all_that_is_not_an_inexact_array():
+def test_all_but_inexact_arrays_arrive_untouched_and_have_gradient_none():
     tree = {
         "float": 2.0,
         "complex": 1j,
@@ -70,7 +54,12 @@ def test_none_for_all_that_is_not_an_inexact_array():
         "object": object(),
         "array": jnp.ones(2),
     }
-    grad = partax.filter_grad(lambda t: jnp.sum(t["array"] ** 2) * t["float"])(tree)
+
+    def function(seen):
+        assert all(seen[name] is value for name, value in tree.items() if name != "array")
+        return jnp.sum(seen["array"] ** 2) * seen["float"]
+
+    grad = partax.filter_grad(function)(tree)
     assert set(grad) == set(tree)
     np.testing.assert_array_equal(grad.pop("array"), [4.0, 4.0])
     assert all(g is None for g in grad.values())
@@ -108,34 +97,13 @@ def test_inexact_arrays_of_every_kind_are_differentiated(make):
     np.testing.assert_array_equal(np.asarray(grad[0], np.float32), np.full(np.shape(value), 2.0))
 
 
-def test_the_rest_of_the_first_argument_arrives_untouched():
-    marker, ints = object(), np.arange(2)
-    seen = []
-
-    def function(tree):
-        seen.append(tree)
-        return jnp.sum(tree["x"])
-
-    partax.filter_grad(function)({"x": jnp.ones(2), "m": marker, "i": ints, "f": 2.0, "n": None})
-    (tree,) = seen
-    assert tree["m"] is marker
-    assert tree["i"] is ints
-    assert tree["f"] == 2.0
-    assert type(tree["f"]) is float
-    assert tree["n"] is None
-
-
 AUX = {
     "None": lambda x: None,
     "string": lambda x: "text",
     "object": lambda x: MARKER,
     "function": lambda x: len,
     "tracer": lambda x: x * 2,
-    "tree of all": lambda x: {
-        "a": (x * 2, "s"),
-        "b": [MARKER, None, 1, True, 2.0],
-        "n": np.ones(2),
-    },
+    "tree of all": lambda x: {"a": (x * 2, "s"), "b": [MARKER, None, 1, True, 2.0], "n": np.ones(2)},
     "model": lambda x: affine(),
 }
 MARKER = object()
@@ -143,28 +111,14 @@ MARKER = object()
 
 @pytest.mark.parametrize("name", AUX)
 def test_aux_may_be_anything(name):
-    make = AUX[name]
-    x = jnp.arange(3.0)
-
-    def function(x):
-        return jnp.sum(x**2), make(x)
-
+    make, x = AUX[name], jnp.arange(3.0)
+    function = lambda x: (jnp.sum(x**2), make(x))
     grad, aux = partax.filter_grad(function, has_aux=True)(x)
     (value, aux_too), grad_too = partax.filter_value_and_grad(function, has_aux=True)(x)
-    np.testing.assert_allclose(grad, 2 * x)
-    np.testing.assert_allclose(grad_too, 2 * x)
-    np.testing.assert_allclose(value, 5.0)
-    expected_leaves, expected_def = jax.tree.flatten(make(x))
-    for result in (aux, aux_too):
-        leaves, treedef = jax.tree.flatten(result)
-        assert treedef == expected_def
-        for got, expected in zip(leaves, expected_leaves, strict=True):
-            if eqx.is_array(expected):
-                np.testing.assert_array_equal(got, expected)
-            else:
-                assert type(got) is type(expected)
-                assert got == expected
-    assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(aux))
+    assert_close_trees((value, grad, grad_too), (jnp.float32(5), 2 * x, 2 * x))
+    for found in (aux, aux_too):
+        assert eqx.tree_equal(found, make(x), typematch=True)
+        assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(found))
 
 
 def test_a_list_of_value_and_aux_is_a_pair_too():
@@ -202,63 +156,19 @@ def test_as_a_method_decorator_with_respect_to_self():
     assert_close_trees(Affine.grad_of_loss(model, x), model.grad_of_loss(x))
 
 
-@TRANSFORMS
-def test_the_wrapper_looks_like_the_function(transform):
-    def loss(model, x, *, flag=False):
-        """The loss's docstring."""
-        return jnp.sum(x)
-
-    wrapped = transform(loss)
-    assert wrapped.__name__ == "loss"
-    assert wrapped.__qualname__ == loss.__qualname__
-    assert wrapped.__doc__ == loss.__doc__
-    assert wrapped.__module__ == __name__
-    assert wrapped.__wrapped__ is loss
-    assert inspect.signature(wrapped) == inspect.signature(loss)
-
-
 def test_composes_with_filter_jit_inside_and_outside():
-    model, x = affine(), jnp.array([1.0, -1.0])
-    count = [0]
+    model, x, count = affine(), jnp.array([1.0, -1.0]), [0]
 
     def loss(model, x, mode):
-        count[0] += 1
+        count[0] += 1  # which the wrapper sees
         assert mode == "train"
         return jnp.sum(model(x) ** 2)
 
     expected = eqx.filter_grad(loss)(model, x, "train")
-    count[0] = 0
-    outside = partax.filter_jit(partax.filter_grad(loss))
+    count[0], outside = 0, partax.filter_jit(partax.filter_grad(loss))
     for _ in range(3):
         assert_close_trees(outside(model, x, "train"), expected)
     assert count == [1]
-    inside = partax.filter_grad(partax.filter_jit(loss))
-    assert_close_trees(inside(model, x, "train"), expected)
+    assert_close_trees(partax.filter_grad(partax.filter_jit(loss))(model, x, "train"), expected)
     value, grad = partax.filter_jit(partax.filter_value_and_grad(loss))(model, x, "train")
-    assert_close(value, loss(model, x, "train"))
-    assert_close_trees(grad, expected)
-
-
-def test_static_aux_through_filter_jit():
-    @partax.filter_jit
-    @partax.filter_value_and_grad(has_aux=True)
-    def step(x, label):
-        return jnp.sum(x**2), {"label": label, "n": x.shape[0], "twice": x * 2}
-
-    for label in ("a", "b", "a"):
-        (value, aux), grad = step(jnp.ones(2), label)
-        assert aux["label"] == label
-        assert type(aux["n"]) is int
-        assert aux["n"] == 2
-        np.testing.assert_allclose(value, 2.0)
-        np.testing.assert_allclose(aux["twice"], grad)
-
-
-def test_an_error_of_the_function_passes_through():
-    def fails(x):
-        raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        partax.filter_grad(fails)(jnp.ones(2))
-    with pytest.raises(LookupError, match="mine"):
-        partax.filter_value_and_grad(fails)(jnp.ones(2))
+    assert_close_trees((value, grad), (loss(model, x, "train"), expected))

@@ -1,22 +1,29 @@
-"""Guards the promise that filter_checkpoint, filter_eval_shape, filter_make_jaxpr and filter_closure_convert take and
-return any trees as Equinox's do, and that the names and policies of a checkpoint say what is kept."""
+"""Guards the promise that filter_checkpoint, filter_eval_shape, filter_make_jaxpr, filter_closure_convert and callbacks
+take and return any trees as Equinox's do, and that the names and policies of a checkpoint say what is kept."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import pickle
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import partax
 from older_jax import not_on_older_jax
-from partax import filter_checkpoint, filter_closure_convert, filter_eval_shape, filter_make_jaxpr
+from partax import (
+    filter_checkpoint,
+    filter_closure_convert,
+    filter_eval_shape,
+    filter_io_callback,
+    filter_make_jaxpr,
+    filter_pure_callback,
+)
 from transformed import assert_close_trees
 from trees import Layer, array, assert_same
 
@@ -101,6 +108,7 @@ def test_closure_convert_equals_equinox() -> None:
     assert_close_trees(plain(LAYER, X, flag="f"), mixed(LAYER, X, flag="f"))
     assert plain.out_struct == filter_eval_shape(mixed, LAYER, X, flag="f")
     module = filter_closure_convert(LAYER, X)
+    assert repr(module) == "<partax.filter_closure_convert of Layer>"
     assert_close_trees(module(X), LAYER(X))
     doubled = jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, module)
     assert_same(doubled.consts, [leaf * 2 for leaf in module.consts])
@@ -123,17 +131,6 @@ def test_closure_convert_refuses_other_arguments(args: Any, kwargs: Any, message
         eqx.filter_closure_convert(mixed, LAYER, X, 2)(*args, **kwargs)
 
 
-def test_they_are_pytrees_with_names() -> None:
-    for wrapped, text in (
-        (filter_checkpoint(mixed, names=["a"]), "<partax.filter_checkpoint of mixed>"),
-        (filter_make_jaxpr(mixed), "<partax.filter_make_jaxpr of mixed>"),
-    ):
-        assert repr(wrapped) == text and wrapped.__wrapped__ is mixed
-        again = pickle.loads(pickle.dumps(wrapped))
-        assert jax.tree.structure(again) == jax.tree.structure(wrapped)
-    assert repr(filter_closure_convert(LAYER, X)) == "<partax.filter_closure_convert of Layer>"
-
-
 class Scaled(eqx.Module):
     by: jax.Array
 
@@ -145,3 +142,68 @@ class Scaled(eqx.Module):
 def test_as_a_method() -> None:
     assert_close_trees(Scaled(X)(X, n=2), X * X * 2)
     assert_close_trees(partax.filter_grad(lambda m: jnp.sum(m(X, n=2)))(Scaled(X)), Scaled(X * 2))
+
+
+ROW = array(3)
+
+
+def on_host(layer: Any, x: Any, *, name: Any) -> Any:
+    assert type(layer) is Layer and layer.scale == 2
+    return {"y": np.asarray(layer.weight) @ np.asarray(x), "name": (name, 1), "sum": np.sum(x, dtype=np.float32)}
+
+
+def structs(name: Any = "n") -> Any:
+    return {
+        "y": jax.ShapeDtypeStruct((2,), jnp.float32),
+        "name": (name, 1),
+        "sum": jax.ShapeDtypeStruct((), jnp.float32),
+    }
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_pure_callback_equals_equinox(jit: bool) -> None:
+    results: list[Any] = []
+    for module, wrap in ((partax, partax.filter_jit), (eqx, eqx.filter_jit)):
+        call = lambda layer, x, module=module: module.filter_pure_callback(
+            on_host, layer, x, name="n", result_shape_dtypes=structs()
+        )
+        results.append((wrap(call) if jit else call)(LAYER, ROW))
+    assert_same(*results)
+
+
+def test_vmap_methods() -> None:
+    def call(x: Any, **options: Any) -> Any:
+        struct = jax.ShapeDtypeStruct((3,), jnp.float32)
+        return filter_pure_callback(lambda x, n: x * n, x, 2, result_shape_dtypes=struct, **options)
+
+    for options in ({"vmap_method": "sequential"}, {"vectorized": True}, {"vectorized": False}):
+        assert_same(jax.vmap(lambda x: call(x, **options))(array(2, 3)), array(2, 3) * 2)  # noqa: B023
+    with pytest.raises(ValueError, match="found vectorized and vmap_method"):
+        call(ROW, vectorized=True, vmap_method="sequential")
+
+
+@pytest.mark.parametrize("callback", [filter_pure_callback, filter_io_callback])
+def test_what_is_not_as_said_is_an_error(callback: Any) -> None:
+    def run(expected: Any) -> Any:
+        return jax.block_until_ready(callback(on_host, LAYER, ROW, name="n", result_shape_dtypes=expected))
+
+    with pytest.raises(Exception, match=r"result of the callback `on_host` is not what .*found .*'n'.*expected .*'m'"):
+        run(structs("m"))
+    with pytest.raises(Exception, match=r"found a `dict` with the keys \['name', 'sum', 'y'\]"):
+        run({"y": structs()["y"]})
+    with pytest.raises(TypeError, match="found a `int`, expected a callable"):
+        callback(3, ROW, result_shape_dtypes=None)
+
+
+def test_an_io_callback_runs_in_order() -> None:
+    seen: list[Any] = []
+
+    @partax.filter_jit
+    def f(x: Any) -> Any:
+        for name in ("first", "second"):
+            filter_io_callback(lambda x, name: seen.append((name, float(x[0]))), x, name, ordered=True)
+        struct = {"y": jax.ShapeDtypeStruct((3,), jnp.float32), "s": "s"}
+        return filter_io_callback(lambda x: {"y": x, "s": "s"}, x + 1, result_shape_dtypes=struct, ordered=True)
+
+    assert_same(f(ROW), {"s": "s", "y": ROW + 1})
+    assert seen == [("first", 0.0), ("second", 0.0)]

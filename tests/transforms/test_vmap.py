@@ -1,5 +1,5 @@
-"""Guards the promise that filter_vmap gives arrays an axis as Equinox's does, by prefixes and by names of arguments,
-passes everything else through, and names the path of what does not fit."""
+"""Guards the promise that filter_vmap and filter_shard_map give arrays an axis, or devices their parts, as those of
+Equinox and jax do, by prefixes and names of arguments, pass everything else through, and name what does not fit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import partax
 from older_jax import IS_OLDER
-from partax import filter_vmap, if_array
+from partax import filter_shard_map, filter_vmap, if_array
+from transformed import assert_close_trees
 from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
 
 X = array(3, 2)
@@ -29,8 +31,6 @@ def mixed(x: Any, y: Any = 1.5) -> Any:
 CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {
     "default": (mixed, {}, (X, array(3))),
     "static argument": (mixed, {}, (X, 2.5)),
-    "default of an argument": (mixed, {}, (X,)),
-    "numpy": (mixed, {}, (np.ones((3, 2), np.float32),)),
     "one axis for all": (lambda x, y: x @ y, {"in_axes": 1}, (array(2, 3), array(2, 3))),
     "a tuple": (mixed, {"in_axes": (1, None)}, (X, array(3))),
     "negative": (mixed, {"in_axes": (-1,), "out_axes": if_array(-1)}, (X,)),
@@ -113,12 +113,6 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
         eqx.filter_vmap(fun, **options)(*args)
 
 
-@pytest.mark.parametrize("size", [jnp.int32(3), "3", 3.0], ids=str)
-def test_a_size_is_a_python_number(size: Any) -> None:
-    with pytest.raises(TypeError, match=r"`axis_size`: found .*, expected a Python number, as in axis_size=3"):
-        filter_vmap(lambda x: x, axis_size=size)
-
-
 def test_arguments_by_name_have_the_axis_that_they_have_by_position() -> None:
     def f(x: Any, y: Any, *, z: Any = 0) -> Any:
         return x + y + z
@@ -171,14 +165,11 @@ class Scaled(eqx.Module):
 
     @filter_vmap(in_axes=(None, 0))
     def each(self, x: jax.Array) -> jax.Array:
-        """Scales one."""
         return self.by * jnp.sum(x)
 
 
-def test_as_a_method_and_its_names() -> None:
+def test_as_a_method_and_pickled() -> None:
     assert_same(Scaled(array(2)).each(X), jax.vmap(lambda x: array(2) * jnp.sum(x))(X))
-    assert repr(Scaled.each) == "<partax.filter_vmap of Scaled.each>"
-    assert (Scaled.each.__name__, Scaled.each.__doc__) == ("each", "Scales one.")
     assert pickle.loads(pickle.dumps(Scaled.each)) is Scaled.each
     again = pickle.loads(pickle.dumps(filter_vmap(mixed, in_axes={"y": None})))
     assert_same(again(X, array(2)), filter_vmap(mixed, in_axes={"y": None})(X, array(2)))
@@ -201,6 +192,9 @@ def test_wrong_options() -> None:
         filter_vmap(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
         filter_vmap(mixed, axes=3)  # type: ignore[call-overload]
+    for size in (jnp.int32(3), "3", 3.0):
+        with pytest.raises(TypeError, match=r"`axis_size`: found .*, expected a Python number, as in axis_size=3"):
+            filter_vmap(mixed, axis_size=size)
 
 
 def test_axes_that_were_changed_are_other_axes() -> None:
@@ -217,3 +211,88 @@ def test_axes_that_were_changed_are_other_axes() -> None:
         axes["x"] = changed
         np.testing.assert_array_equal(partax.filter_jit(mapped)(x), expected)
         np.testing.assert_array_equal(partax.filter_jit(lambda f, x: f(x))(mapped, x), expected)
+
+
+ROWS = array(8, 3)
+LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
+
+
+@pytest.fixture(scope="module")
+def mesh() -> jax.sharding.Mesh:
+    return jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def apply(layer: Any, x: Any, n: Any = 1) -> Any:
+    return {"y": jax.vmap(layer)(x) * n, "mean": jax.lax.pmean(jnp.mean(x), "d"), "s": ("s", n), "rows": x.shape[0]}
+
+
+SPECS: dict[str, tuple[Any, Any]] = {
+    "tuple": ((None, P("d"), None), {"y": P("d"), "mean": P(), "s": None, "rows": None}),
+    "prefix": (
+        (Layer(None, P(), rate=None, activation=jnp.sin), P("d"), P()),
+        {"y": P("d"), "mean": None, "s": P(), "rows": None},
+    ),
+    "by name": ({"x": P("d")}, {"y": P("d"), "mean": P(), "s": None, "rows": None}),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("jit", [False, True])
+def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
+    in_specs, out_specs = SPECS[name]
+    mapped = filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+    out = (partax.filter_jit(mapped) if jit else mapped)(LAYER, ROWS, 2)
+    assert_close_trees(out, {"y": jax.vmap(LAYER)(ROWS) * 2, "mean": jnp.mean(ROWS), "s": ("s", 2), "rows": 1})
+    assert out["y"].sharding.spec == P("d")
+
+
+def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
+    options: Any = {"mesh": mesh, "in_specs": (None, P("d")), "out_specs": P()}
+    loss = filter_shard_map(lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), **options)
+    expected = partax.filter_grad(lambda m, x: jnp.mean(jax.vmap(m)(x)))(LAYER, ROWS)
+    assert_close_trees(partax.filter_grad(loss)(LAYER, ROWS), expected)
+    each = lambda m, x: filter_shard_map(jax.vmap(m), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x)
+    for call in (each, partax.filter_jit(each)):
+        assert_close_trees(call(LAYER, ROWS), jax.vmap(LAYER)(ROWS))
+
+
+def test_the_mesh_and_the_specs_of_the_context() -> None:
+    explicit = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(explicit):
+        x = jax.device_put(ROWS, P("d"))
+        out = filter_shard_map(lambda x, s: (x * 2, s, x.shape), out_specs=(P("d"), None, None))(x, "s")
+    assert_same(out, (ROWS * 2, "s", (1, 3)))
+
+
+WRONG_SPECS: dict[str, tuple[Any, Any, str]] = {
+    "entries": ((P("d"),), P(), r"in_specs: found 1 entries, expected one for each of the 2 arguments .*\(layer, x\)"),
+    "prefix": ((None, {"a": P()}), P(), "`x`: found"),
+    "no spec": ((None, "d"), P(), r"found 'd' in the specs, expected a `jax.sharding.PartitionSpec`"),
+    "no spec of the result": ((None, P("d")), {"y": 3}, "found 3 in the specs, expected a `jax.sharding.Part"),
+    "result": (
+        (None, P("d")),
+        {"y": P("d")},
+        r"`the result`: found a `dict` with the keys \['mean', 'rows', 's', 'y'\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SPECS)
+def test_wrong_specs_name_the_path(mesh: Any, name: str) -> None:
+    in_specs, out_specs, message = WRONG_SPECS[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)(LAYER, ROWS)
+
+
+class Each(eqx.Module):
+    layer: Layer
+
+    @filter_shard_map(mesh=None, in_specs=(None, P("d")), out_specs=P("d"))
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.vmap(self.layer)(x)
+
+
+def test_as_a_method(mesh: Any) -> None:
+    with jax.set_mesh(mesh):
+        assert_close_trees(Each(LAYER)(ROWS), jax.vmap(LAYER)(ROWS))
+    assert repr(Each.__call__) == "<partax.filter_shard_map of Each.__call__>"

@@ -145,24 +145,6 @@ def test_attributes_beside_the_fields_are_what_the_library_makes_of_them() -> No
         assert list(vars(step(obj))) == list(vars(jax.tree.map(lambda leaf: leaf, obj)))
 
 
-def test_a_chex_class_with_a_post_init_is_left_to_its_functions() -> None:
-    calls: list[Any] = []
-
-    @chex.dataclass
-    class Post:
-        a: Any
-
-        def __post_init__(self) -> None:
-            calls.append(1)
-
-    obj = Post(a=array(1))
-    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
-    step(obj)
-    calls.clear()
-    step(obj)
-    assert calls == [1]
-
-
 def test_a_chex_class_that_gets_a_post_init_later_is_left_to_its_functions() -> None:
     @chex.dataclass
     class Post:

@@ -122,84 +122,17 @@ def test_all_fields_are_set_in_the_order_of_a_call(form: str) -> None:
         np.testing.assert_array_equal(jax.tree.leaves(found)[0], jax.tree.leaves(obj)[0] + 1)
 
 
-def test_a_dataclass_of_plain_fields_runs_no_code() -> None:
-    """That it is called elsewhere is told by its class's `__init__`, which is not asked here."""
-    calls: list[Any] = []
-
-    @register
-    @dataclasses.dataclass
-    class Point:
-        x: Any
-
-    made_by_partax(Point(array(1)))
-    written: Any = Point.__init__
-
-    def init(self: Any, x: Any) -> None:
-        calls.append(x)
-        written(self, x)
-
-    Point.__init__ = init  # type: ignore[method-assign]
-    point = Point(array(1))
-    assert len(calls) == 1
-    made_by_partax(point)
-    assert len(calls) == 2, "as it has one of its own now"
-    Point.__init__ = written
-    made_by_partax(point)
-    assert len(calls) == 2
-
-
-class CountingMeta(type):
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        LOG.append("metaclass")
-        return super().__call__(*args, **kwargs)
-
-
-LOG: list[str] = []
-
-
-@register
-@dataclasses.dataclass
-class WithPostInit:
-    a: Any
-
-    def __post_init__(self) -> None:
-        LOG.append("post")
-
-
-@register
-@dataclasses.dataclass
-class WithInit:
-    a: Any
-
-    def __init__(self, a: Any):
-        LOG.append("init")
-        self.a = a
-
-
-@register
-@dataclasses.dataclass
-class WithNew:
-    a: Any
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        LOG.append("new")
-        return super().__new__(cls)
-
-
-@register
-@dataclasses.dataclass
-class WithSetattr:
-    a: Any
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        LOG.append("setattr")
-        object.__setattr__(self, name, value)
-
-
-@register
-@dataclasses.dataclass
-class WithMeta(metaclass=CountingMeta):
-    a: Any
+# Code of a user's that runs when an instance is made, by its name in the class or (`__call__`) in the metaclass.
+RUNS: dict[str, Callable[[list[str]], Any]] = {
+    "__init__": lambda log: lambda self, a: (log.append("ran"), object.__setattr__(self, "a", a))[1],
+    "__new__": lambda log: lambda cls, *_, **__: (log.append("ran"), object.__new__(cls))[1],
+    "__setattr__": lambda log: lambda self, n, v: (log.append("ran"), object.__setattr__(self, n, v))[1],
+    "__call__": lambda log: lambda cls, *args, **named: (log.append("ran"), type.__call__(cls, *args, **named))[1],
+    "__post_init__": lambda log: lambda self: log.append("ran"),
+    "a": lambda log: property(
+        lambda self: self.__dict__["a"], lambda self, a: (log.append("ran"), self.__dict__.update(a=a))[1]
+    ),
+}
 
 
 @dataclasses.dataclass
@@ -208,11 +141,8 @@ class WithDropped:
     other: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        LOG.append("dropped")
+        self.log.append("ran")  # type: ignore[attr-defined]
         self.other = 3
-
-
-jax.tree_util.register_dataclass(WithDropped, data_fields=["a"], meta_fields=[])
 
 
 @dataclasses.dataclass
@@ -221,24 +151,32 @@ class WithDefault:
     b: Any = 7
 
 
+jax.tree_util.register_dataclass(WithDropped, data_fields=["a"], meta_fields=[])
 jax.tree_util.register_dataclass(WithDefault, data_fields=["a"], meta_fields=[], drop_fields=["b"])
 
 
-@pytest.mark.parametrize("cls", [WithPostInit, WithInit, WithNew, WithSetattr, WithMeta, WithDropped])
-def test_code_of_the_user_runs_as_in_jax(cls: Any) -> None:
+@pytest.mark.parametrize("name", ["__init__", "__new__", "__setattr__", "__call__", "__post_init__", "a dropped field"])
+def test_code_of_the_user_runs_as_in_jax(name: str) -> None:
+    log: list[str] = []
+    cls: Any = WithDropped
+    if name == "a dropped field":
+        cls.log = log
+    else:
+        written = {name: RUNS[name](log)}
+        meta = type("Meta", (type,), written if name == "__call__" else {})
+        cls = register(dataclasses.dataclass(meta("Made", (), {"__annotations__": {"a": Any}, **written})))
     obj = cls(array(2))
-    LOG.clear()
+    log.clear()
     expected = jax.tree.map(lambda leaf: leaf, obj)
-    of_jax = list(LOG)
+    of_jax = list(log)
     assert of_jax
-    LOG.clear()
+    log.clear()
     found = made_by_partax(obj)
-    assert of_jax == LOG
-    assert vars(found).keys() == vars(expected).keys()
+    assert of_jax == log and vars(found).keys() == vars(expected).keys()
     parts = partax.partition(obj, partax.is_array)
-    LOG.clear()
+    log.clear()
     partax.combine(*parts)
-    assert of_jax == LOG
+    assert of_jax == log
 
 
 def test_a_field_that_jax_drops_gets_its_default() -> None:
@@ -246,21 +184,14 @@ def test_a_field_that_jax_drops_gets_its_default() -> None:
     assert (list(vars(found)), found.b) == (["a", "b"], 7)
 
 
-PATCHES: dict[str, Callable[[list[str], Any], Any]] = {
-    "__init__": lambda log, cls: lambda self, a: (log.append("ran"), object.__setattr__(self, "a", a))[1],
-    "__new__": lambda log, cls: lambda cls, *_, **__: (log.append("ran"), object.__new__(cls))[1],
-    "__setattr__": lambda log, cls: lambda self, n, v: (log.append("ran"), object.__setattr__(self, n, v))[1],
-    "a": lambda log, cls: property(
-        lambda self: self.__dict__["a"], lambda self, a: (log.append("ran"), self.__dict__.update(a=a))[1]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PATCHES)
+@pytest.mark.parametrize("name", ["__init__", "__new__", "__setattr__", "__call__", "a"])
 @pytest.mark.parametrize("inherits", [False, True])
-def test_a_class_or_base_that_is_patched_later_is_called_again(name: str, inherits: bool) -> None:
+def test_a_class_base_or_metaclass_that_is_patched_later_is_called_again(name: str, inherits: bool) -> None:
+    class Meta(type):
+        pass
+
     @dataclasses.dataclass
-    class Base:
+    class Base(metaclass=Meta):
         a: Any
 
     @register
@@ -275,42 +206,7 @@ def test_a_class_or_base_that_is_patched_later_is_called_again(name: str, inheri
     point = Point(array(1))
     step(point)
     step(point)
-    patched: Any = Base if inherits else Point
-    setattr(patched, name, PATCHES[name](log, patched))
+    setattr(Meta if name == "__call__" else Base if inherits else Point, name, RUNS[name](log))
     found = step(point)
     assert log == ["ran"]
     np.testing.assert_array_equal(found.a, point.a + 1)
-
-
-def test_a_metaclass_that_is_patched_later_is_called() -> None:
-    class Meta(type):
-        pass
-
-    @register
-    @dataclasses.dataclass
-    class Point(metaclass=Meta):
-        a: Any
-
-    log: list[Any] = []
-    point = Point(array(1))
-    made_by_partax(point)
-
-    def call(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        log.append(kwargs)
-        return type.__call__(cls, *args, **kwargs)
-
-    Meta.__call__ = call  # type: ignore[method-assign, assignment]
-    made_by_partax(point)
-    assert len(log) == 1
-
-
-def test_a_class_that_always_changes_is_called() -> None:
-    @register
-    @dataclasses.dataclass
-    class Point:
-        a: Any
-
-    for i in range(300):
-        Point.counter = i  # type: ignore[attr-defined]
-        point = Point(i)
-        assert made_by_partax(point) == point
