@@ -22,6 +22,7 @@ init_subclass class_getitem build_class
 _KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 # What leads from a frame or a running generator to all that there is.
 _OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
+_OF_FRAMES |= {"ag_code", "cr_code", "gi_code", "tb_lasti", "tb_lineno"}  # and where code stands
 _OF_TEXTS = {"format", "format_map"}  # methods that read attributes and items by names in a text
 BY_NAME = {function.__name__: function for function in (getattr, setattr, hasattr, delattr)}
 """Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
@@ -82,6 +83,9 @@ def named_by(code: types.CodeType) -> Named:
         steps = steps_of(part)
         for i, step in enumerate(steps):
             unproven = unproven or _unproven(steps, i)
+            is_annotation = step.argval == "__annotations__" or (step.opname, part.co_name) == ("COPY", "__annotate__")
+            if is_annotation and type(steps[i - 1].argval) is str:  # which dataclasses look up among the globals
+                unproven = unproven or "an annotation that is a text"
             can_miss = can_miss or step.opname == "PUSH_EXC_INFO"
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)

@@ -1,4 +1,7 @@
-"""Functions that only check the types of arguments and results of another one: those of jaxtyping and beartype."""
+"""Functions that only check the types of arguments and results of another one: those of jaxtyping and beartype.
+
+What makes such a function is not proven in code that calls it: it reads annotations, and names in texts.
+"""
 
 import functools
 import types
@@ -44,7 +47,9 @@ def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
     checker, checked = (_cell(inner, name) if inner is not None else None for name in ("typechecker", "full_fn"))
     if type(checked) is types.FunctionType and _is_of_beartype(checked):
         return checker, _checked_by(checked)
-    return checker, _UNCHECKED if checker is None or package_of(checker) == "beartype" else ()
+    if package_of(checker) == "beartype":
+        return (checker.__module__, checker.__qualname__), _UNCHECKED
+    return checker, _UNCHECKED if checker is None else ()
 
 
 def _cell(function: types.FunctionType, name: str) -> Any:

@@ -61,7 +61,7 @@ jax._src.dtypes jax.sharding jax._src.partition_spec jax._src.named_sharding jax
 jax._src.custom_derivatives jax._src.custom_batching jax._src.custom_transpose jax._src.indexing
 jax._src.traceback_util
 
-beartype chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
+chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
 equinox._custom_types equinox._enum equinox._errors equinox._eval_shape equinox._filters equinox._jit
 equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tree equinox._unvmap equinox._update
 equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.linen flax.nnx flax.struct flax.training.train_state
@@ -215,7 +215,9 @@ def is_pure_code(function: types.FunctionType) -> bool:
     name = module_globals.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
     known = issubclass(type(module), types.ModuleType) and module.__dict__ is module_globals
-    return known and is_listed(name, function.__code__.co_qualname)
+    # What others have executed in its scope is none of it.
+    is_own = known and function.__code__.co_filename == module_globals.get("__file__")
+    return is_own and is_listed(name, function.__code__.co_qualname)
 
 
 def is_listed_module(module: Any) -> bool:
