@@ -34,6 +34,13 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
     return tuple((name, *_FIELD(field), tuple(field.metadata.items())) for name, field in fields.items())
 
 
+
+def texts_of(values: Any) -> tuple[str, ...]:
+    """What a class tells by names: variables of types as they are called, and attributes."""
+    texts = tuple(map(str, values))
+    return texts if type(values) is tuple else tuple(sorted(texts))
+
+
 _FIELD = operator.attrgetter("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 
 # What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
@@ -49,7 +56,9 @@ _OF_OTHERS = {
 
 
 def bare(it: Any) -> tuple[Any, ...]:
-    """Nothing, of an object on which nobody has set an attribute; raises where somebody has."""
+    """Nothing, of an object on which nobody has set an attribute; raises where somebody has, or an array is deleted."""
+    if isinstance(it, jax.Array) and it.is_deleted():
+        raise TypeError("an array that is deleted")
     if not it.__dict__.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
         raise TypeError("an attribute that somebody has set")
     return ()

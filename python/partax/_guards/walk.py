@@ -19,11 +19,11 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
 from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
-from partax._guards.entries import ABOUT_CLASS, OF_ENUM, OF_FLAG
+from partax._guards.entries import ABOUT_CLASS, OF_ABSTRACT, OF_ENUM, OF_FLAG
 from partax._guards.library_attributes import Pair, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import bare, fields_of, how_shown
+from partax._guards.shown import bare, fields_of, how_shown, texts_of
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
@@ -34,7 +34,7 @@ from partax._jax.settings import SETTINGS, Settings
 _MOST = 20_000
 # What is expected of a value, and what is read next of it: csrc/statics/guards.h has these by number.
 _ANYTHING, _THERE, _NEW, MET, _ABSENT, EQUAL, OBJECT, CODE, ADDRESS = range(9)
-_NONE, _TYPE, _ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
+_NONE, _TYPE, ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
 Check = tuple[int, Any, int, Any, int]
 """What is expected of a value, with an object; what is read next of it, with an argument; and how much that is."""
 
@@ -179,7 +179,7 @@ class Walk:
         self._constant(it)
 
     def _items(self, it: Any) -> None:
-        cls, *found = self._open(it, _THERE if type(it) in (tuple, frozenset) else _NEW, _ITEMS)
+        cls, *found = self._open(it, _THERE if type(it) in (tuple, frozenset) else _NEW, ITEMS)
         segments: Iterable[str | int] = range(len(found))
         if cls is types.MethodType:
             segments = ".__func__", ".__self__"
@@ -300,7 +300,7 @@ class Walk:
 
     def _attributes(self, it: Any) -> None:
         """The dictionary of a function, which nobody else has."""
-        cls, *found = self._open(it, _THERE, _ITEMS)
+        cls, *found = self._open(it, _THERE, ITEMS)
         texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
         self._read(cls, found, (segment for text in texts for segment in (".__dict__", text)))
 
@@ -330,13 +330,17 @@ class Walk:
             if name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
-                note = Walk._fields if name == "__dataclass_fields__" else Walk._value
+                note = Walk._texts if name in OF_ABSTRACT else Walk._value
+                note = Walk._fields if name == "__dataclass_fields__" else note
                 steps += [(Walk._constant, name, ""), (note, entry, f".{name}")]
         return self._read_by(steps)
 
     def _fields(self, it: Any) -> None:
         """The fields of a dataclass, which nobody else has: as values elsewhere they are not proven."""
         self._asked(it, fields_of, ())
+
+    def _texts(self, it: Any) -> None:
+        self._asked(it, texts_of, ())
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.

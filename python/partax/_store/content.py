@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import operator
 import pickle
 import sys
 import types
@@ -21,11 +22,13 @@ from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
 from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
-from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
+from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
+# Functions that make a set of what is none, as of two views of dictionaries.
+_MAKING_SETS = {id(it) for it in (set, frozenset, *map(vars(operator).get, "and_ or_ xor sub iand ior ixor isub".split()))}
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
@@ -105,8 +108,8 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         return (codes.get(at) or place_of(places, at)) if at < count else names[at - count]
 
     try:
-        for check, value in zip(walk.checks, walk.kept, strict=True):
-            reader.add(check, value)
+        for check, value, part in zip(walk.checks, walk.kept, places, strict=True):
+            reader.add(check, value, *part)
         for it, name in walk.of_libraries:
             reader.add_attribute(name_of(it, name), value_of(it, name))
         reader.add_rest(tuple(registered))
@@ -125,11 +128,10 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
-        self._holds_sets = self._asks_classes = False
-        self._before: Any = None  # the value of the check before
-        self._is_listed = False  # whether that was a function whose code is a pure library's
+        self._listed: set[int] = set()  # functions whose code is a pure library's
 
-    def add(self, check: checks.Check, value: Any) -> None:
+    def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
+        """Adds the next one, of a part of the value whose number is given."""
         expected, known, parts, argument, count = check
         token: Any = ()
         if expected == checks.MET:
@@ -137,21 +139,20 @@ class _Reader:
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = code_digest(value)
-            if not self._is_listed and reads_hashes(value):
+            if whole not in self._listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
-            self._asks_classes |= "__class__" in value.co_names or "type" in value.co_names
         elif expected == checks.EQUAL:
             token = self._constant(value)
-            if (value is set or value is frozenset) and type(self._before) is not value:
+            if id(value) in _MAKING_SETS and segment != ".__class__":
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
             token = self._object(value, count > 0)
         elif expected == checks.ADDRESS:
             token = self._address(value)
-        self._holds_sets |= type(value) in (set, frozenset) and bool(value)
-        if type(value) in (set, frozenset) and is_hashed(value):
-            raise UnstoredError("a set of more than numbers, whose order another process has otherwise")
-        self._before, self._is_listed = value, parts == checks.FUNCTION and argument is None
+        # A library's own is most often empty, as that in which dataclasses note what they print.
+        if type(value) in (set, frozenset) and parts == checks.ITEMS and (value or whole not in self._listed):
+            raise UnstoredError("a set, whose order another process may have otherwise")
+        self._listed |= {len(self.digests)} if parts == checks.FUNCTION and argument is None else set()
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
 
@@ -164,10 +165,6 @@ class _Reader:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
         the checks; the version of each library that something was of, and of what it stands on.
         """
-        self.names.append("the class of a set")
-        if self._holds_sets and self._asks_classes:
-            raise UnstoredError("code may make another by it, whose order another process has otherwise")
-        self._hash(())
         self.names.append("how a library's class is registered with jax")
         self._hash(registered)
         for library in sorted(self._libraries):
