@@ -21,6 +21,48 @@ OWN_KEYS = (
 # As in test_never_stale.py: a module, and what is replaced in it by what before the next process. Some of
 # these programs are not stored at all.
 CHANGES: dict[str, tuple[str, str, str]] = {
+    "line of a generator": ("def g(): yield 1\ndef f(x): return x*g().gi_code.co_firstlineno", "def g", "\n\ndef g"),
+    "line of a coroutine": (
+        "async def g(): pass\ndef f(x):\n  c=g()\n  c.close()\n  return x*c.cr_code.co_firstlineno",
+        "async",
+        "\n\nasync",
+    ),
+    "line of an error": (
+        "class C:\n  def __enter__(self): pass\n  def __exit__(self,kind,error,tb):\n    self.k=tb.tb_lineno\n"
+        "    return True\ndef f(x):\n  c=C()\n  with c: raise ValueError\n  return x*c.k",
+        "class C",
+        "\n\nclass C",
+    ),
+    "name of what is inside": (
+        "def outer():\n  def f(x):\n    def inner(): pass\n    return x*len(inner.__qualname__)\n"
+        "  f.__qualname__='f'\n  return f\nmake=lambda: [it for n,it in [*globals().items()] if n[:3]=='out'][0]()",
+        "def outer()",
+        "def outer_2()",
+    ),
+    "text as annotation of a class inside": (
+        "import typing\nCV=list\ndef f(x):\n  @dataclasses.dataclass\n  class D:\n    a: 'CV[int]'=2.0\n"
+        "    b: float=2.0\n  return x*D(3.0).b",
+        "CV=list",
+        "CV=typing.ClassVar",
+    ),
+    "text as annotation of a function inside": (
+        "import beartype\nT=float\ndef f(x):\n  @beartype.beartype\n  def g(a: 'T'): return a\n"
+        "  try: g(2.0)\n  except Exception: return x*3\n  return x*2",
+        "T=float",
+        "T=int",
+    ),
+    "parameters of a generic class": (
+        "import typing\nT=typing.TypeVar('T');U=typing.TypeVar('U')\nclass C(typing.Generic[T]): pass\n"
+        "def f(x):\n  try: C[int]\n  except TypeError: return x*3\n  return x*2",
+        "Generic[T]",
+        "Generic[T,U]",
+    ),
+    "base of a generic class": (
+        "import typing\nT=typing.TypeVar('T')\nclass B(typing.Generic[T]): pass\nclass C(B[T]): pass\n"
+        "def f(x):\n  try: C[int]\n  except TypeError: return x*3\n  return x*2",
+        "B[T]",
+        "B[int]",
+    ),
     "loopvar": (
         "G=[lambda x,k=k: x*k for k in (2,3)]\ndef f(x): return G[1](x)",
         "(2,3)",

@@ -1,5 +1,6 @@
 """What code can read of modules, classes and functions on the list, but which others may set: attributes."""
 
+import sys
 import types
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
@@ -10,7 +11,7 @@ from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, rea
 _CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
 Pair = tuple[Any, str]
-"""A module, class or function, and the name of an attribute."""
+"""A module, class or function, and the name of an attribute; or the table of modules, and the name of one."""
 
 
 def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> tuple[list[Pair], str]:
@@ -37,6 +38,7 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                 value = scope[name]
                 if type(value) is types.ModuleType and is_module(it):
                     waiting.append(value)
+                    found.append((it, name))
                 elif not _is_own(value, name, owner):
                     if type(value) not in _CONSTANTS and not is_pure(value):
                         return [], name_of(it, name)
@@ -53,11 +55,14 @@ def is_module(it: Any) -> bool:
 def value_of(it: Any, name: str) -> Any:
     """An attribute, or `ABSENT`."""
     # Modules may be asked for more than they hold, and warn of it.
-    return vars(it).get(name, ABSENT) if is_module(it) else getattr(it, name, ABSENT)
+    scope = it if it is sys.modules else vars(it) if is_module(it) else None
+    return getattr(it, name, ABSENT) if scope is None else scope.get(name, ABSENT)
 
 
 def name_of(it: Any, name: str) -> str:
     """How an attribute of a module, class or function is called, such as `optax.sgd.mine`."""
+    if it is sys.modules:
+        return f"module '{name}'"
     return f"{it.__name__}.{name}" if is_module(it) else f"{module_of(it)}.{read(it, '__qualname__')}.{name}"
 
 

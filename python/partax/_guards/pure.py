@@ -10,6 +10,7 @@ import sys
 import types
 from typing import Any
 
+from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
 
 # Of jax.numpy, and of NumPy what has the same name.
@@ -143,6 +144,7 @@ KEEP_RULES = {"lineax"}
 """Libraries that keep what to do with a class of the user's in tables of their own: a class of theirs is not proven."""
 _names: dict[str, frozenset[str] | None] = dict.fromkeys(_MODULES.split())
 _names |= {module: frozenset(names.split()) for module, names in _NAMES.items()}
+_declared: set[str] = set()  # of these, what users have added
 
 
 def pure(*modules: str) -> None:
@@ -165,20 +167,19 @@ def pure(*modules: str) -> None:
         if not isinstance(module, str):
             raise TypeError(f"pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'")
         _names[module] = None
+        _declared.add(module)
 
 
 def is_listed(module: Any, name: Any) -> bool:
     """Whether a name of a module, or what is defined inside of it, is in the table."""
     if type(module) is not str or type(name) is not str:
         return False
-    if module in _names:
-        names = _names[module]
-        return names is None or name.partition(".")[0] in names
-    while module:
-        module = module.rpartition(".")[0]
-        if module in _names:
-            return _names[module] is None
-    return False
+    listed = module
+    while listed and listed not in _names:
+        listed = listed.rpartition(".")[0]
+    names = _names.get(listed, frozenset())
+    is_there = names is None or (listed == module and name.partition(".")[0] in names)
+    return is_there and (listed in _declared or is_installed(module.partition(".")[0]))  # else it is a namesake
 
 
 def module_of(value: Any) -> str:

@@ -75,14 +75,14 @@ class Walk:
         self._met: dict[int, int] = {}
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
         self._can_miss = False  # whether it can do without one
-        self._imported: list[Any] = []
+        self._imported: dict[str, Any] = {}  # modules, by the names that code has
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
 
     def all(self, roots: tuple[Any, ...]) -> str:
         """Walks all; returns what is not proven."""
         for root in roots:
-            before = len(self.checks), dict(self._met), set(self._names), list(self._imported)
+            before = len(self.checks), dict(self._met), set(self._names), dict(self._imported)
             unproven = self._root(root)
             if unproven and type(root) is not types.FunctionType:
                 return unproven
@@ -94,8 +94,9 @@ class Walk:
                 self.kept.append(root)
                 self._object(root)
                 self.of_same_objects = unproven
-        values = [*self._imported, *self.kept]
+        values = [*self._imported.values(), *self.kept]
         self.of_libraries, unproven = others_attributes(values, self._names, can_miss=self._can_miss)
+        self.of_libraries += [(sys.modules, name) for name in sorted(self._imported)]
         return unproven
 
     def settings(self) -> str:
@@ -268,7 +269,7 @@ class Walk:
         named = _NOTHING_NAMED if is_listed else named_by(code)
         self._names |= named.attributes
         self._can_miss = self._can_miss or named.can_miss
-        self._imported += [sys.modules[name] for name in named.imports]
+        self._imported |= {name: sys.modules[name] for name in named.imports}
         unseen = () if is_listed else unseen_cells(it)
         expected = OBJECT if any(unseen) else _NEW
         found = iter(self._open(it, expected, FUNCTION, None if is_listed else named.globals))

@@ -159,7 +159,8 @@ class _Reader:
     def add_attribute(self, name: str, value: Any) -> None:
         """Adds what others may have set on something of a library, or that nobody has."""
         self.names.append(f"no {name}" if value is ABSENT else name)
-        self._hash(("attribute", name, value is not ABSENT and self._constant(value)))
+        known = self._object(value, False) if isinstance(value, types.ModuleType) else self._constant(value)
+        self._hash(("attribute", name, value is not ABSENT and known))
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
