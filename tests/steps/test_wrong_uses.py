@@ -62,6 +62,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "`carry`: found 5, expected names",
     ),
+    "a carry that has no one truth": (
+        lambda: partax.steps(partax.filter_jit(add), 2, carry=np.ones(2)),  # type: ignore[arg-type]
+        TypeError,
+        r"`carry`: found .*float64\[2\].*, expected names",
+    ),
     "nothing comes back": (
         lambda: list(partax.steps(partax.filter_jit(lambda state, batch: batch), 2)(W, over=B)),
         ValueError,

@@ -264,8 +264,16 @@ HASHED |= {
         "a copy of a set of numbers": ("K = {1}\n", "K.copy()", "k.add('a'); k.add('bb'); k.add('ccc')"),
         "a difference of sets of numbers": ("K = {1}\n", "K - K", "k.update(('a', 'bb', 'ccc'))"),
         "an empty set": ("K = frozenset()\n", "K.__class__(('a', 'bb', 'ccc'))", "pass"),
-        "keys by a function": ("import operator\nD = dict(a=1, bb=1, ccc=1)\n", "operator.or_(D.keys(), D.keys())", "pass"),
-        "keys by a function in a list": ("import operator\nD = dict(a=1, bb=1)\nF = [operator.xor]\n", "F[0](D.keys(), {'c': 1}.keys())", "pass"),
+        "keys by a function": (
+            "import operator\nD = dict(a=1, bb=1, ccc=1)\n",
+            "operator.or_(D.keys(), D.keys())",
+            "pass",
+        ),
+        "keys by a function in a list": (
+            "import operator\nD = dict(a=1, bb=1)\nF = [operator.xor]\n",
+            "F[0](D.keys(), {'c': 1}.keys())",
+            "pass",
+        ),
     }.items()
 }
 UNHASHED = {

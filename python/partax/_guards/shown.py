@@ -34,7 +34,6 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
     return tuple((name, *_FIELD(field), tuple(field.metadata.items())) for name, field in fields.items())
 
 
-
 def texts_of(values: Any) -> tuple[str, ...]:
     """What a class tells by names: variables of types as they are called, and attributes."""
     texts = tuple(map(str, values))
