@@ -28,9 +28,8 @@ from partax._store.versions import versions
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
 # Functions that make a set of what is none, as of two views of dictionaries.
-_MAKING_SETS = {
-    id(it) for it in (set, frozenset, *map(vars(operator).get, "and_ or_ xor sub iand ior ixor isub".split()))
-}
+_MAKING_SETS = {*map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub))}
+_MAKING_SETS |= {*map(id, (operator.iand, operator.ior, operator.ixor, operator.isub))}
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
