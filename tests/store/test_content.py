@@ -279,6 +279,7 @@ HASHED |= {
 UNHASHED = {
     "a constant set that is asked": "def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)\n",
     "a set that is asked": "def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)\n",
+    "a set of numbers": "K = {1, 2.5, (3, 4)}\ndef f(x): return x * len(K)\n",
     "a constant set of numbers": IN_A_LOOP.format("{0, 8}"),
     "keys in a loop": "D = dict(a=1, bb=2)\ndef f(x):\n  for k in D.keys(): x = x - D[k]\n  return x\n",
 }
