@@ -47,7 +47,7 @@ def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
     checker, checked = (_cell(inner, name) if inner is not None else None for name in ("typechecker", "full_fn"))
     if type(checked) is types.FunctionType and _is_of_beartype(checked):
         return checker, _checked_by(checked)
-    if package_of(checker) == "beartype":
+    if checker is not None and package_of(checker) == "beartype":
         return (checker.__module__, checker.__qualname__), _UNCHECKED
     return checker, _UNCHECKED if checker is None else ()
 

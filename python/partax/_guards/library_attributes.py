@@ -15,16 +15,10 @@ Pair = tuple[Any, str]
 
 
 def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> tuple[list[Pair], str]:
-    """What code can read of modules and libraries, but others may set.
+    """What code with these values and names of attributes can read of modules and libraries, but others may set.
 
-    Args:
-      values: all that it has.
-      names: of all attributes in it.
-      can_miss: whether it can do without one, so that it counts which are not there.
-
-    Returns:
-      The attributes, which are constants, on the list or absent, in an order that another process has too; and one that
-      is something else, or a module that is not on the list, or an empty string.
+    Gives constants, what is on the list and, if it `can_miss` one, what is not there, in an order that another process
+    has too; and what is something else, or a module that is not on the list, or an empty string.
     """
     found, met, waiting = list[Pair](), set[int](), list(values)
     while waiting:

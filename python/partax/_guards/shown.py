@@ -96,14 +96,9 @@ _shown: dict[int, tuple[type, _Ask, tuple[str, ...]]] = {}
 
 
 def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...], *, is_open: bool = True) -> None:
-    """Has instances of a class known by what a function tells of them.
-
-    Args:
-      cls: the class.
-      ask: gives the parts of an instance as a tuple, or the only one.
-      segments: where each part is, such as `.fget`; `.<options>` for a tuple of which most is constant. Empty where
-        there are as many as there are.
-      is_open: whether somebody may set attributes on instances: then one is not proven.
+    """Has instances of a class known by the parts that `ask` gives of one, or the only one; `segments` are where these
+    are, such as `.fget`, or `.<options>` for a tuple of which most is constant; empty for any number of parts. Where
+    the class `is_open`, one on which somebody has set an attribute is not proven.
     """
 
     def ask_bare(it: Any) -> Any:

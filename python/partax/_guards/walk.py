@@ -54,24 +54,15 @@ class _UnprovenError(Exception):
 
 
 class Walk:
-    """Reads on from the roots until all is written down: depth first, each object where it is met first.
-
-    Attributes:
-      checks: for each value what is expected of it, with an object; what is read next, with an argument; and how much.
-      places: of each value what it is a part of, by number, and as which part.
-      holds_arrays: whether arrays are among the values.
-      kept: the values, so that no id in `_met` is used again.
-      of_same_objects: what is not proven of functions among the roots.
-      of_libraries: what the code that was read can read of libraries, but others may set.
-    """
+    """Reads on from the roots until all is written down: depth first, each object where it is met first."""
 
     def __init__(self) -> None:
-        self.checks: list[Check] = []
-        self.places: list[tuple[int, str | int]] = []
+        self.checks: list[Check] = []  # of each value
+        self.places: list[tuple[int, str | int]] = []  # what each is a part of, by number, and as which part
+        self.kept: list[Any] = []  # the values, so that no id in `_met` is used again
         self.holds_arrays = False
-        self.kept: list[Any] = []
-        self.of_same_objects = ""
-        self.of_libraries: list[Pair] = []
+        self.of_same_objects = ""  # what is not proven of functions among the roots
+        self.of_libraries: list[Pair] = []  # what the code can read of libraries, but others may set
         self._met: dict[int, int] = {}
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
         self._can_miss = False  # whether it can do without one
@@ -372,12 +363,8 @@ _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
 def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Check, ...], Callable[[int], str], bool, str, str]:
     """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
 
-    Args:
-      roots: the classes of the nodes of a call and its static values, or a callable.
-
-    Returns:
-      The checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and what
-      is not proven of functions among the roots, which are the same only as the same objects.
+    Gives the checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and
+    what is not proven of functions among the roots, which are the same only as the same objects.
     """
     walk = Walk()
     unproven = walk.all(roots) or walk.settings()

@@ -20,13 +20,6 @@ _Constant = Callable[[Any], Any]
 def class_content(cls: type, constant: _Constant) -> Any:
     """What nothing else that is looked at of a user's class depends on: its fields, subclasses and members.
 
-    Args:
-      cls: the class.
-      constant: gives the content of a constant.
-
-    Returns:
-      Plain values.
-
     Raises:
       UnstoredError: some of it another process could not find again.
     """

@@ -28,8 +28,10 @@ from partax._store.versions import versions
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
 # Functions that make a set of what is none, as of two views of dictionaries.
-_MAKING_SETS = {*map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub))}
-_MAKING_SETS |= {*map(id, (operator.iand, operator.ior, operator.ixor, operator.isub))}
+_MAKING_SETS = {
+    *map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub)),
+    *map(id, (operator.iand, operator.ior, operator.ixor, operator.isub)),
+}
 _GROWING = {"add", "update", "type", "__class__"}  # names by which a set of numbers becomes one of more
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
@@ -73,27 +75,17 @@ def layout_content(array: Any) -> str:
 
 
 class Content(NamedTuple):
-    """What can be read of some values.
+    """What can be read of some values."""
 
-    Attributes:
-      digest: of all of it.
-      digests: of each part.
-      place: what a part is, by number: code with its file and line, all else in words.
-    """
-
-    digest: str
-    digests: list[bytes]
-    place: Callable[[int], "types.CodeType | str"]
+    digest: str  # of all of it
+    digests: list[bytes]  # of each part
+    place: Callable[[int], "types.CodeType | str"]  # what a part is, by number: code, or in words
 
 
 def content_of(roots: tuple[Any, ...]) -> Content:
-    """The content of all that the code of some values can read.
+    """The content of all that the code of some values can read, at which the guards would begin.
 
-    Args:
-      roots: what the guards begin at: static values, classes of nodes, callables.
-
-    Returns:
-      The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
+    Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
 
     Raises:
       UnstoredError: some of it has no content that another process could find again.

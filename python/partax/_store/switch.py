@@ -15,14 +15,7 @@ _of_options: dict[str, Folder | None] = {}
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
-    """Where programs of a wrapper are stored now.
-
-    Args:
-      store: its option.
-
-    Returns:
-      The folder; None where they are not stored.
-    """
+    """Where programs of a wrapper with this option are stored now; None where they are not."""
     if store is None:
         return _folder
     if store is False:
