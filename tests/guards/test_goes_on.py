@@ -107,6 +107,14 @@ class Converted(eqx.Module):
     b: Any = eqx.field(converter=lambda b: b * SCALE, default=1.0)
 
 
+@jaxtyped(typechecker=beartype)
+class Checked(eqx.Module):
+    a: Float[Array, "n"]
+
+    def scaled(self) -> Any:
+        return self.a * SCALE
+
+
 class Scoped(eqx.Module):
     layers: list[Any]
 
@@ -218,6 +226,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "einops": lambda: lambda x: einops.rearrange(x, "a -> a 1"),
     "jaxtyped": lambda: checked(jaxtyped(typechecker=beartype), Float[Array, "n"]),
     "beartype": lambda: checked(beartype, jax.Array),
+    "module that jaxtyping checks": lambda: lambda x: Checked(x).scaled(),
     "annotation": annotated,
     "import in the body": importing,
     "named scope": scoped,

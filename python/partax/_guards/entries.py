@@ -3,16 +3,12 @@
 # What the statement of a class, and decorators of libraries, write about it.
 ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__classdictcell__", "__orig_bases__", "__type_params__", "__dataclass_params__", "__firstlineno__"),
-    *("__static_attributes__", "__doc__", "__qualname__"),
+    *("__classdictcell__", "__orig_bases__", "__type_params__", "__firstlineno__", "__static_attributes__"),
+    *("__doc__", "__qualname__"),
     "_abc_impl",  # out of reach, but all guards count what was registered with abstract classes
 }
-# Which parameters a generic class has, and what is missing of an abstract one: by their names.
-OF_ABSTRACT = {"__parameters__", "__abstractmethods__", "__abstractvars__", "__abstractclassvars__"}
 # What an enumeration keeps of its members, beside each member itself, and what finds them by name and by value.
 OF_ENUM = {
     *("_generate_next_value_", "_hashable_values_", "_member_type_", "_new_member_"),
     *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value_repr_"),
 }
-# Of flags this grows as they are combined.
-OF_FLAG = {*OF_ENUM, "_value2member_map_"}

@@ -40,7 +40,21 @@ def texts_of(values: Any) -> tuple[str, ...]:
     return texts if type(values) is tuple else tuple(sorted(texts))
 
 
-_FIELD = operator.attrgetter("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+def set_by_hand(by_value: dict[Any, Any]) -> tuple[Any, ...]:
+    """Where an enumeration finds members by other values than theirs; the rest follows, and grows with flags."""
+    return tuple((value, member) for value, member in by_value.items() if member._value_ is not value)
+
+
+_FIELD = operator.attrgetter(
+    "_field_type.name", "name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only"
+)
+TOLD_BY: dict[str, _Ask] = {
+    **dict.fromkeys(("__parameters__", "__abstractmethods__", "__abstractvars__", "__abstractclassvars__"), texts_of),
+    "__dataclass_fields__": fields_of,
+    "__dataclass_params__": repr,
+    "_value2member_map_": set_by_hand,
+}
+"""What tells of entries of classes that nobody else has, by their names."""
 
 # What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
 _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"}

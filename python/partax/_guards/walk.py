@@ -19,11 +19,11 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
 from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
-from partax._guards.entries import ABOUT_CLASS, OF_ABSTRACT, OF_ENUM, OF_FLAG
+from partax._guards.entries import ABOUT_CLASS, OF_ENUM
 from partax._guards.library_attributes import Pair, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import bare, fields_of, how_shown, texts_of
+from partax._guards.shown import TOLD_BY, bare, how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
@@ -266,7 +266,8 @@ class Walk:
         found = iter(self._open(it, expected, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(Walk._code, next(found), "")]
         for i, name in enumerate(code.co_freevars):
-            note = Walk._by_type if i < len(unseen) and unseen[i] else Walk._value
+            is_unseen = i < len(unseen) and unseen[i]
+            note = Walk._by_type if is_unseen else Walk._of_library if is_listed else Walk._value
             steps.append((note, next(found), f"closure cell '{name}'"))
         steps += [(Walk._value, next(found), "a default") for _ in range(2)]
         attributes = next(found)
@@ -279,6 +280,11 @@ class Walk:
         if named.unproven:
             steps.append((Walk._unproven, None, named.unproven))
         return self._read_by(steps)
+
+    def _of_library(self, it: Any) -> None:
+        """What a library's function holds: by beartype that of a checked dataclass asks for the fields alone."""
+        is_checker = type(it) is types.FunctionType and package_of(it) == "beartype"
+        (self._constant if is_checker else self._value)(it)
 
     def _by_type(self, it: Any) -> None:
         """What its function counts or logs, but cannot see: it is that very function, or traced anew."""
@@ -308,8 +314,7 @@ class Walk:
         bases = found[3 : -entries - 1]
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):
             raise _UnprovenError
-        is_enum = issubclass(type(it), enum.EnumType)
-        of_enum = (OF_FLAG if issubclass(it, enum.Flag) else OF_ENUM) if is_enum else frozenset[str]()
+        of_enum = OF_ENUM if issubclass(type(it), enum.EnumType) else frozenset[str]()
         steps: list[Any] = [(Walk._value, found[0], ".__class__")]
         steps += [(Walk._constant, name, ".__name__") for name in found[1:3]]
         steps += [(Walk._value, base, ".__mro__") for base in bases]
@@ -322,17 +327,10 @@ class Walk:
             if name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
-                note = Walk._texts if name in OF_ABSTRACT else Walk._value
-                note = Walk._fields if name == "__dataclass_fields__" else note
+                tell = TOLD_BY.get(name)
+                note = Walk._value if tell is None else functools.partial(Walk._asked, ask=tell, segments=())
                 steps += [(Walk._constant, name, ""), (note, entry, f".{name}")]
         return self._read_by(steps)
-
-    def _fields(self, it: Any) -> None:
-        """The fields of a dataclass, which nobody else has: as values elsewhere they are not proven."""
-        self._asked(it, fields_of, ())
-
-    def _texts(self, it: Any) -> None:
-        self._asked(it, texts_of, ())
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.

@@ -21,7 +21,7 @@ from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
-from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
+from partax._store.class_content import registered_by_users, registered_fields, registrations
 from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
 from partax._store.versions import versions
 
@@ -236,7 +236,7 @@ class _Reader:
             return "module", value.__name__
         if isinstance(value, type):
             if is_opened and not is_installed(value.__module__):  # its entries come next
-                return "class", value.__module__, value.__qualname__, class_content(value, self._constant)
+                return "class", value.__module__, value.__qualname__, registrations(value)
             return self._named(value)
         if isinstance(value, jax.Array):
             return self._array(value)
