@@ -107,9 +107,12 @@ class Converted(eqx.Module):
     b: Any = eqx.field(converter=lambda b: b * SCALE, default=1.0)
 
 
+Vector = Float[Array, "n"]
+
+
 @jaxtyped(typechecker=beartype)
 class Checked(eqx.Module):
-    a: Float[Array, "n"]
+    a: Vector
 
     def scaled(self) -> Any:
         return self.a * SCALE

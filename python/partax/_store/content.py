@@ -21,8 +21,8 @@ from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
-from partax._store.class_content import registered_by_users, registered_fields, registrations
 from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
+from partax._store.registered import registered_by_users, registered_fields, registrations
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
