@@ -48,6 +48,18 @@ def annotated() -> Any:
     return f
 
 
+def making_a_class() -> Any:
+    def f(x: Any) -> Any:
+        class Scale(eqx.Module):
+            by: Array
+            name: typing.ClassVar[str] = "scale"
+            more: Callable[[Any], Any] = jnp.sin
+
+        return Scale(x).more(x)
+
+    return f
+
+
 def importing() -> Any:
     def f(x: Any) -> Any:
         import jax.numpy as inside
@@ -232,6 +244,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "module that jaxtyping checks": lambda: lambda x: Checked(x).scaled(),
     "annotation": annotated,
     "import in the body": importing,
+    "class with annotations that are texts": making_a_class,
     "named scope": scoped,
     # Attributes whose names those of a context, an annotation or a wrapper have too.
     "names of a context": lambda: (lambda c, s: lambda x: s(lambda: x * len(c.name))())(
