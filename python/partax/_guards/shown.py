@@ -1,5 +1,6 @@
 """What values of some classes show, where `==` hides part of it or there is nothing else to look at."""
 
+import dataclasses
 import functools
 import operator
 import re
@@ -34,12 +35,6 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
     return tuple((name, *_FIELD(field), tuple(field.metadata.items())) for name, field in fields.items())
 
 
-def texts_of(values: Any) -> tuple[str, ...]:
-    """What a class tells by names: variables of types as they are called, and attributes."""
-    texts = tuple(map(str, values))
-    return texts if type(values) is tuple else tuple(sorted(texts))
-
-
 def set_by_hand(by_value: dict[Any, Any]) -> tuple[Any, ...]:
     """Where an enumeration finds members by other values than theirs; the rest follows, and grows with flags."""
     return tuple((value, member) for value, member in by_value.items() if member._value_ is not value)
@@ -49,12 +44,13 @@ _FIELD = operator.attrgetter(
     "_field_type.name", "name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only"
 )
 TOLD_BY: dict[str, _Ask] = {
-    **dict.fromkeys(("__parameters__", "__abstractmethods__", "__abstractvars__", "__abstractclassvars__"), texts_of),
+    "__parameters__": repr,
+    **dict.fromkeys(("__abstractmethods__", "__abstractvars__", "__abstractclassvars__"), sorted),
     "__dataclass_fields__": fields_of,
-    "__dataclass_params__": repr,
+    "__dataclass_params__": operator.attrgetter(*vars(dataclasses)["_DataclassParams"].__slots__),
     "_value2member_map_": set_by_hand,
 }
-"""What tells of entries of classes that nobody else has, by their names."""
+"""What tells of entries of classes that nobody else has, by their names; most of it runs no Python."""
 
 # What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
 _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"}

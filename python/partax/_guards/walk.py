@@ -314,6 +314,7 @@ class Walk:
         bases = found[3 : -entries - 1]
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):
             raise _UnprovenError
+        is_flag = issubclass(it, enum.Flag)
         of_enum = OF_ENUM if issubclass(type(it), enum.EnumType) else frozenset[str]()
         steps: list[Any] = [(Walk._value, found[0], ".__class__")]
         steps += [(Walk._constant, name, ".__name__") for name in found[1:3]]
@@ -327,7 +328,8 @@ class Walk:
             if name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
-                tell = TOLD_BY.get(name)
+                # That of flags grows as they are joined.
+                tell = TOLD_BY.get(name) if is_flag or name != "_value2member_map_" else None
                 note = Walk._value if tell is None else functools.partial(Walk._asked, ask=tell, segments=())
                 steps += [(Walk._constant, name, ""), (note, entry, f".{name}")]
         return self._read_by(steps)
