@@ -147,7 +147,17 @@ _IMPORTED = {
     }.items()
 }
 
+_DELETED = {
+    name: source_of((f"A = {array}", f"(3.0 if {read}.is_deleted() else 2.0)", "A.delete()"))
+    for name, (array, read) in {
+        "array": ("jnp.ones(2)", "A"),
+        "array in a list": ("jnp.ones(2)\nL = [A]", "L[0]"),
+        "key": ("jax.random.key(0)", "A"),
+    }.items()
+}
+
 KINDS: dict[str, dict[str, str]] = {
+    "deleted": _DELETED,
     **{
         kind: {name: source_of(row) for name, row in programs.items()}
         for kind, programs in {"instance": _INSTANCES, "of a state": _STATES}.items()

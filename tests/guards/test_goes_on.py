@@ -48,6 +48,18 @@ def annotated() -> Any:
     return f
 
 
+def making_a_class() -> Any:
+    def f(x: Any) -> Any:
+        class Scale(eqx.Module):
+            by: Array
+            name: typing.ClassVar[str] = "scale"
+            more: Callable[[Any], Any] = jnp.sin
+
+        return Scale(x).more(x)
+
+    return f
+
+
 def importing() -> Any:
     def f(x: Any) -> Any:
         import jax.numpy as inside
@@ -97,6 +109,17 @@ class Net(eqx.Module):
 class Converted(eqx.Module):
     w: jax.Array = eqx.field(converter=jnp.asarray)
     b: Any = eqx.field(converter=lambda b: b * SCALE, default=1.0)
+
+
+Vector = Float[Array, "n"]
+
+
+@jaxtyped(typechecker=beartype)
+class Checked(eqx.Module):
+    a: Vector
+
+    def scaled(self) -> Any:
+        return self.a * SCALE
 
 
 class Scoped(eqx.Module):
@@ -204,8 +227,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "einops": lambda: lambda x: einops.rearrange(x, "a -> a 1"),
     "jaxtyped": lambda: checked(jaxtyped(typechecker=beartype), Float[Array, "n"]),
     "beartype": lambda: checked(beartype, jax.Array),
+    "module that jaxtyping checks": lambda: lambda x: Checked(x).scaled(),
     "annotation": annotated,
     "import in the body": importing,
+    "class with annotations that are texts": making_a_class,
     "named scope": scoped,
     # Attributes whose names those of a context, an annotation or a wrapper have too.
     "names of a context": lambda: (lambda c, s: lambda x: s(lambda: x * len(c.name))())(

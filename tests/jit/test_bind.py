@@ -470,6 +470,12 @@ def test_with_the_store(tmp_path: Any) -> None:
     assert step.cache_info().traces == 0 and step.cache_info().loads == 1
 
 
+def in_itself() -> Any:
+    tree: list[Any] = []
+    tree.append(tree)
+    return tree
+
+
 STEP = partax.filter_jit(double)
 BOUND = STEP.bind(jnp.ones(3))
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -494,6 +500,9 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unhashable static": (lambda: STEP.bind(Unhashable())(jnp.ones(3)), TypeError, "weights"),
     "an unhashable free one": (lambda: BOUND(Unhashable()), TypeError, "x"),
     "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),
+    "a list in itself": (lambda: STEP.bind(in_itself()), RecursionError, "`weights`: found a tree that is nested too"),
+    "a list in itself, by name": (lambda: STEP.bind(weights=in_itself()), RecursionError, "`weights`: found a tree"),
+    "a list in itself in the place of another": (lambda: BOUND.rebind(in_itself()), RecursionError, "`weights`: found"),
     "a wrapper that is none": (
         lambda: partax._core.make_bound_function(double, (), {}, True),  # type: ignore[arg-type]
         TypeError,

@@ -53,6 +53,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a carry of no names": (lambda: run(add, W, carry=(0,)), TypeError, r"`carry`: found \(0,\), expected names"),
     "a carry that is none": (lambda: run(add, W, carry=5), TypeError, "`carry`: found 5, expected names"),
+    "a carry that has no one truth": (
+        lambda: run(add, W, carry=np.ones(2)),
+        TypeError,
+        r"`carry`: found .*float64\[2\].*, expected names",
+    ),
     "nothing comes back": (lambda: run(lambda state, batch: batch, W), ValueError, "found nothing in the result"),
     "another dtype comes back": (
         lambda: run(to_bfloat16, {"w": jnp.ones(2), "v": jnp.ones(2)}),

@@ -3,6 +3,37 @@
 from __future__ import annotations
 
 OF_PYTHON: dict[str, str] = {
+    "line of a generator": "«def g→\n\ndef g»(): yield 1\ndef f(x): return x*g().gi_code.co_firstlineno",
+    "line of a coroutine": (
+        "«async→\n\nasync» def g(): pass\ndef f(x):\n  c=g()\n  c.close()\n  return x*c.cr_code.co_firstlineno"
+    ),
+    "line of an error": (
+        "«class C→\n\nclass C»:\n  def __enter__(self): pass\n  def __exit__(self,kind,error,tb):\n"
+        "    self.k=tb.tb_lineno\n    return True\ndef f(x):\n  c=C()\n  with c: raise ValueError\n"
+        "  return x*c.k"
+    ),
+    "name of what is inside": (
+        "«def outer()→def outer_2()»:\n  def f(x):\n    def inner(): pass\n"
+        "    return x*len(inner.__qualname__)\n  f.__qualname__='f'\n  return f\n"
+        "make=lambda: [it for n,it in [*globals().items()] if n[:3]=='out'][0]()"
+    ),
+    "text as annotation of a class inside": (
+        "import typing\n«CV=list→CV=typing.ClassVar»\ndef f(x):\n  @dataclasses.dataclass\n  class D:\n"
+        "    a: 'CV[int]'=2.0\n    b: float=2.0\n  return x*D(3.0).b"
+    ),
+    "text as annotation of a function inside": (
+        "import beartype\n«T=float→T=int»\ndef f(x):\n  @beartype.beartype\n  def g(a: 'T'): return a\n"
+        "  try: g(2.0)\n  except Exception: return x*3\n  return x*2"
+    ),
+    "parameters of a generic class": (
+        "import typing\nT=typing.TypeVar('T');U=typing.TypeVar('U')\n"
+        "class C(typing.«Generic[T]→Generic[T,U]»): pass\ndef f(x):\n  try: C[int]\n"
+        "  except TypeError: return x*3\n  return x*2"
+    ),
+    "base of a generic class": (
+        "import typing\nT=typing.TypeVar('T')\nclass B(typing.Generic[T]): pass\nclass C(«B[T]→B[int]»): pass\n"
+        "def f(x):\n  try: C[int]\n  except TypeError: return x*3\n  return x*2"
+    ),
     "loopvar": "G=[lambda x,k=k: x*k for k in (2,«3→4»)]\ndef f(x): return G[1](x)",
     "cell list": "def outer():\n  l=[«2.0→3.0»]\n  def f(x): return x*l[0]\n  return f\nmake=outer",
     "reduce": "import functools,operator\ndef f(x): return x*functools.reduce(«operator.add→operator.mul»,(2,3))",

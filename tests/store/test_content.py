@@ -179,6 +179,24 @@ HASHED = {
     "a global set of functions": "K = {jnp.sin, jnp.cos}\ndef f(x):\n  for g in K: x = x * 2 + g(1.0)\n  return x\n",
     "a set of None": "K = {None, 1, 2}\ndef f(x):\n  for k in K: x = x * 2 + (k or 5)\n  return x\n",
 }
+HASHED |= {
+    f"{name}, with texts": f"{before}def f(x):\n  k = {k}\n  {then}\n  k = [str(it) for it in k]\n" + IN_ITS_ORDER
+    for name, (before, k, then) in {
+        "a copy of a set of numbers": ("K = {1}\n", "K.copy()", "k.add('a'); k.add('bb'); k.add('ccc')"),
+        "a difference of sets of numbers": ("K = {1}\n", "K - K", "k.update(('a', 'bb', 'ccc'))"),
+        "an empty set": ("K = frozenset()\n", "K.__class__(('a', 'bb', 'ccc'))", "pass"),
+        "keys by a function": (
+            "import operator\nD = dict(a=1, bb=1, ccc=1)\n",
+            "operator.or_(D.keys(), D.keys())",
+            "pass",
+        ),
+        "keys by a function in a list": (
+            "import operator\nD = dict(a=1, bb=1)\nF = [operator.xor]\n",
+            "F[0](D.keys(), {'c': 1}.keys())",
+            "pass",
+        ),
+    }.items()
+}
 UNHASHED = {
     "a constant set that is asked": "def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)\n",
     "a set that is asked": "def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)\n",

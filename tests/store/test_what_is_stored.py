@@ -221,6 +221,11 @@ def test_a_wrapper_s_own_folder_and_none(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(own._options)) == own._options
     with pytest.raises(TypeError, match=r"store=3, expected a folder"):
         partax.filter_jit(double, store=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="found a `list`, expected a folder"):
+        partax.store([])  # type: ignore[arg-type]
+    for size in (0, float("nan"), "2GB"):
+        with pytest.raises(ValueError, match=f"max_bytes={size!r}, expected a positive"):
+            partax.store(tmp_path, max_bytes=size)  # type: ignore[arg-type]
 
 
 def test_a_wrapper_s_folder_that_others_may_write_to_costs_a_warning(tmp_path: Path) -> None:
@@ -317,8 +322,9 @@ def test_wrong_calls_to_precompile_are_named() -> None:
     step = partax.filter_jit(scaled)
     with pytest.raises(TypeError, match="found a `int` as call 2, expected a tuple"):
         step.precompile((jnp.ones(3), 2), 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="threads=0"):
-        step.precompile(threads=0)
+    for threads, text in ((0, "0"), (float("nan"), "nan"), ("2", "'2'")):
+        with pytest.raises(ValueError, match=f"threads={text}, expected a positive number"):
+            step.precompile((jnp.ones(3), 2), threads=threads)  # type: ignore[arg-type]
     with pytest.raises(TypeError) as caught:
         step.precompile((jnp.ones(3), 2), (jnp.ones(3), "a"))
     assert caught.value.__notes__[-1] == "partax: of call 2 of 2 that were to be compiled"

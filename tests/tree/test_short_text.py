@@ -15,7 +15,7 @@ import pytest
 from odd_values import gone
 from partax import Static, any_of, by_path, flat_partition, is_array, not_, tree
 from partax._pytree.short_text import LONGEST, short_text
-from trees import Bag, Cell, Config, Pair, array, double, over_samples
+from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
 
 class Refuses:

@@ -20,8 +20,11 @@ rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truedi
 init_subclass class_getitem build_class
 """
 _KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
-# What leads from a frame or a running generator to all that there is.
-_OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
+# What leads from a frame or a running generator to all that there is, or tells where code stands.
+_OF_FRAMES = {
+    *("ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"),
+    *("ag_code", "cr_code", "gi_code", "tb_lasti", "tb_lineno"),
+}
 _OF_TEXTS = {"format", "format_map"}  # methods that read attributes and items by names in a text
 BY_NAME = {function.__name__: function for function in (getattr, setattr, hasattr, delattr)}
 """Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
@@ -36,21 +39,13 @@ _LOADS = {*_CONSTANTS, *_GLOBALS, "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF"}
 
 
 class Named(NamedTuple):
-    """What code reads by name.
+    """What code reads by name."""
 
-    Attributes:
-      globals: each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`.
-      attributes: the names of all attributes.
-      can_miss: whether it can do without one: it asks by `hasattr` or `getattr`, or handles errors.
-      imports: modules that it imports.
-      unproven: what it reads that has no such name, or None.
-    """
-
-    globals: tuple[tuple[str, ...], ...]
-    attributes: frozenset[str]
-    can_miss: bool
-    imports: frozenset[str]
-    unproven: str | None
+    globals: tuple[tuple[str, ...], ...]  # each with the attributes that are read of it at once: ("jax", "numpy")
+    attributes: frozenset[str]  # the names of all
+    can_miss: bool  # whether it can do without one: it asks by `hasattr` or `getattr`, or handles errors
+    imports: frozenset[str]  # modules
+    unproven: str | None  # what it reads that has no such name
 
 
 def leads_anywhere(name: str) -> bool:
@@ -82,6 +77,12 @@ def named_by(code: types.CodeType) -> Named:
         steps = steps_of(part)
         for i, step in enumerate(steps):
             unproven = unproven or _unproven(steps, i)
+            is_annotation = step.argval == "__annotations__" or (step.opname, part.co_name) == ("COPY", "__annotate__")
+            if is_annotation and type(steps[i - 1].argval) is str:  # dataclasses look up what it names
+                inside = named_by(compile(steps[i - 1].argval, "<annotation>", "eval"))
+                found |= dict.fromkeys(inside.globals)
+                attributes |= inside.attributes
+                unproven = unproven or inside.unproven
             can_miss = can_miss or step.opname == "PUSH_EXC_INFO"
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)

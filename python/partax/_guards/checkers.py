@@ -1,6 +1,10 @@
-"""Functions that only check the types of arguments and results of another one: those of jaxtyping and beartype."""
+"""Functions that only check the types of arguments and results of another one: those of jaxtyping and beartype.
+
+What makes such a function is not proven in code that calls it: it reads annotations, and names in texts.
+"""
 
 import functools
+import sys
 import types
 from typing import Any
 
@@ -39,12 +43,17 @@ def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
     if _is_of_beartype(function):
         known = function.__kwdefaults__ or {}
         types_of_hints = (value for name, value in known.items() if name.startswith("__beartype_object_"))
-        return repr(known["__beartype_conf"]), tuple(types_of_hints)
+        return (_version(), repr(known["__beartype_conf"])), tuple(types_of_hints)
     inner = _cell(function, "wrapped_fn_impl")
     checker, checked = (_cell(inner, name) if inner is not None else None for name in ("typechecker", "full_fn"))
+    by = _version() if checker is not None and package_of(checker) == "beartype" else checker
     if type(checked) is types.FunctionType and _is_of_beartype(checked):
-        return checker, _checked_by(checked)
-    return checker, _UNCHECKED if checker is None or package_of(checker) == "beartype" else ()
+        return by, _checked_by(checked)
+    return by, _UNCHECKED if checker is None or by is not checker else ()
+
+
+def _version() -> str:
+    return f"beartype {sys.modules['beartype'].__version__}"
 
 
 def _cell(function: types.FunctionType, name: str) -> Any:

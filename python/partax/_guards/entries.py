@@ -3,8 +3,7 @@
 # What the statement of a class, and decorators of libraries, write about it.
 ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
-    *("__abstractclassvars__", "__dataclass_params__", "__firstlineno__", "__static_attributes__"),
+    *("__classdictcell__", "__orig_bases__", "__type_params__", "__firstlineno__", "__static_attributes__"),
     *("__doc__", "__qualname__"),
     "_abc_impl",  # out of reach, but all guards count what was registered with abstract classes
 }
@@ -13,5 +12,3 @@ OF_ENUM = {
     *("_generate_next_value_", "_hashable_values_", "_member_type_", "_new_member_"),
     *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value_repr_"),
 }
-# Of flags this grows as they are combined.
-OF_FLAG = {*OF_ENUM, "_value2member_map_"}

@@ -1,6 +1,7 @@
 """Which modules Python or an installed library defines, so that their objects are none of the user's."""
 
 import functools
+import glob
 import os
 import sys
 import sysconfig
@@ -14,13 +15,13 @@ def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {os.path.realpath(paths[name]) for name in names if name in paths}
-    for entry in sys.path:  # of other environments that this one sees
-        if os.path.basename(entry) in ("site-packages", "dist-packages"):
+    for entry in sys.path:  # of other environments that this one sees, and where pip was told another place
+        is_usual = os.path.basename(entry) in ("site-packages", "dist-packages")
+        if is_usual or glob.glob(os.path.join(glob.escape(entry), "*.dist-info")):
             folders.add(os.path.realpath(entry))
     return tuple(folder + os.sep for folder in folders)
 
 
-@functools.cache
 def is_installed(module: Any) -> bool:
     """Whether a module of this name is Python's own or of an installed library, and not the user's."""
     if not isinstance(module, str):
@@ -35,6 +36,11 @@ def is_installed(module: Any) -> bool:
     if not isinstance(file, str):
         spec = getattr(found, "__spec__", None)
         return getattr(spec, "origin", None) in ("built-in", "frozen")
+    return _is_in_installed_folder(file)
+
+
+@functools.cache
+def _is_in_installed_folder(file: str) -> bool:
     folder, name = os.path.split(file)
     where = os.path.realpath(file) if os.path.islink(file) else os.path.join(real_path(folder), name)
     return where.startswith(_installed_folders())

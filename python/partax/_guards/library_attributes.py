@@ -1,5 +1,6 @@
 """What code can read of modules, classes and functions on the list, but which others may set: attributes."""
 
+import sys
 import types
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
@@ -10,20 +11,14 @@ from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, rea
 _CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
 Pair = tuple[Any, str]
-"""A module, class or function, and the name of an attribute."""
+"""A module, class or function, and the name of an attribute; or the table of modules, and the name of one."""
 
 
 def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> tuple[list[Pair], str]:
-    """What code can read of modules and libraries, but others may set.
+    """What code with these values and names of attributes can read of modules and libraries, but others may set.
 
-    Args:
-      values: all that it has.
-      names: of all attributes in it.
-      can_miss: whether it can do without one, so that it counts which are not there.
-
-    Returns:
-      The attributes, which are constants, on the list or absent, in an order that another process has too; and one that
-      is something else, or a module that is not on the list, or an empty string.
+    Gives constants, what is on the list and, if it `can_miss` one, what is not there, in an order that another process
+    has too; and what is something else, or a module that is not on the list, or an empty string.
     """
     found, met, waiting = list[Pair](), set[int](), list(values)
     while waiting:
@@ -37,6 +32,7 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                 value = scope[name]
                 if type(value) is types.ModuleType and is_module(it):
                     waiting.append(value)
+                    found.append((it, name))
                 elif not _is_own(value, name, owner):
                     if type(value) not in _CONSTANTS and not is_pure(value):
                         return [], name_of(it, name)
@@ -53,11 +49,14 @@ def is_module(it: Any) -> bool:
 def value_of(it: Any, name: str) -> Any:
     """An attribute, or `ABSENT`."""
     # Modules may be asked for more than they hold, and warn of it.
-    return vars(it).get(name, ABSENT) if is_module(it) else getattr(it, name, ABSENT)
+    scope = it if it is sys.modules else vars(it) if is_module(it) else None
+    return getattr(it, name, ABSENT) if scope is None else scope.get(name, ABSENT)
 
 
 def name_of(it: Any, name: str) -> str:
     """How an attribute of a module, class or function is called, such as `optax.sgd.mine`."""
+    if it is sys.modules:
+        return f"module '{name}'"
     return f"{it.__name__}.{name}" if is_module(it) else f"{module_of(it)}.{read(it, '__qualname__')}.{name}"
 
 

@@ -10,6 +10,7 @@ import sys
 import types
 from typing import Any
 
+from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
 
 # Of jax.numpy, and of NumPy what has the same name.
@@ -61,7 +62,7 @@ jax._src.dtypes jax.sharding jax._src.partition_spec jax._src.named_sharding jax
 jax._src.custom_derivatives jax._src.custom_batching jax._src.custom_transpose jax._src.indexing
 jax._src.traceback_util
 
-beartype chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
+chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
 equinox._custom_types equinox._enum equinox._errors equinox._eval_shape equinox._filters equinox._jit
 equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tree equinox._unvmap equinox._update
 equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.linen flax.nnx flax.struct flax.training.train_state
@@ -140,6 +141,7 @@ KEEP_RULES = {"lineax"}
 """Libraries that keep what to do with a class of the user's in tables of their own: a class of theirs is not proven."""
 _names: dict[str, frozenset[str] | None] = dict.fromkeys(_MODULES.split())
 _names |= {module: frozenset(names.split()) for module, names in _NAMES.items()}
+_declared: set[str] = set()  # of these, what users have added
 
 
 def pure(*modules: str) -> None:
@@ -162,20 +164,19 @@ def pure(*modules: str) -> None:
         if not isinstance(module, str):
             raise TypeError(f"pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'")
         _names[module] = None
+        _declared.add(module)
 
 
 def is_listed(module: Any, name: Any) -> bool:
     """Whether a name of a module, or what is defined inside of it, is in the table."""
     if type(module) is not str or type(name) is not str:
         return False
-    if module in _names:
-        names = _names[module]
-        return names is None or name.partition(".")[0] in names
-    while module:
-        module = module.rpartition(".")[0]
-        if module in _names:
-            return _names[module] is None
-    return False
+    listed = module
+    while listed and listed not in _names:
+        listed = listed.rpartition(".")[0]
+    names = _names.get(listed, frozenset())
+    is_there = names is None or (listed == module and name.partition(".")[0] in names)
+    return is_there and (listed in _declared or is_installed(module.partition(".")[0]))  # else it is a namesake
 
 
 def module_of(value: Any) -> str:
@@ -212,7 +213,9 @@ def is_pure_code(function: types.FunctionType) -> bool:
     name = module_globals.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
     known = issubclass(type(module), types.ModuleType) and module.__dict__ is module_globals
-    return known and is_listed(name, function.__code__.co_qualname)
+    # What others have executed in its scope is none of it.
+    is_own = known and function.__code__.co_filename == module_globals.get("__file__")
+    return is_own and is_listed(name, function.__code__.co_qualname)
 
 
 def is_listed_module(module: Any) -> bool:

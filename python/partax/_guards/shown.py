@@ -1,5 +1,6 @@
 """What values of some classes show, where `==` hides part of it or there is nothing else to look at."""
 
+import dataclasses
 import functools
 import operator
 import re
@@ -34,7 +35,22 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
     return tuple((name, *_FIELD(field), tuple(field.metadata.items())) for name, field in fields.items())
 
 
-_FIELD = operator.attrgetter("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+def set_by_hand(by_value: dict[Any, Any]) -> tuple[Any, ...]:
+    """Where an enumeration finds members by other values than theirs; the rest follows, and grows with flags."""
+    return tuple((value, member) for value, member in by_value.items() if member._value_ is not value)
+
+
+_FIELD = operator.attrgetter(
+    "_field_type.name", "name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only"
+)
+TOLD_BY: dict[str, _Ask] = {
+    "__parameters__": repr,
+    **dict.fromkeys(("__abstractmethods__", "__abstractvars__", "__abstractclassvars__"), sorted),
+    "__dataclass_fields__": fields_of,
+    "__dataclass_params__": operator.attrgetter(*vars(dataclasses)["_DataclassParams"].__slots__),
+    "_value2member_map_": set_by_hand,
+}
+"""What tells of entries of classes that nobody else has, by their names; most of it runs no Python."""
 
 # What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
 _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"}
@@ -49,7 +65,9 @@ _OF_OTHERS = {
 
 
 def bare(it: Any) -> tuple[Any, ...]:
-    """Nothing, of an object on which nobody has set an attribute; raises where somebody has."""
+    """Nothing, of an object on which nobody has set an attribute; raises where somebody has, or an array is deleted."""
+    if isinstance(it, jax.Array) and it.is_deleted():
+        raise TypeError("an array that is deleted")
     if not it.__dict__.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
         raise TypeError("an attribute that somebody has set")
     return ()
@@ -88,14 +106,9 @@ _shown: dict[int, tuple[type, _Ask, tuple[str, ...]]] = {}
 
 
 def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...], *, is_open: bool = True) -> None:
-    """Has instances of a class known by what a function tells of them.
-
-    Args:
-      cls: the class.
-      ask: gives the parts of an instance as a tuple, or the only one.
-      segments: where each part is, such as `.fget`; `.<options>` for a tuple of which most is constant. Empty where
-        there are as many as there are.
-      is_open: whether somebody may set attributes on instances: then one is not proven.
+    """Has instances of a class known by the parts that `ask` gives of one, or the only one; `segments` are where these
+    are, such as `.fget`, or `.<options>` for a tuple of which most is constant; empty for any number of parts. Where
+    the class `is_open`, one on which somebody has set an attribute is not proven.
     """
 
     def ask_bare(it: Any) -> Any:

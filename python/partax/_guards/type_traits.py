@@ -42,20 +42,12 @@ def equal_by(cls: type) -> str | None:
 
 
 class Facts(NamedTuple):
-    """What the guards ask of a class again and again; nothing that would keep it alive.
+    """What the guards ask of a class again and again; nothing that would keep it alive."""
 
-    Attributes:
-      constant: whether instances never change and tell themselves apart by `==`.
-      enum: whether instances are members of an enumeration.
-      frozen: whether its instances, all of whose state is in reach, are not meant to change: named tuples, frozen
-        dataclasses and Equinox's modules.
-      compared: the names of the fields by which a frozen dataclass compares; None for any other class.
-    """
-
-    constant: bool
-    enum: bool
-    frozen: bool
-    compared: tuple[str, ...] | None
+    constant: bool  # whether instances never change and tell themselves apart by `==`
+    enum: bool  # whether they are members of an enumeration
+    frozen: bool  # named tuples, frozen dataclasses, Equinox's modules, all of whose state is in reach
+    compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
 
 
 @asked_once

@@ -19,11 +19,11 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
 from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
-from partax._guards.entries import ABOUT_CLASS, OF_ENUM, OF_FLAG
+from partax._guards.entries import ABOUT_CLASS, OF_ENUM
 from partax._guards.library_attributes import Pair, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import bare, fields_of, how_shown
+from partax._guards.shown import TOLD_BY, bare, how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
@@ -34,7 +34,7 @@ from partax._jax.settings import SETTINGS, Settings
 _MOST = 20_000
 # What is expected of a value, and what is read next of it: csrc/statics/guards.h has these by number.
 _ANYTHING, _THERE, _NEW, MET, _ABSENT, EQUAL, OBJECT, CODE, ADDRESS = range(9)
-_NONE, _TYPE, _ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
+_NONE, _TYPE, ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
 Check = tuple[int, Any, int, Any, int]
 """What is expected of a value, with an object; what is read next of it, with an argument; and how much that is."""
 
@@ -54,35 +54,26 @@ class _UnprovenError(Exception):
 
 
 class Walk:
-    """Reads on from the roots until all is written down: depth first, each object where it is met first.
-
-    Attributes:
-      checks: for each value what is expected of it, with an object; what is read next, with an argument; and how much.
-      places: of each value what it is a part of, by number, and as which part.
-      holds_arrays: whether arrays are among the values.
-      kept: the values, so that no id in `_met` is used again.
-      of_same_objects: what is not proven of functions among the roots.
-      of_libraries: what the code that was read can read of libraries, but others may set.
-    """
+    """Reads on from the roots until all is written down: depth first, each object where it is met first."""
 
     def __init__(self) -> None:
-        self.checks: list[Check] = []
-        self.places: list[tuple[int, str | int]] = []
+        self.checks: list[Check] = []  # of each value
+        self.places: list[tuple[int, str | int]] = []  # what each is a part of, by number, and as which part
+        self.kept: list[Any] = []  # the values, so that no id in `_met` is used again
         self.holds_arrays = False
-        self.kept: list[Any] = []
-        self.of_same_objects = ""
-        self.of_libraries: list[Pair] = []
+        self.of_same_objects = ""  # what is not proven of functions among the roots
+        self.of_libraries: list[Pair] = []  # what the code can read of libraries, but others may set
         self._met: dict[int, int] = {}
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
         self._can_miss = False  # whether it can do without one
-        self._imported: list[Any] = []
+        self._imported: dict[str, Any] = {}  # modules, by the names that code has
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
 
     def all(self, roots: tuple[Any, ...]) -> str:
         """Walks all; returns what is not proven."""
         for root in roots:
-            before = len(self.checks), dict(self._met), set(self._names), list(self._imported)
+            before = len(self.checks), dict(self._met), set(self._names), dict(self._imported)
             unproven = self._root(root)
             if unproven and type(root) is not types.FunctionType:
                 return unproven
@@ -94,8 +85,9 @@ class Walk:
                 self.kept.append(root)
                 self._object(root)
                 self.of_same_objects = unproven
-        values = [*self._imported, *self.kept]
+        values = [*self._imported.values(), *self.kept]
         self.of_libraries, unproven = others_attributes(values, self._names, can_miss=self._can_miss)
+        self.of_libraries += [(sys.modules, name) for name in sorted(self._imported)]
         return unproven
 
     def settings(self) -> str:
@@ -179,7 +171,7 @@ class Walk:
         self._constant(it)
 
     def _items(self, it: Any) -> None:
-        cls, *found = self._open(it, _THERE if type(it) in (tuple, frozenset) else _NEW, _ITEMS)
+        cls, *found = self._open(it, _THERE if type(it) in (tuple, frozenset) else _NEW, ITEMS)
         segments: Iterable[str | int] = range(len(found))
         if cls is types.MethodType:
             segments = ".__func__", ".__self__"
@@ -259,7 +251,7 @@ class Walk:
     def _function(self, it: Any) -> None:
         code: types.CodeType = it.__code__
         if is_pure(it):
-            return self._constant(it)
+            return (self._unproven if it.__module__ == "jaxtyping._decorator" else self._constant)(it)
         is_listed = is_pure_code(it) or code.co_qualname == _HASH_OF_DATACLASS
         if is_checker(it, is_listed):
             return self._asked(it, parts_of_checker, SEGMENTS)
@@ -268,13 +260,14 @@ class Walk:
         named = _NOTHING_NAMED if is_listed else named_by(code)
         self._names |= named.attributes
         self._can_miss = self._can_miss or named.can_miss
-        self._imported += [sys.modules[name] for name in named.imports]
+        self._imported |= {name: sys.modules[name] for name in named.imports}
         unseen = () if is_listed else unseen_cells(it)
         expected = OBJECT if any(unseen) else _NEW
         found = iter(self._open(it, expected, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(Walk._code, next(found), "")]
         for i, name in enumerate(code.co_freevars):
-            note = Walk._by_type if i < len(unseen) and unseen[i] else Walk._value
+            is_unseen = i < len(unseen) and unseen[i]
+            note = Walk._by_type if is_unseen else Walk._of_library if is_listed else Walk._value
             steps.append((note, next(found), f"closure cell '{name}'"))
         steps += [(Walk._value, next(found), "a default") for _ in range(2)]
         attributes = next(found)
@@ -288,6 +281,11 @@ class Walk:
             steps.append((Walk._unproven, None, named.unproven))
         return self._read_by(steps)
 
+    def _of_library(self, it: Any) -> None:
+        """What a library's function holds: by beartype that of a checked dataclass asks for the fields alone."""
+        is_checker = type(it) is types.FunctionType and package_of(it) == "beartype"
+        (self._constant if is_checker else self._value)(it)
+
     def _by_type(self, it: Any) -> None:
         """What its function counts or logs, but cannot see: it is that very function, or traced anew."""
         self._read_by([(Walk._constant, self._open(it, _THERE, _TYPE)[0], ".__class__")])
@@ -300,7 +298,7 @@ class Walk:
 
     def _attributes(self, it: Any) -> None:
         """The dictionary of a function, which nobody else has."""
-        cls, *found = self._open(it, _THERE, _ITEMS)
+        cls, *found = self._open(it, _THERE, ITEMS)
         texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
         self._read(cls, found, (segment for text in texts for segment in (".__dict__", text)))
 
@@ -316,8 +314,8 @@ class Walk:
         bases = found[3 : -entries - 1]
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):
             raise _UnprovenError
-        is_enum = issubclass(type(it), enum.EnumType)
-        of_enum = (OF_FLAG if issubclass(it, enum.Flag) else OF_ENUM) if is_enum else frozenset[str]()
+        is_flag = issubclass(it, enum.Flag)
+        of_enum = OF_ENUM if issubclass(type(it), enum.EnumType) else frozenset[str]()
         steps: list[Any] = [(Walk._value, found[0], ".__class__")]
         steps += [(Walk._constant, name, ".__name__") for name in found[1:3]]
         steps += [(Walk._value, base, ".__mro__") for base in bases]
@@ -330,13 +328,11 @@ class Walk:
             if name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
-                note = Walk._fields if name == "__dataclass_fields__" else Walk._value
+                # That of flags grows as they are joined.
+                tell = TOLD_BY.get(name) if is_flag or name != "_value2member_map_" else None
+                note = Walk._value if tell is None else functools.partial(Walk._asked, ask=tell, segments=())
                 steps += [(Walk._constant, name, ""), (note, entry, f".{name}")]
         return self._read_by(steps)
-
-    def _fields(self, it: Any) -> None:
-        """The fields of a dataclass, which nobody else has: as values elsewhere they are not proven."""
-        self._asked(it, fields_of, ())
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.
@@ -367,12 +363,8 @@ _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
 def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Check, ...], Callable[[int], str], bool, str, str]:
     """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
 
-    Args:
-      roots: the classes of the nodes of a call and its static values, or a callable.
-
-    Returns:
-      The checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and what
-      is not proven of functions among the roots, which are the same only as the same objects.
+    Gives the checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and
+    what is not proven of functions among the roots, which are the same only as the same objects.
     """
     walk = Walk()
     unproven = walk.all(roots) or walk.settings()

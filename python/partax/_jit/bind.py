@@ -57,11 +57,20 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
     changes_objects = wrapper._options.graph is not None
-    args = tuple(_as_now(it, changes_objects) for it in args)
-    kwargs = {name: _as_now(it, changes_objects) for name, it in kwargs.items()}
+    names = [*_signature(wrapper).parameters]
+    args = tuple(_kept(names[min(i, len(names) - 1)], it, changes_objects) for i, it in enumerate(args))
+    kwargs = {name: _kept(name, it, changes_objects) for name, it in kwargs.items()}
     callables = wrapper._function, wrapper.__self__
     keeps_callable = all(_as_now(it, changes_objects) is it for it in callables)  # else each call looks at them
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
+
+
+def _kept(name: str, value: Any, changes_objects: bool) -> Any:
+    try:
+        return _as_now(value, changes_objects)
+    except RecursionError:
+        text = f"`{name}`: found a tree that is nested too deeply or contains itself, expected a finite, flatter tree"
+        raise RecursionError(text) from None
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:

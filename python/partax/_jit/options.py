@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import jax
 
 from partax import _core
+from partax._pytree.short_text import short_text
 
 DonateMode = Literal["none", "all", "all-except-first", "warn", "warn-except-first"]
 
@@ -115,7 +116,9 @@ def _folder(store: Any) -> str | Literal[False] | None:
     if store is None or store is False:
         return store
     if not isinstance(store, (str, os.PathLike)):
-        raise TypeError(f"found store={store!r}, expected a folder, False for none, or None for that of partax.store")
+        raise TypeError(
+            f"found store={short_text(store)}, expected a folder, False for none, or None for that of partax.store"
+        )
     return os.path.abspath(os.path.expanduser(os.fspath(store)))
 
 

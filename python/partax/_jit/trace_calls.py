@@ -14,6 +14,7 @@ from partax._jax.private import configuration, mesh_of_call
 from partax._jax.settings import every_setting
 from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
 from partax._jit.exported import ArrayCall, asked_by_export
+from partax._pytree.short_text import short_text
 
 
 def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
@@ -122,8 +123,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
         traced comes as it is, with a note that tells which call it was; the others are compiled all the same.
       ValueError: `threads` is not positive.
     """
-    if threads is not None and threads < 1:
-        raise ValueError(f"found threads={threads}, expected a positive number of threads")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"found threads={short_text(threads)}, expected a positive number of threads")
     for i, call in enumerate(calls):
         if not isinstance(call, (tuple, dict)):
             raise TypeError(

@@ -14,6 +14,7 @@ import numpy as np
 from partax import _core
 from partax._core import JitFunction
 from partax._pytree.call_site import call_site
+from partax._pytree.short_text import short_text
 from partax._report.explain import explaining, report_line
 from partax._report.report import StepsReport
 from partax._steps import places
@@ -70,7 +71,7 @@ def steps(
             f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned"
         )
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"`size`: found {size!r}, expected a positive number of steps")
+        raise ValueError(f"`size`: found {short_text(size)}, expected a positive number of steps")
     if step._options.graph is not None:
         from partax._steps.objects import refuse_method
 
@@ -82,8 +83,9 @@ def steps(
         )
     if isinstance(carry, str):
         carry = (carry,)
-    if not isinstance(carry, Collection | None) or any(not isinstance(it, str) for it in carry or ()):
-        raise TypeError(f"`carry`: found {carry!r}, expected names of arguments, or a dictionary from these to places")
+    if carry is not None and (not isinstance(carry, Collection) or any(not isinstance(it, str) for it in carry)):
+        found = short_text(carry)
+        raise TypeError(f"`carry`: found {found}, expected names of arguments, or a dictionary from these to places")
     return Steps(step, size, carry, unroll)
 
 

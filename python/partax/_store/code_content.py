@@ -39,7 +39,15 @@ def _content(code: types.CodeType) -> Any:
         for it in code.co_consts
     ]
     return (
-        *(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *(
+            code.co_name,
+            code.co_qualname,
+            code.co_code,
+            code.co_names,
+            code.co_varnames,
+            code.co_freevars,
+            code.co_cellvars,
+        ),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
         constants,
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import operator
 import pickle
 import sys
 import types
@@ -20,12 +21,18 @@ from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
-from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
 from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
+from partax._store.registered import registered_by_users, registered_fields, registrations
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
+# Functions that make a set of what is none, as of two views of dictionaries.
+_MAKING_SETS = {
+    *map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub)),
+    *map(id, (operator.iand, operator.ior, operator.ixor, operator.isub)),
+}
+_GROWING = {"add", "update", "type", "__class__"}  # names by which a set of numbers becomes one of more
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
@@ -68,27 +75,17 @@ def layout_content(array: Any) -> str:
 
 
 class Content(NamedTuple):
-    """What can be read of some values.
+    """What can be read of some values."""
 
-    Attributes:
-      digest: of all of it.
-      digests: of each part.
-      place: what a part is, by number: code with its file and line, all else in words.
-    """
-
-    digest: str
-    digests: list[bytes]
-    place: Callable[[int], "types.CodeType | str"]
+    digest: str  # of all of it
+    digests: list[bytes]  # of each part
+    place: Callable[[int], "types.CodeType | str"]  # what a part is, by number: code, or in words
 
 
 def content_of(roots: tuple[Any, ...]) -> Content:
-    """The content of all that the code of some values can read.
+    """The content of all that the code of some values can read, at which the guards would begin.
 
-    Args:
-      roots: what the guards begin at: static values, classes of nodes, callables.
-
-    Returns:
-      The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
+    Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
 
     Raises:
       UnstoredError: some of it has no content that another process could find again.
@@ -105,8 +102,8 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         return (codes.get(at) or place_of(places, at)) if at < count else names[at - count]
 
     try:
-        for check, value in zip(walk.checks, walk.kept, strict=True):
-            reader.add(check, value)
+        for check, value, part in zip(walk.checks, walk.kept, places, strict=True):
+            reader.add(check, value, *part)
         for it, name in walk.of_libraries:
             reader.add_attribute(name_of(it, name), value_of(it, name))
         reader.add_rest(tuple(registered))
@@ -125,11 +122,12 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
-        self._holds_sets = self._asks_classes = False
-        self._before: Any = None  # the value of the check before
-        self._is_listed = False  # whether that was a function whose code is a pure library's
+        self._holds_sets = False
+        self._code_names = set[str]()
+        self._listed: set[int] = set()  # functions whose code is a pure library's
 
-    def add(self, check: checks.Check, value: Any) -> None:
+    def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
+        """Adds the next one, of a part of the value whose number is given."""
         expected, known, parts, argument, count = check
         token: Any = ()
         if expected == checks.MET:
@@ -137,36 +135,38 @@ class _Reader:
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = code_digest(value)
-            if not self._is_listed and reads_hashes(value):
+            self._code_names |= {*value.co_names, *checks.named_by(value).attributes}
+            if whole not in self._listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
-            self._asks_classes |= "__class__" in value.co_names or "type" in value.co_names
         elif expected == checks.EQUAL:
             token = self._constant(value)
-            if (value is set or value is frozenset) and type(self._before) is not value:
+            if id(value) in _MAKING_SETS and segment != ".__class__":
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
             token = self._object(value, count > 0)
         elif expected == checks.ADDRESS:
             token = self._address(value)
-        self._holds_sets |= type(value) in (set, frozenset) and bool(value)
-        if type(value) in (set, frozenset) and is_hashed(value):
-            raise UnstoredError("a set of more than numbers, whose order another process has otherwise")
-        self._before, self._is_listed = value, parts == checks.FUNCTION and argument is None
+        if type(value) in (set, frozenset) and parts == checks.ITEMS:
+            if is_hashed(value):
+                raise UnstoredError("a set of more than numbers, whose order another process has otherwise")
+            self._holds_sets |= whole not in self._listed  # such as that in which dataclasses note what they print
+        self._listed |= {len(self.digests)} if parts == checks.FUNCTION and argument is None else set()
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
 
     def add_attribute(self, name: str, value: Any) -> None:
         """Adds what others may have set on something of a library, or that nobody has."""
         self.names.append(f"no {name}" if value is ABSENT else name)
-        self._hash(("attribute", name, value is not ABSENT and self._constant(value)))
+        known = self._object(value, False) if isinstance(value, types.ModuleType) else self._constant(value)
+        self._hash(("attribute", name, value is not ABSENT and known))
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
         the checks; the version of each library that something was of, and of what it stands on.
         """
-        self.names.append("the class of a set")
-        if self._holds_sets and self._asks_classes:
-            raise UnstoredError("code may make another by it, whose order another process has otherwise")
+        self.names.append("a set")
+        if self._holds_sets and not _GROWING.isdisjoint(self._code_names):
+            raise UnstoredError("code may add more than numbers to it, or make another by its class")
         self._hash(())
         self.names.append("how a library's class is registered with jax")
         self._hash(registered)
@@ -236,7 +236,7 @@ class _Reader:
             return "module", value.__name__
         if isinstance(value, type):
             if is_opened and not is_installed(value.__module__):  # its entries come next
-                return "class", value.__module__, value.__qualname__, class_content(value, self._constant)
+                return "class", value.__module__, value.__qualname__, registrations(value)
             return self._named(value)
         if isinstance(value, jax.Array):
             return self._array(value)

@@ -20,34 +20,21 @@ _LONGEST_WRITE = 3600  # seconds
 
 
 class Stored(NamedTuple):
-    """A file of a folder.
+    """A file of a folder."""
 
-    Attributes:
-      key: what it is found by.
-      path: the file.
-      size: in bytes.
-      used: when it was written or loaded last, in seconds since the epoch.
-    """
-
-    key: str
+    key: str  # what it is found by
     path: Path
-    size: int
-    used: float
+    size: int  # in bytes
+    used: float  # when it was written or loaded last, in seconds since the epoch
 
 
 class Folder:
-    """A folder of programs.
-
-    Attributes:
-      path: of the folder, absolute.
-      max_bytes: how much may be in it; what was not used for longest goes first.
-    """
+    """A folder of programs."""
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.path = Path(path).expanduser().absolute()  # the same one wherever the process goes
-        self.max_bytes = max_bytes
+        self.max_bytes = max_bytes  # how much may be in it; what was not used for longest goes first
         self._told: set[str] = set()
-        self._misleading: set[str] = set()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -93,13 +80,8 @@ class Folder:
             os.utime(self._file(key))
 
     def likeliest(self, beginning: str) -> str | None:
-        """The key that begins so and was used last; None where there is none, or one has misled."""
-        found = self.files(beginning) if beginning not in self._misleading else []
-        return found[0].key if found else None
-
-    def has_misled(self, beginning: str) -> None:
-        """Notes that of the keys that begin so, others are wanted than the last one."""
-        self._misleading.add(beginning)
+        """The key that begins so and was used last; None where there is none."""
+        return next((it.key for it in self.files(beginning)), None)
 
     def write(self, key: str, data: bytes) -> None:
         """Stores by a key; where that cannot be, says so once."""

@@ -20,35 +20,18 @@ Proof = list[tuple[str, bytes]]
 
 
 class Key(NamedTuple):
-    """What a stored program is found by.
+    """What a stored program is found by."""
 
-    Attributes:
-      name: the digest.
-      read: what of it is of no arguments: all that a trace depends on beside these.
-      proof: gives what it is a digest of, one by one.
-    """
-
-    name: str
-    read: str
-    proof: Callable[[], Proof]
+    name: str  # the digest
+    read: str  # what of it is of no arguments: all that a trace depends on beside these
+    proof: Callable[[], Proof]  # gives what it is a digest of, one by one
 
 
 class Wanted:
-    """The program that the call under way wants, as far as it is known before its code is read.
-
-    Attributes:
-      group: how the names of all begin that are for such arguments, whatever the code was.
-      nearest: how those of them begin that were made in such an environment, by the same code of the function itself:
-        one of them can be loaded here, and may be the one that is wanted.
-    """
+    """The program that the call under way wants, as far as it is known before its code is read."""
 
     def __init__(self, options: Options, signature: Signature, takes_tuple: bool) -> None:
-        """Reads it of the call.
-
-        Args:
-          options: of its wrapper.
-          signature: of its arrays.
-          takes_tuple: whether the program takes them as one tuple.
+        """Reads it of the call, whose arrays the program may take as one tuple.
 
         Raises:
           UnstoredError: something that it depends on could not be proven in another process.
@@ -62,10 +45,12 @@ class Wanted:
             _, *given = _core.call_shape()  # which parameters the values are of
             named = read(function, "__module__"), read(function, "__qualname__")
             arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
+            # How the names of all begin that are for such arguments, whatever the code was.
             self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
             self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
             code = read(unwrapped(function), "__code__")
             own = code_digest(code) if type(code) is types.CodeType else b""
+            # How those of them begin that were made in such an environment, by the same code of the function itself.
             self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
 
     def key(self) -> Key:

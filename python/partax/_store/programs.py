@@ -45,37 +45,21 @@ _COMPARED = 8  # stored programs of the same function that a call which is trace
 
 
 class _Search(NamedTuple):
-    """What was looked for in a call.
+    """What was looked for in a call."""
 
-    Attributes:
-      begun: when.
-      thread: which.
-      is_before_trace: whether the call had not traced by then.
-      signature: of its arrays.
-      group: of `Wanted`.
-      key: of the program.
-      loading: the program; None where it is not stored.
-    """
-
-    begun: float
+    begun: float  # when
     thread: int
-    is_before_trace: bool
-    signature: Signature
-    group: str
+    is_before_trace: bool  # whether the call had not traced by then
+    signature: Signature  # of its arrays
+    group: str  # of `Wanted`
     key: Key
-    loading: Loading | None
+    loading: Loading | None  # the program, where it is stored
 
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
-    """The programs of a new static key. Called by the native wrapper in a call, while something is to be stored.
+    """The programs of a new static key; None where it has none that could be stored.
 
-    Args:
-      options: the wrapper's.
-      leaves: the array leaves.
-      traced: what jax would trace.
-
-    Returns:
-      The programs; None where the call has none that could be stored.
+    Called by the native wrapper in a call, while something is to be stored, with what jax would trace.
     """
     folder = switch.folder_of(options.store)
     if folder is None or not runs_compiled(leaves):
@@ -102,20 +86,14 @@ def _uncollected() -> Generator[None, None, None]:
 
 
 class Programs:
-    """The programs of one static key, one for each signature of arrays. It keeps nothing of the user's.
-
-    Attributes:
-      program: what the native wrapper calls with the arrays.
-      target: the jax.jit target, which traces; set before anything is called.
-      donated: for each leaf a byte that is 1 where the program donates it; None while nobody knows.
-    """
+    """The programs of one static key, one for each signature of arrays. It keeps nothing of the user's."""
 
     def __init__(self, folder: Folder, options: Options, traced: TracedFunction) -> None:
-        self.target: Any = None
-        self.donated: bytes | None = None
+        self.target: Any = None  # that of jax.jit, which traces; set before anything is called
+        self.donated: bytes | None = None  # for each leaf 1 where the program donates it, once that is known
         self._options = options
         self._name = traced.function.__name__
-        self.program = dispatched(self._name, self.choose, self._instead)
+        self.program = dispatched(self._name, self.choose, self._instead)  # what is called with the arrays
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
@@ -189,7 +167,6 @@ class Programs:
         key = wanted.key()
         if loading is not None and loading.name != key.name:
             loading.program.cancel()
-            self._folder.has_misled(wanted.nearest)
             loading = None
         if loading is None:
             loading = self._loading(key.name if self._folder.has(key.name) else None, signature)

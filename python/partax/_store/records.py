@@ -13,27 +13,16 @@ from partax._store.placement import by_number
 
 
 class Record(TypedDict):
-    """What is stored of one program.
+    """What is stored of one program."""
 
-    Attributes:
-      name: the function's name.
-      seconds: how long it took to trace, lower and compile.
-      result: of `results.stored_result_of`.
-      donated: for each leaf a byte that is 1 where the program donates it.
-      outputs: how many arrays it returns.
-      devices: the numbers of those that it runs on, in their order.
-      proof: what it depends on.
-      program: of `serialized`.
-    """
-
-    name: str
-    seconds: float
-    result: bytes
-    donated: bytes
-    outputs: int
-    devices: tuple[int, ...]
-    proof: Proof
-    program: bytes
+    name: str  # of the function
+    seconds: float  # how long it took to trace, lower and compile
+    result: bytes  # of `results.stored_result_of`
+    donated: bytes  # for each leaf 1 where the program donates it
+    outputs: int  # how many arrays it returns
+    devices: tuple[int, ...]  # the numbers of those that it runs on, in their order
+    proof: Proof  # what it depends on
+    program: bytes  # of `serialized`
 
 
 def record_of(folder: Folder, name: str) -> Record | None:
@@ -46,19 +35,13 @@ def record_of(folder: Folder, name: str) -> Record | None:
 
 
 class Loading:
-    """A stored program that is read and loaded. It need not be the right one until it is run.
-
-    Attributes:
-      name: what it is stored by.
-      record: what is stored; None where it cannot be read.
-      program: the compiled program, which takes and returns its arrays in trees of its own; its `result()` raises
-        whatever the loader does.
-    """
+    """A stored program that is read and loaded. It need not be the right one until it is run."""
 
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...], takes_tuple: bool) -> None:
-        self.name = name
+        self.name = name  # what it is stored by
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
         self.record = pool.submit(record_of, folder, name)
+        # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
         self.program = pool.submit(self._load, devices, takes_tuple)
         pool.shutdown(wait=False)
 

@@ -31,15 +31,9 @@ def call_statics() -> list[Any]:
 
 
 def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
-    """What a trace has returned, as it is stored. Called by the native wrapper at the trace's end.
+    """The result of a trace as bytes; None where it cannot be stored. Called by the native wrapper at the trace's end.
 
-    Args:
-      result: of the function.
-      inputs: the arrays of the trace.
-      node: what jax gets of the result.
-
-    Returns:
-      The result as bytes; None where it cannot be stored.
+    The inputs are the arrays of the trace, and the node is what jax gets of the result.
     """
     outputs, _ = _core._flatten_output(node)
     return _written(result, outputs, inputs)
@@ -60,13 +54,8 @@ def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> 
 
 
 def stored_result_of(node: Any) -> bytes | None:
-    """The result of the trace that has given a node.
-
-    Args:
-      node: what its program returns, as `jax.stages.Traced.out_info` has it; no `OutputNode` for one array alone.
-
-    Returns:
-      The result as bytes; None where it cannot be stored.
+    """The result of the trace whose program returns this, by `jax.stages.Traced.out_info`, as bytes; None where it
+    cannot be stored. It is no `OutputNode` for one array alone.
     """
     return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
 

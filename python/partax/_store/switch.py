@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from partax import _core
+from partax._pytree.short_text import short_text
 from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
@@ -14,14 +15,7 @@ _of_options: dict[str, Folder | None] = {}
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
-    """Where programs of a wrapper are stored now.
-
-    Args:
-      store: its option.
-
-    Returns:
-      The folder; None where they are not stored.
-    """
+    """Where programs of a wrapper with this option are stored now; None where they are not."""
     if store is None:
         return _folder
     if store is False:
@@ -84,10 +78,13 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     Raises:
       PermissionError: others may write to the folder, or it cannot be made.
       OSError: it cannot be made.
+      TypeError: it is no path.
       ValueError: `max_bytes` is not positive.
     """
-    if max_bytes <= 0:
-        raise ValueError(f"found max_bytes={max_bytes}, expected a positive number of bytes")
+    if not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
+        raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
+    if not isinstance(path, (str, os.PathLike, type(None))):
+        raise TypeError(f"found a `{type(path).__name__}`, expected a folder, or None to store nothing")
     made = None if path is None else Folder(path, max_bytes)
     if made is not None:
         made.prepare()

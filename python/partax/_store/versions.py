@@ -16,27 +16,16 @@ _MODULE = re.compile(r"((\w+)(?:/__init__)?(?:\.[\w-]+)*\.(?:py|so|pyd)),")  # o
 
 
 class _Installed(NamedTuple):
-    """A distribution.
+    """A distribution."""
 
-    Attributes:
-      version: its version, and a digest of what was installed.
-      modules: its modules and packages, each with its file; None where the system keeps no list of them.
-      required: the names of what it requires.
-    """
-
-    version: str
-    modules: dict[str, str] | None
-    required: tuple[str, ...]
+    version: str  # and a digest of what was installed
+    modules: dict[str, str] | None  # and packages, each with its file; None where the system keeps no list of them
+    required: tuple[str, ...]  # the names of others
 
 
 def versions(library: str) -> tuple[str, ...]:
-    """The version and the files of a library and of each that it requires, and so on.
-
-    Args:
-      library: the name of a package that is imported.
-
-    Returns:
-      Names with their versions and a digest of what was installed, in their order.
+    """Of the library of a package that is imported, and of each that it requires, and so on: names with their versions
+    and a digest of what was installed.
 
     Raises:
       UnstoredError: the library has no distribution, one of them is installed in place and may change, or what is

@@ -1,11 +1,9 @@
-"""What a class tells by its content in another process: in its own, where it is the same object, none of it counts."""
+"""What is registered for classes, by what another process finds again: functions of users, and subclasses."""
 
 import abc
-import enum
 import operator
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 from partax._families.equinox import module_class
@@ -14,36 +12,13 @@ from partax._guards.user_objects import asked_once, entries_of, mro_of, read, un
 from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
 from partax._store import UnstoredError
 
-_Constant = Callable[[Any], Any]
-
-
-def class_content(cls: type, constant: _Constant) -> Any:
-    """What nothing else that is looked at of a user's class depends on: its fields, subclasses and members.
-
-    Args:
-      cls: the class.
-      constant: gives the content of a constant.
-
-    Returns:
-      Plain values.
-
-    Raises:
-      UnstoredError: some of it another process could not find again.
-    """
-    return _fields(cls), registrations(cls), _members(cls, constant)
-
-
-def _fields(cls: type) -> Any:
-    """Those of a dataclass in their order, by which Equinox registers its modules too."""
-    fields = entries_of(cls).get("__dataclass_fields__")
-    if type(fields) is not dict:
-        return ()
-    kinds = [field._field_type.name for field in fields.values()]  # a field, or for the class or `__init__` alone
-    return kinds, repr(cls.__dict__.get("__dataclass_params__"))
-
 
 def registrations(cls: type) -> Any:
-    """The names of all classes that an abstract class, or one below it, was told to take for its subclasses."""
+    """The names of all classes that an abstract class, or one below it, was told to take for its subclasses.
+
+    Raises:
+      UnstoredError: one of them another process could not find again.
+    """
     if not isinstance(cls, abc.ABCMeta):
         return ()
     found, waiting, seen = set[tuple[str, str]](), [cls], set[int]()
@@ -67,25 +42,6 @@ def _name(cls: type) -> tuple[str, str]:
     if found is not cls and not is_installed(cls.__module__):
         raise UnstoredError(f"`{cls.__qualname__}`, a registered class that is not found by its name")
     return cls.__module__, cls.__qualname__
-
-
-def _members(cls: type, constant: _Constant) -> Any:
-    """What an enumeration finds its members by, which may have been set by hand."""
-    if not isinstance(cls, enum.EnumType):
-        return ()
-    by_name, by_value = cls._member_map_, cls._value2member_map_
-    own = {id(it): name for name, it in by_name.items() if name == it._name_}
-
-    def value_of(value: Any, member: Any) -> Any:
-        return "its own" if member._value_ is value else constant(value)
-
-    found: list[Any] = [cls._member_names_, [(name, own.get(id(it))) for name, it in by_name.items()]]
-    for value, member in by_value.items():
-        if id(member) in own:
-            found.append((own[id(member)], value_of(value, member)))
-        elif not issubclass(cls, enum.Flag) or member._value_ is not value:  # flags make some when they are combined
-            raise UnstoredError("a member of an enumeration that it has not by name")
-    return found
 
 
 def registered_by_users() -> dict[tuple[str, str], Any]:
