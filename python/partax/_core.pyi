@@ -84,9 +84,7 @@ def _flatten_jit(object: JitFunction[..., Any], /) -> tuple[tuple[Any, ...], Any
 def _unflatten_jit(options: Any, children: Iterable[Any], /) -> JitFunction[..., Any]: ...
 
 @final
-class CallCache:
-    """What all wrappers of equal callables share."""
-
+class CallCache:  # what all wrappers of equal callables share
     @property
     def history(self) -> History | None: ...
     @property
@@ -118,12 +116,10 @@ def describe_tree(tree: Any, root: str) -> tuple[SpecData, list[Any]]: ...
 # ---- Between the wrapper and its targets.
 
 @final
-class OutputNode:
-    """The arrays of one result, with the static part of it as aux data."""
+class OutputNode: ...  # the arrays of one result, with the static part of it as aux data
 
 @final
-class TraceOutput:
-    """The static part of one trace's result, compared by identity."""
+class TraceOutput: ...  # the static part of one trace's result, compared by identity
 
 def trace(*leaves: Any) -> OutputNode: ...
 def on_call_exit(callback: Callable[[], object]) -> bool: ...
@@ -133,9 +129,7 @@ def _flatten_output(object: OutputNode, /) -> tuple[tuple[Any, ...], TraceOutput
 def _unflatten_output(handle: TraceOutput, results: Iterable[Any], /) -> OutputNode: ...
 
 @final
-class PreparedCall:
-    """A call that is run step by step."""
-
+class PreparedCall:  # a call that is run step by step
     def __init__(
         self, jit: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], abstract: bool
     ) -> None: ...
@@ -158,9 +152,7 @@ class PreparedCall:
 # ---- The stages, each alone.
 
 @final
-class TreeSpec:
-    """The static part of a tree."""
-
+class TreeSpec:  # the static part of a tree
     @property
     def num_dynamic(self) -> int: ...
     def dynamic_paths(self) -> list[str]: ...

@@ -40,13 +40,11 @@ def _option_names(parameters: CallParameters, args: tuple[Any, ...], kwargs: dic
     """For each argument its place in the call, and by which names options may mean it; in the order of the values."""
     named = [name for name in parameters.names if name in kwargs]
     named += [name for name in kwargs if name not in named]
-    found: list[tuple[Any, set[str]]] = []
-    for i in range(bound, len(args) + bound):
-        found.append((i - bound, names_by_position(parameters, i)))
+    found: list[tuple[Any, set[str]]] = [(i, names_by_position(parameters, i + bound)) for i in range(len(args))]
+    shown = parameters.shown
     for name in named:
-        shown = parameters.shown
-        others = set[str]() if name in parameters.shown_named else {shown.var_named}
-        found.append((name, {name} if name in parameters.names else {name, shown.all_named} | others))
+        others = {shown.all_named} if name in parameters.shown_named else {shown.all_named, shown.var_named}
+        found.append((name, {name} if name in parameters.names else {name, *others}))
     return found
 
 

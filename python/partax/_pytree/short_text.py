@@ -75,12 +75,9 @@ def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
 
 def record_text(self: Any) -> str:
     """The `repr` of a dataclass in one line: `Name(field=value, ...)`."""
-    fields = ((f"{field.name}=", _rounded(getattr(self, field.name))) for field in dataclasses.fields(self))
+    values = ((f"{field.name}=", getattr(self, field.name)) for field in dataclasses.fields(self))
+    fields = ((name, float(f"{value:.4g}") if type(value) is float else value) for name, value in values)
     return one_line(_items(f"{type(self).__qualname__}(", fields, ")", LONGEST, _DEEPEST))
-
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.4g}") if type(value) is float else value
 
 
 def _text(value: Any, longest: int, depth: int) -> str:

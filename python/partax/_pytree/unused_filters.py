@@ -3,6 +3,7 @@
 import difflib
 import heapq
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -77,9 +78,7 @@ def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
 
 def _of_python(pattern: str) -> str:
     """A place as Python and jax write it, such as `.layers[0].weight`, as a path."""
-    for mark in ".[]'\"":
-        pattern = pattern.replace(mark, "/")
-    return "/".join(segment for segment in pattern.split("/") if segment)
+    return "/".join(filter(None, re.split(r"[./\[\]'\"]", pattern)))
 
 
 def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:

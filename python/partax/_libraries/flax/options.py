@@ -49,7 +49,9 @@ def made_jit(
         others = _by_position(fun, static_positions, static_names, list(in_shardings))
         in_shardings = (NoEntry(), *others) if is_argument else others  # the object itself has none in nnx
     names += _names_at(fun, positions)
-    mode = _mode(graph, graph_updates)
+    graph = graphlib.set_graph_mode.current_value() if graph is None else graph
+    graph_updates = graphlib.set_graph_updates.current_value() if graph_updates is None else graph_updates
+    mode = TREE if not graph else GRAPH if graph_updates else VARIABLES
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         extract.check_prefix(shardings, option, "jit", mode != TREE, mode == GRAPH)
     in_shardings = prefix_of(in_shardings)
@@ -69,14 +71,6 @@ def _refuse_bound_method(fun: Any) -> None:
             f"nnx.jit does not support bound methods: found one of `{name}`, whose module would be no argument; "
             f"decorate the method in the class, or call `jit({name})(module, ...)`"
         )
-
-
-def _mode(graph: bool | None, graph_updates: bool | None) -> str:
-    if graph is None:
-        graph = graphlib.set_graph_mode.current_value()
-    if graph_updates is None:
-        graph_updates = graphlib.set_graph_updates.current_value()
-    return TREE if not graph else GRAPH if graph_updates else VARIABLES
 
 
 def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
