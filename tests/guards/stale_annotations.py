@@ -28,56 +28,46 @@ _TEXTS = {
     **{
         f"text in a {name}": (
             f"{CHECK}def get():\n    {made}:\n        a: 'CV[int]' = 1.0\n        b: float = 2.0\n    return len(fields(D))"
-            "\nfields = dataclasses.fields",
-            "get()",
-            "CV = typing.ClassVar",
+            "\nfields = dataclasses.fields → get() → CV = typing.ClassVar"
         )
         for name, made in _MADE.items()
     },
     "text for beartype": (
-        f"{CHECK}def get():\n    @beartype\n    def f(v: 'T'): return v\n    return passes(lambda: f(2.0))",
-        "get()",
-        "T = int",
+        f"{CHECK}def get():\n    @beartype\n    def f(v: 'T'): return v\n    return passes(lambda: f(2.0))"
+        " → get() → T = int"
     ),
     "text for jaxtyped": (
         f"{CHECK}def get():\n    @jaxtyped(typechecker=beartype)\n    def f(v: 'W'): return v\n"
-        "    return passes(lambda: f(jnp.ones(2)))",
-        "get()",
-        "W = Float[jax.Array, '3']",
+        "    return passes(lambda: f(jnp.ones(2))) → get() → W = Float[jax.Array, '3']"
     ),
-    "text that is asked": (CHECK, "(2.0 if is_bearable(2.0, 'T') else 3.0)", "T = int"),
+    "text that is asked": f"{CHECK} → (2.0 if is_bearable(2.0, 'T') else 3.0) → T = int",
     "function of another place, for beartype": (
-        CHECK,
-        "passes(lambda: beartype(inner)(2.0))",
-        "inner.__annotations__['v'] = int",
+        f"{CHECK} → passes(lambda: beartype(inner)(2.0)) → inner.__annotations__['v'] = int"
     ),
     "function of another place, for jaxtyped": (
-        CHECK,
-        "passes(lambda: jaxtyped(typechecker=beartype)(of_array)(jnp.ones(2)))",
-        "of_array.__annotations__['v'] = Float[jax.Array, '3']",
+        f"{CHECK} → passes(lambda: jaxtyped(typechecker=beartype)(of_array)(jnp.ones(2)))"
+        " → of_array.__annotations__['v'] = Float[jax.Array, '3']"
     ),
     "maker that has another name": (
-        f"{CHECK}make_checked = [functools.partial(jaxtyped, typechecker=beartype)]",
-        "passes(lambda: make_checked[0](of_array)(jnp.ones(2)))",
-        "of_array.__annotations__['v'] = Float[jax.Array, '3']",
+        f"{CHECK}make_checked = [functools.partial(jaxtyped, typechecker=beartype)]"
+        " → passes(lambda: make_checked[0](of_array)(jnp.ones(2)))"
+        " → of_array.__annotations__['v'] = Float[jax.Array, '3']"
     ),
 }
 _MISSING = {
     "what an abstract class has not": (
         "class A(eqx.Module):\n    k: eqx.AbstractClassVar[int]\n"
-        "def get():\n    try: A()\n    except TypeError: return 2.0\n    return 3.0",
-        "get()",
-        "type.__setattr__(A, '__abstractclassvars__', frozenset())",
+        "def get():\n    try: A()\n    except TypeError: return 2.0\n    return 3.0"
+        " → get() → type.__setattr__(A, '__abstractclassvars__', frozenset())"
     ),
     "methods that an abstract class has not": (
         "class A(abc.ABC):\n    @abc.abstractmethod\n    def k(self): ...\n"
-        "def get():\n    try: A()\n    except TypeError: return 2.0\n    return 3.0",
-        "get()",
-        "A.__abstractmethods__ = frozenset()",
+        "def get():\n    try: A()\n    except TypeError: return 2.0\n    return 3.0"
+        " → get() → A.__abstractmethods__ = frozenset()"
     ),
 }
 
 KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(parts) for name, parts in programs.items()}
+    kind: {name: source_of(row) for name, row in programs.items()}
     for kind, programs in {"annotation": _TEXTS, "missing": _MISSING}.items()
 }

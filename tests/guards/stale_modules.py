@@ -163,37 +163,31 @@ import optimistix
 """
 _OF_NAMESAKE = "sys.path.remove(F.name); sys.modules.pop('optimistix'); sys.modules.update(OLD); F.cleanup()"
 _LISTED = {
-    "another module of its name": (
-        f"{_FAKE}{_IMPORTING.format('import math', 'math.pi')}",
-        "get()",
-        "sys.modules['math'] = FAKE",
-        "sys.modules['math'] = OLD",
-    ),
-    "another module of its name, of which a name is imported": (
-        f"{_FAKE}{_IMPORTING.format('from math import pi', 'pi')}",
-        "get()",
-        "sys.modules['math'] = FAKE",
-        "sys.modules['math'] = OLD",
-    ),
+    **{
+        f"another module of its name{how}": (
+            f"{_FAKE}{_IMPORTING.format(imported, value)} → get() → sys.modules['math'] = FAKE → sys.modules['math'] = OLD"
+        )
+        for how, imported, value in (
+            ("", "import math", "math.pi"),
+            (", of which a name is imported", "from math import pi", "pi"),
+        )
+    },
     "another module below it": (
         "import jax.nn\nOLD, FAKE = jax.nn, types.ModuleType('jax.nn')\nFAKE.relu = lambda x: 3.0\n"
-        + _IMPORTING.format("from jax import nn", "nn.relu(2.0)"),
-        "get()",
-        "jax.nn = FAKE",
-        "jax.nn = OLD",
+        + _IMPORTING.format("from jax import nn", "nn.relu(2.0)")
+        + " → get() → jax.nn = FAKE → jax.nn = OLD"
     ),
-    "a module of the user's that is called so": (_NAMESAKE, "optimistix.get()", "optimistix.k = 3.0", _OF_NAMESAKE),
+    "a module of the user's that is called so": (
+        f"{_NAMESAKE} → optimistix.get() → optimistix.k = 3.0 → {_OF_NAMESAKE}"
+    ),
     "a function of the user's in its scope": (
         "import optax.tree_utils\nget = types.FunctionType((lambda: MINE).__code__, vars(optax.tree_utils))\n"
-        "optax.tree_utils.MINE = 2.0",
-        "get()",
-        "optax.tree_utils.MINE = 3.0",
-        "vars(optax.tree_utils).pop('MINE', None)",
+        "optax.tree_utils.MINE = 2.0 → get() → optax.tree_utils.MINE = 3.0 → vars(optax.tree_utils).pop('MINE', None)"
     ),
 }
 
 KINDS: dict[str, dict[str, str]] = {
-    "in the place of a listed module": {name: source_of(parts) for name, parts in _LISTED.items()},
+    "in the place of a listed module": {name: source_of(row) for name, row in _LISTED.items()},
     "the order of a set in code": ORDERS,
     "a function of a module": FUNCTIONS,
     "a module of a module": SUBMODULES,

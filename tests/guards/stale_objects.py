@@ -148,7 +148,7 @@ _IMPORTED = {
 }
 
 _DELETED = {
-    name: source_of((f"A = {array}", f"(3.0 if {read}.is_deleted() else 2.0)", "A.delete()"))
+    name: source_of(f"A = {array} → (3.0 if {read}.is_deleted() else 2.0) → A.delete()")
     for name, (array, read) in {
         "array": ("jnp.ones(2)", "A"),
         "array in a list": ("jnp.ones(2)\nL = [A]", "L[0]"),
