@@ -150,7 +150,7 @@ ALIKE: list[tuple[Any, str | None, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tree", "separator", "expected"), ALIKE, ids=str)
+@pytest.mark.parametrize(("tree", "separator", "expected"), ALIKE)
 def test_keys_that_are_alike_are_told_apart(tree: Any, separator: str | None, expected: dict[str, Any]) -> None:
     spec, leaves = flat_partition(tree, separator=separator)
     assert list(leaves.items()) == list(expected.items()) and spec.paths == tuple(expected)
