@@ -19,7 +19,6 @@ from notebook_pages import ReadPage
 from partax import Finding
 from partax._doctor import page as page_module
 from partax._doctor.page import page, write_page
-from partax._io import whole_file
 from partax._pytree.short_text import printable
 from processes import python
 
@@ -141,15 +140,14 @@ def test_a_failure_in_the_middle_leaves_the_older_file(
     file = tmp_path / "page.html"
     file.write_text("older")
 
-    def fill(fresh: str, data: bytes) -> None:
-        Path(fresh).write_bytes(data[: len(data) // 2])
+    def fsync(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     def icicle(*_: Any) -> Any:
         raise RuntimeError("in the middle")
 
     if at == "writing":
-        monkeypatch.setattr(whole_file, "_fill", fill)
+        monkeypatch.setattr(os, "fsync", fsync)
     else:
         monkeypatch.setattr(page_module, "icicle", icicle)
     with pytest.raises(OSError if at == "writing" else RuntimeError) as caught:
