@@ -26,7 +26,8 @@ def parts_of_checker(function: Any) -> tuple[Any, ...]:
     texts = [hint for hint in hints.values() if isinstance(hint, str)]
     meant = tuple(_meant(hint, inner.__globals__, is_known=bool(objects)) for hint in texts)
     bare(function)
-    return inner, hints, (meant, objects), function.__code__.co_qualname, by
+    resolved = vars(function).get("__beartype_annotations")  # on Python 3.14
+    return inner, hints, (meant, objects, resolved), function.__code__.co_qualname, by
 
 
 _UNCHECKED = ("nothing is checked",)

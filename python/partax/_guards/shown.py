@@ -59,7 +59,7 @@ _OF_OTHERS = {
     "PjitFunction": {"_fun", "_jit_info"},
     "PRNGKeyArray": {"_impl", "_consumed", "_base_array"},
     "cached_property": {"func", "attrname", "lock"},
-    "function": {"__beartype_args_lens", "__beartype_wrapper"},
+    "function": {"__beartype_args_lens", "__beartype_annotations", "__beartype_wrapper"},
     "_MetaAbstractArray": {"dtype", "array_type", "dim_str", "dtypes", "dims", "index_variadic"},
 }
 
