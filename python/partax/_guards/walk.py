@@ -251,6 +251,7 @@ class Walk:
     def _function(self, it: Any) -> None:
         code: types.CodeType = it.__code__
         if is_pure(it):
+            # What makes checked functions reads annotations; those that it has made are looked at below.
             return (self._unproven if it.__module__ == "jaxtyping._decorator" else self._constant)(it)
         is_listed = is_pure_code(it) or code.co_qualname == _HASH_OF_DATACLASS
         if is_checker(it, is_listed):

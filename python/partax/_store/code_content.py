@@ -2,6 +2,7 @@
 
 import dis
 import hashlib
+import operator
 import struct
 import types
 from typing import Any
@@ -33,24 +34,19 @@ def digest_of(value: Any) -> bytes:
     return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
 
 
+# Of a code object all that counts, but for its constants.
+_PARTS = operator.attrgetter(
+    *("co_name", "co_qualname", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount"),
+    *("co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),
+)
+
+
 def _content(code: types.CodeType) -> Any:
     constants = [
         ("frozenset", sorted(map(repr, map(_constant, it)))) if _only_asked(code, it) else _constant(it)
         for it in code.co_consts
     ]
-    return (
-        *(
-            code.co_name,
-            code.co_qualname,
-            code.co_code,
-            code.co_names,
-            code.co_varnames,
-            code.co_freevars,
-            code.co_cellvars,
-        ),
-        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
-        constants,
-    )
+    return *_PARTS(code), constants
 
 
 def _constant(value: Any) -> Any:
