@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,10 +78,12 @@ def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 def test_the_programs_of_a_script_are_counted(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", seen.file)
     programs = [
-        script.Program(name, jax.make_jaxpr(lambda x: x * 2)(1.0), (False,), ("x",), 1, 1.0, seconds)
+        script.Program(
+            name, jax.make_jaxpr(lambda x: x * 2)(1.0), (False,), ("x",), 1, Counter(lower=1.0, compile=seconds)
+        )
         for name, seconds in (("train_step", 9.0), ("evaluate", 3.0))
     ]
-    programs.append(script.Program("quick", None, (), (), 1, 0.0, 0.0))  # which is not examined
+    programs.append(script.Program("quick", None, (), (), 1))  # which is not examined
 
     class Watch:
         def costliest(self) -> list[script.Program]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_a_mistake_of_ours_is_not_the_script_s(
     lowering = "jax._src.interpreters.pxla.lower_sharding_computation"
     monkeypatch.setattr(lowering, pkgutil.resolve_name(lowering))  # which puts it back when the test ends
     watch = Watch()
-    program = Program("name", None, (), (), 1, 1.0, 1.0)
+    program = Program("name", None, (), (), 1, Counter(lower=1.0, compile=1.0))
     if method == "_note":
         monkeypatch.setattr(Watch, "_note", fails)
         assert float(jax.jit(lambda x: x * 17)(jnp.float32(2))) == 34
@@ -111,7 +112,7 @@ def test_of_what_compiles_in_no_time_only_the_cost_of_its_calls_is_told(
     seconds: float, kinds: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jaxpr = jax.jit(waits_in_a_long_loop).trace(jnp.ones(3)).jaxpr
-    program = Program("waits", jaxpr, (False,), ("x",), 1, 0.0, seconds)
+    program = Program("waits", jaxpr, (False,), ("x",), 1, Counter(compile=seconds))
     watch = Watch()
     monkeypatch.setattr(Watch, "costliest", lambda self: [program])
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def forward(x: Any, train: Any) -> Any:
 def findings_of(calls: Sequence[tuple[Any, bool]], times: int = 1) -> list[Finding]:
     """Of the programs of these calls, each of which was compiled so often."""
     traced = [jax.jit(forward, static_argnums=1).trace(x, train).jaxpr for x, train in calls]
-    found = of_programs([Program("forward", it, (False,), ("x",), times, 0.0, 1.0) for it in traced], ())
+    found = of_programs([Program("forward", it, (False,), ("x",), times, Counter(compile=1.0)) for it in traced], ())
     return [finding for it in found for finding in it.findings]
 
 
@@ -68,7 +69,8 @@ def test_another_structure_is_as_another_shape() -> None:
 
     states = [dict.fromkeys(names, floats(3)) for names in ("a", "ab", "b", "bc", "abc")]
     programs = [
-        Program("total", jax.jit(total).trace(it).jaxpr, (False,) * len(it), tuple(it), 1, 0.0, 1.0) for it in states
+        Program("total", jax.jit(total).trace(it).jaxpr, (False,) * len(it), tuple(it), 1, Counter(compile=1.0))
+        for it in states
     ]
     [diagnosis] = of_programs(programs, ())
     assert [it.severity for it in diagnosis.findings] == ["low"]

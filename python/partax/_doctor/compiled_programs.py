@@ -11,9 +11,9 @@ from partax._doctor.examined import Examined, Leaf
 from partax._doctor.lines import Line, first_line_of, function_called_by, grouped
 from partax._report.function_reports import program_of
 from partax._report.history import History
-from partax._report.snapshot import Record
 
 LOOPS_BY_THEMSELVES = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
+STAGES = ("trace", "lower", "compile")
 _ASKED = 20  # equations of a library's program for the user's function around them
 
 
@@ -26,35 +26,31 @@ class Program:
     donated: tuple[bool, ...]  # whether each input is
     paths: tuple[str, ...]  # of each input
     times: int = 0  # that it was lowered
-    lower_seconds: float = 0.0
-    compile_seconds: float = 0.0
-    trace_seconds: float = 0.0
+    stages: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))  # their seconds
     known: Line | None = None  # the function's first line as partax knows it; that of a loop that is a program itself
     site: Line | None = None  # the user's line that was running
 
     @property
     def seconds(self) -> float:
-        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+        return sum(self.stages.values())
 
     @functools.cached_property
     def line(self) -> Line | None:
         """The first line of the function, if jax knows it; of the user's own in a wrapper of a library."""
-        line = self._traced
-        if self.known is not None or line is None or line.is_users:
-            return self.known or line
+        if self.known is not None or self.jaxpr is None:
+            return self.known
+        line = first_line_of(self.jaxpr.jaxpr, self.name)
+        if line is None or line.is_users:
+            return line
         return function_called_by(line.file, self.jaxpr.jaxpr.eqns[:_ASKED]) or line
-
-    @property
-    def _traced(self) -> Line | None:
-        return None if self.jaxpr is None else first_line_of(self.jaxpr.jaxpr, self.name)
 
     @property
     def result_paths(self) -> tuple[str, ...]:
         """The path of each output as jax knows it; by its number alone where jax has traced a function of a library."""
+        traced, count = first_line_of(self.jaxpr.jaxpr), len(self.jaxpr.out_avals)
         names = tuple(map(str, getattr(self.jaxpr.jaxpr.debug_info, "result_paths", None) or ()))
-        is_users_own = self._traced is not None and self._traced.is_users
-        count = len(self.jaxpr.out_avals)
-        return names if is_users_own and len(names) == count else tuple(f"output {i}" for i in range(count))
+        is_told = traced is not None and traced.is_users and len(names) == count
+        return names if is_told else tuple(f"output {i}" for i in range(count))
 
     @property
     def is_users(self) -> bool:
@@ -72,14 +68,13 @@ def traced_programs() -> Iterator[Program]:
         history = cache.history
         if history is None:
             continue
-        known = line_of_history(history)
         records = {record.number: record for record in history.records}
         for _, target, log in cache.entries():
             for record in (records[number] for number, _ in log if number in records):
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
-                    trace, lower, compile = (record.seconds[it] for it in ("trace", "lower", "compile"))
-                    yield Program(history.name, jaxpr, (), _argument_paths(record), 1, lower, compile, trace, known)
+                    stages, known = dict(record.seconds), line_of_history(history)
+                    yield Program(history.name, jaxpr, (), record.array_paths, 1, stages, known)
 
 
 def line_of_history(history: History) -> Line | None:
@@ -94,8 +89,7 @@ def by_function(programs: Iterable[Program]) -> list[list[Program]]:
 
 def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
     """What each stage took of all programs together, by the name of its figure."""
-    names = ("trace_seconds", "lower_seconds", "compile_seconds")
-    return {name: sum(getattr(program, name) for program in programs) for name in names}
+    return {f"{stage}_seconds": sum(it.stages[stage] for it in programs) for stage in STAGES}
 
 
 def calls_of(program: Program) -> int:
@@ -105,14 +99,10 @@ def calls_of(program: Program) -> int:
     return 0 if program.line is None else max((sum(it.info()[2:4]) for it in caches), default=0)
 
 
-def _argument_paths(record: Record) -> tuple[str, ...]:
-    return tuple(path for path, _ in record.arrays())
-
-
 def paths_of(jaxpr: Any) -> tuple[str, ...]:
     """The path of each input: as partax knows it in a call of its own, else as jax does."""
     _, record = _core.call_under_way() or (None, None)
-    of_partax = () if record is None else _argument_paths(record)
+    of_partax = () if record is None else record.array_paths
     of_jax = tuple(map(str, getattr(jaxpr.jaxpr.debug_info, "arg_names", None) or ()))
     inputs = len(jaxpr.in_avals)
     of_none = tuple(f"input {i}" for i in range(inputs))
@@ -131,7 +121,5 @@ def examined_program(program: Program, function: Any = None) -> Examined:
         jaxpr=program.jaxpr,
         arguments=tuple(map(Leaf, program.paths, avals, donated)),
         results=tuple(map(Leaf, program.result_paths, program.jaxpr.out_avals)),
-        trace_seconds=program.trace_seconds,
-        lower_seconds=program.lower_seconds,
-        compile_seconds=program.compile_seconds,
+        trace_seconds=program.stages["trace"],
     )

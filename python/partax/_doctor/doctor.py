@@ -1,5 +1,6 @@
 """doctor: what a program's first call will cost, why, and which line of the user's does it."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -84,15 +85,18 @@ def doctor(
         examined = examine(function, args, kwargs)
         examined.memory_limit = memory_limit
         examined.measure = measure
+        seconds: Figures = {}
         if compile:
-            begin = time.perf_counter()
             work.begin("lowering")
+            begin = time.perf_counter()
             lowered = examined.traced.lower()
-            lowered_at = time.perf_counter()
+            seconds["lower_seconds"] = time.perf_counter() - begin
             work.begin("compiling")
+            begin = time.perf_counter()
             examined.compiled = lowered.compile()
-            examined.lower_seconds, examined.compile_seconds = lowered_at - begin, time.perf_counter() - lowered_at
-        return diagnosis_of(examined, work)
+            seconds["compile_seconds"] = time.perf_counter() - begin
+        found = diagnosis_of(examined, work)
+        return dataclasses.replace(found, figures=found.figures | seconds)
 
 
 def diagnosis_of(examined: Examined, work: Progress | None = None) -> Diagnosis:
@@ -116,6 +120,4 @@ def _figures(examined: Examined) -> Figures:
     }
     if examined.compiled is not None or len(examined.equations) <= _FEW_EQUATIONS:
         figures["peak_bytes"] = peak_bytes(examined)
-    if examined.compiled is not None:
-        figures |= {"lower_seconds": examined.lower_seconds, "compile_seconds": examined.compile_seconds}
     return figures

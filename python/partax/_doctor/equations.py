@@ -26,7 +26,6 @@ def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    """The same without their names and holders."""
     return (jaxpr for _, _, jaxpr in held_programs(eqn))
 
 
@@ -72,7 +71,7 @@ class Equations:
         self.times += [times] * count
 
     def named(self, *names: str) -> list[int]:
-        """The indices of all equations of these primitives, in order of the names."""
+        """Where these primitives are, in order of the names."""
         return [i for name in names for i in self._by_name.get(name, ())]
 
     @functools.cached_property
@@ -118,13 +117,9 @@ class Equations:
         numbers.default_factory = numbers.__len__
         tokens: list[int] = []
         for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
-            if len(eqn.outvars) == 1:  # as nearly all have
-                aval = eqn.outvars[0].aval
-                tokens.append(numbers[name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None)])
-            else:
-                avals = [var.aval for var in eqn.outvars]
-                types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
-                tokens.append(numbers[name, depth, *types])
+            avals = [var.aval for var in eqn.outvars]
+            types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
+            tokens.append(numbers[name, depth, *types])
         return np.asarray(tokens, dtype=np.int64)
 
     @functools.cached_property
@@ -144,20 +139,19 @@ class Equations:
 
 
 class ScanParts(NamedTuple):
-    """How many operands of a scan are constants, carries and arrays that it goes along."""
+    """How many operands of a scan are these."""
 
     consts: int
     carries: int
-    xs: int
+    xs: int  # that it goes along
 
 
 def scan_parts(eqn: Any) -> ScanParts:
-    """The parts of a scan's operands, by the ranks of its body's: each jax has them in parameters of its own."""
+    """Told by the ranks of its body's operands: each jax has the numbers in parameters of its own."""
     body = next(inner_jaxprs(eqn))
 
     def along(outer: list[Any], inner: list[Any]) -> int:
-        ranks = [(len(a.aval.shape), len(b.aval.shape)) for a, b in zip(outer, inner, strict=True)]
-        return sum(of_outer == of_inner + 1 for of_outer, of_inner in ranks)
+        return sum(len(a.aval.shape) == len(b.aval.shape) + 1 for a, b in zip(outer, inner, strict=True))
 
     xs, ys = along(eqn.invars, body.invars), along(eqn.outvars, body.outvars)
     carries = len(eqn.outvars) - ys
@@ -174,7 +168,6 @@ def traced_type(aval: Any) -> tuple[Any, ...]:
 
 
 def type_text(aval: Any) -> str:
-    """That in words, such as `weak float32[]`."""
     return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
 
 

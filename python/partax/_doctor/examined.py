@@ -1,5 +1,6 @@
 """The program of a call, traced from whatever kind of function, without running it or allocating its arrays."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -19,8 +20,8 @@ from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
 
-_END_OF_NAME = re.compile(r"[.\[]")
 Wrapper = Literal["partax", "jax", "equinox", "nnx"]
+Read = TypeVar("Read")
 
 
 def definition(function: Any) -> Line:
@@ -44,15 +45,12 @@ def wrapper_kind(wrapper: Any) -> Wrapper:
 
 def argument_name(path: str) -> str:
     """The argument that a path begins with: `model` of `model.layers[0].weight`."""
-    return _END_OF_NAME.split(path, maxsplit=1)[0]
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def names_text(names: Sequence[str]) -> str:
     """A tuple of names as it is written: `("model", "state")`."""
     return f'("{names[0]}",)' if len(names) == 1 else "(" + ", ".join(f'"{name}"' for name in names) + ")"
-
-
-Read = TypeVar("Read")
 
 
 class Leaf(NamedTuple):
@@ -87,17 +85,14 @@ class Examined:
     measure: bool = False  # whether finders may compile and run small programs
     calls: int = 0  # how often a script has called the function, where that is known
     compiled: Any = None
-    lower_seconds: float = 0.0
-    compile_seconds: float = 0.0
     read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
         """The arguments of the call by name, without those that it leaves to their defaults."""
-        try:
+        with contextlib.suppress(TypeError, ValueError):  # no signature is known
             return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
-        except (TypeError, ValueError):  # no signature is known
-            return {"args": self.args, **self.kwargs}
+        return {"args": self.args, **self.kwargs}
 
     @property
     def forwarded(self) -> Sequence[int]:
@@ -139,7 +134,8 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
-    results, _ = tree_flatten_with_path(traced.out_info)
+    pairs, _ = tree_flatten_with_path(traced.out_info)
+    results = [Leaf("result" + keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)]
     return Examined(
         name=name,
         defined=definition(plain).place,
@@ -147,9 +143,7 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         wrapper=function,
         jaxpr=traced.jaxpr,
         arguments=arguments,
-        results=tuple(
-            Leaf("result" + keystr(keys), it) for keys, it in results if isinstance(it, jax.ShapeDtypeStruct)
-        ),
+        results=tuple(results),
         statics=statics,
         out_info=traced.out_info,
         trace_seconds=seconds,
@@ -197,11 +191,8 @@ def _arguments(
         dynamic = [name for at, name in enumerate(names) if at not in static]
         pairs, _ = tree_flatten_with_path(traced.args_info)
         infos = {_path(dynamic, keys): info for keys, info in pairs}
-        statics = {
-            name: it
-            for name, it in bound
-            if not any((path + ".").startswith((f"{name}.", f"{name}[")) for path in infos)
-        }
+        taken = [f"{path}." for path in infos]
+        statics = {name: it for name, it in bound if not any(it.startswith((f"{name}.", f"{name}[")) for it in taken)}
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
     return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
 

@@ -17,15 +17,13 @@ from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library, site_text
 
 
 class Line(NamedTuple):
-    """A line of a file, from 1, and the qualified name of the function that it belongs to."""
-
     file: str
-    line: int
-    function: str
+    line: int  # from 1
+    function: str  # the qualified name of what it belongs to
 
     @property
     def source(self) -> str:
-        """The text of the line, without indentation; empty where the file is not there."""
+        """The text without indentation; empty where the file is not there."""
         return linecache.getline(self.file, self.line).strip()
 
     @property
@@ -35,7 +33,6 @@ class Line(NamedTuple):
 
     @property
     def short_place(self) -> str:
-        """The same without folders."""
         return f"{Path(self.file).name}:{self.line}"
 
     @property
@@ -50,7 +47,6 @@ Key = TypeVar("Key")
 
 
 def grouped(items: Iterable[It], key: Callable[[It], Key]) -> dict[Key, list[It]]:
-    """Things by what they have in common, such as their line."""
     found: dict[Key, list[It]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -81,12 +77,10 @@ _known: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
 
 
 def _line_at(code: types.CodeType, instruction: int) -> Line:
-    known = _known.get((id(code), instruction))
-    if known is None:
+    if (id(code), instruction) not in _known:
         lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-        known = code, Line(code.co_filename, next(lines, 0) or 0, code.co_qualname)
-        _known[id(code), instruction] = known
-    return known[1]
+        _known[id(code), instruction] = code, Line(code.co_filename, next(lines, 0) or 0, code.co_qualname)
+    return _known[id(code), instruction][1]
 
 
 def line_of(equation: Any) -> Line | None:
@@ -155,30 +149,22 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+@functools.lru_cache(maxsize=1024)
 def loop_around(line: Line) -> tuple[int, int] | None:
     """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
-    return min(_loops(line.file, line.line), key=lambda it: it[1] - it[0], default=None)
-
-
-@functools.lru_cache(maxsize=1024)
-def _loops(file: str, line: int) -> tuple[tuple[int, int], ...]:
-    """The first and the last line of each loop around this line in its innermost function."""
-    tree = _tree(file)
-    if tree is None:
-        return ()
     found: list[tuple[int, int]] = []
-    left: list[ast.AST] = [tree]
+    left: list[ast.AST] = [it for it in [_tree(line.file)] if it is not None]
     while left:
         node = left.pop()
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
-        if last is not None and not first <= line <= last:
+        if last is not None and not first <= line.line <= last:
             continue
         if isinstance(node, _FUNCTIONS):
             found.clear()  # a loop around a function does not call it
         elif isinstance(node, _LOOPS):
             found.append((first, int(last or first)))
         left += ast.iter_child_nodes(node)
-    return tuple(found)
+    return min(found, key=lambda it: it[1] - it[0], default=None)
 
 
 @functools.lru_cache(maxsize=64)

@@ -44,12 +44,12 @@ class _Made(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """The live bytes along a program: by equation, the equation where they are most, and the buffers."""
+    """What lives along a program."""
 
     program: FlatProgram
-    bytes: list[int]
+    bytes: list[int]  # by equation
     peak: int
-    at: int
+    at: int  # the equation where that is
     made: list[_Made]
     last: list[int]  # the equation that reads each value last
 
@@ -77,11 +77,9 @@ def live_bytes(examined: Examined) -> Liveness:
     always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
     outer = walk = _walk(program, inner, always, donated)
     at, end = walk.at, max(len(program.eqns) - 1, 0)
-    buffers: list[Buffer] = []
-    for number, leaf in leaves.items():
-        last_use = min(max(walk.last[number], 0), end) if leaf.donated else end
-        if last_use >= at:
-            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
+    ends = {number: min(max(walk.last[number], 0), end) if leaf.donated else end for number, leaf in leaves.items()}
+    alive = ((leaf, ends[number]) for number, leaf in leaves.items() if ends[number] >= at)
+    buffers = [Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last) for leaf, last in alive]
     buffers += walk.buffers()
     while inside := [inner[id(it.program)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
@@ -131,12 +129,8 @@ def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
         for number in reads[i]:
             if number < 0:  # a literal
                 continue
-            if last[number] < 0:
-                last[number] = end
-            else:
-                is_read_twice[number] = 1
-                if last[number] < end:
-                    last[number] = end
+            is_read_twice[number] = last[number] >= 0
+            last[number] = max(last[number], end)
             if reads_buffers:
                 is_buffer[number] = 1
     return last, is_fused

@@ -27,11 +27,9 @@ _PREPARES = {
 
 
 class _Operation(NamedTuple):
-    """An operation, and the lines of the user's that it was called through, the innermost first."""
-
     name: str
-    place: tuple[int, ...]  # the instructions of the innermost of these, and of libraries inside of it
-    lines: tuple[tuple[CodeType, int], ...]
+    place: tuple[int, ...]  # the instructions of the user's innermost line, and of libraries inside of it
+    lines: tuple[tuple[CodeType, int], ...]  # of the user's that it was called through, the innermost first
 
 
 class OneByOne:
@@ -41,7 +39,6 @@ class OneByOne:
         self.counts: Counter[_Operation] = Counter()
 
     def note(self, name: str) -> None:
-        """One is about to run."""
         if name in _PREPARES:
             return
         lines: list[tuple[CodeType, int]] = []

@@ -1,5 +1,6 @@
 """The command `python -m partax doctor script.py`: every program that a script compiles, in the order of its cost."""
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -8,7 +9,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import jax
@@ -26,7 +27,7 @@ from partax._doctor.compiled_programs import (
 )
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
-from partax._doctor.finding import Figures, worst_first
+from partax._doctor.finding import worst_first
 from partax._doctor.lines import running_line
 from partax._doctor.one_by_one import OneByOne
 from partax._io.whole_file import write_whole
@@ -81,7 +82,7 @@ class Watch:
                 self.programs[key] = program
         program.times += 1
         traces = self._traces()
-        program.trace_seconds += traces.pop(name, 0.0)
+        program.stages["trace"] += traces.get(name, 0.0)
         traces.clear()  # the others were inside of it, or have no program
         self._at_work.program = program
 
@@ -91,20 +92,17 @@ class Watch:
         if stage == "trace":  # which comes before the program
             name, traces = plain_name(function_name(details)), self._traces()
             traces[name] = max(traces.get(name, 0.0), duration_secs)
-        elif stage == "lower" and program is not None:
-            program.lower_seconds += duration_secs
-        elif stage == "compile" and program is not None:
-            program.compile_seconds += duration_secs
+        elif stage is not None and program is not None:
+            program.stages[stage] += duration_secs
 
     def _traces(self) -> dict[str, float]:
         return self._at_work.__dict__.setdefault("traces", {})
 
     def costliest(self) -> list[Program]:
-        """All programs, what took longest first."""
         return sorted(self.in_order(), key=lambda program: -program.seconds)
 
     def in_order(self) -> list[Program]:
-        """All programs, in the order in which they were compiled first."""
+        """All programs as they were compiled first."""
         return list(self.programs.values()) if self.is_told else list(traced_programs())
 
 
@@ -113,9 +111,8 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
 
     Functions are looked for among the script's variables. The costliest come first, those of libraries last.
     """
-    functions = _costliest_functions(watch.costliest())
-    worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS]
-    worth = sorted(worth, key=lambda it: not it[0].is_users)[:_SHOWN]
+    functions = sorted(_costliest_functions(watch.costliest()), key=lambda it: not it[0].is_users)
+    worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS][:_SHOWN]
     found: list[Diagnosis] = []
     with progress("", len(worth)) as work:
         for programs in worth:
@@ -142,14 +139,11 @@ def _seconds(programs: Sequence[Program]) -> float:
 def _function(program: Program, variables: Mapping[str, Any]) -> Any:
     """The function of a program, if partax has a history of it or the script a variable; else None."""
     for candidate in [*(history.function() for history in kept()), *variables.values()]:
-        try:
+        with contextlib.suppress(Exception):  # of the user's own objects
             function = inspect.unwrap(candidate)
-            code = function.__code__ if callable(candidate) else None
-        except Exception:  # of the user's own objects
-            continue
-        defined = (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None
-        if program.line is not None and program.line[:2] == defined and function.__name__ == program.name:
-            return function
+            place = (function.__code__.co_filename, function.__code__.co_firstlineno)
+            if program.line is not None and program.line[:2] == place and function.__name__ == program.name:
+                return function
     return None
 
 
@@ -158,13 +152,13 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     examined = examined_program(programs[0], function)
     examined.calls = calls_of(programs[0])
     found = diagnosis_of(examined)
-    figures: Figures = {"programs": len(programs), "times": sum(it.times for it in programs), **stage_seconds(programs)}
+    times = sum(it.times for it in programs)
+    figures = found.figures | {"programs": len(programs), "times": times, **stage_seconds(programs)}
     findings = found.findings
     if _seconds(programs) < _LEAST_SECONDS:
         of_calls = [it for it in findings if it.kind in _OF_CALLS]
         findings = tuple(it for it in of_calls if it.severity != "low" or it.kind == "donation")
-    is_of_library = not programs[0].is_users
-    return dataclasses.replace(found, findings=findings, figures=found.figures | figures, is_of_library=is_of_library)
+    return dataclasses.replace(found, findings=findings, figures=figures, is_of_library=not programs[0].is_users)
 
 
 def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -173,8 +167,8 @@ def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Di
     joined: list[Diagnosis] = []
     for it in found:
         traces = left.pop((it.name, it.defined), None)
-        findings = it.findings if traces is None else worst_first((*traces.findings, *it.findings))
-        joined.append(dataclasses.replace(it, findings=findings))
+        of_traces = () if traces is None else traces.findings
+        joined.append(dataclasses.replace(it, findings=worst_first((*of_traces, *it.findings))))
     return sorted([*joined, *left.values()], key=lambda it: it.is_of_library)
 
 

@@ -30,9 +30,10 @@ def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
         line = line_of_history(history)
         if line is None or not line.is_users or history.nested:
             continue
-        again = [it for it in history.records if it.number > 1 and not it.failed]
+        records = [it for it in history.records if not it.failed]
+        again = [it for it in records if it.number > 1]
         reasons = [f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in again]
-        types = [[(path, part.aval) for path, part in it.arrays()] for it in history.records if not it.failed]
+        types = [[(path, part.aval) for path, part in it.arrays()] for it in records]
         seconds = sum(sum(it.seconds.values()) for it in again)
         found += _diagnosis(history.name, line, history.count, seconds, reasons, types)
     return found
@@ -63,13 +64,8 @@ def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
     of_libraries = (it for it in programs if not it.is_users)
     found: dict[Line, Diagnosis] = {}
     for (name, line), several in grouped(of_libraries, lambda it: (it.name, it.site)).items():
-        seconds = sum(it.seconds for it in several)
-        if (
-            line is not None
-            and len(several) >= _MANY
-            and seconds >= _LEAST_SECONDS
-            and _grows([it.jaxpr.in_avals for it in several])
-        ):
+        seconds, is_much = sum(it.seconds for it in several), len(several) >= _MANY
+        if line is not None and is_much and seconds >= _LEAST_SECONDS and _grows([it.jaxpr.in_avals for it in several]):
             message = (
                 f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
                 f"{_difference(*several[-2:])} at last."
@@ -86,9 +82,8 @@ def _grows(types: Sequence[Sequence[Any]]) -> bool:
     """Whether an array is longer, along one axis, in each program than in the one before."""
     ranks = {tuple(len(aval.shape) for aval in avals) for avals in types}
     sizes = [tuple(length for aval in avals for length in aval.shape) for avals in types]
-    steps = [
-        [b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes if len(ranks) == 1 else [])
-    ]
+    pairs = itertools.pairwise(sizes if len(ranks) == 1 else [])
+    steps = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
     return bool(steps) and all(min(step) >= 0 and sum(map(bool, step)) in (1, 2) for step in steps)
 
 
@@ -96,19 +91,14 @@ def _diagnosis(
     name: str, line: Line, count: int, seconds: float, reasons: list[str], types: list[_Types], is_loop: bool = False
 ) -> list[Diagnosis]:
     """What is told of a function, if it is worth a word."""
-    known = [
-        (
-            [path for path, _ in arrays],
-            [getattr(aval, "shape", ()) for _, aval in arrays],
-            [(getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))) for _, aval in arrays],
-        )
-        for arrays in types
-    ]
-    changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(known)]
+    paths = [[path for path, _ in arrays] for arrays in types]
+    shapes = [[getattr(aval, "shape", ()) for _, aval in arrays] for arrays in types]
+    dtypes = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for _, it in row] for row in types]
+    changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(zip(paths, shapes, dtypes, strict=True))]
     is_retyped = changes == [(False, False, True)]  # nobody wants such a second program
     is_resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
     # Buckets of lengths, and a last batch in two modes, are as they should be.
-    is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets([shapes for _, shapes, _ in known]))
+    is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets(shapes))
     if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
         return []
     advice = (

@@ -121,6 +121,10 @@ class Record:
         return ((path, part) for path, part in self.snapshot.pairs() if part.key[0] == "array")
 
     @property
+    def array_paths(self) -> tuple[str, ...]:
+        return tuple(path for path, _ in self.arrays())
+
+    @property
     def history(self) -> Any:
         """The `History` that it is one of; None if that is gone."""
         return self._history()
