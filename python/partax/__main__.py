@@ -21,113 +21,111 @@ from partax._report import monitor as _monitor
 from partax._report.table import Row, Table, Tables
 from partax._store import command as store_command
 
+# What each command that runs a script is called, its help, what is more to say of it, and its options: files to write.
+_COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    (
+        "explain",
+        "run a script, explain each trace as it comes, and report at the end what all has cost",
+        ". Each trace is explained on the standard error, and at the end it has a report.",
+        {"json": "write the report of the partax functions to this file, as JSON"},
+    ),
+    (
+        "doctor",
+        "run a script, and say of each program that it compiles why it costs what it costs, by line",
+        ". At the end the programs that jax has compiled, the script's own and those of libraries, are on the standard "
+        "error in the order of what each has cost, with what partax.doctor finds in them.",
+        {
+            "json": "write the diagnoses to this file, as JSON",
+            "html": "write findings and pictures to this file (partax[doctor])",
+        },
+    ),
+    (
+        "equinox",
+        "run a script that imports equinox, and have it use partax",
+        ", and has Equinox, and every library that imports it, use partax (partax.equinox.accelerate).",
+        {},
+    ),
+)
+
 
 def main(arguments: list[str]) -> None:
     """Runs the command that the arguments after `python -m partax` name."""
     parser = argparse.ArgumentParser(prog="python -m partax", description="Tools of partax.")
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser(
-        "explain",
-        usage="%(prog)s [-h] [--json FILE] (script.py | -m module) [argument ...]",
-        help="run a script, explain each trace as it comes, and report at the end what all has cost",
-        description="Runs a Python script, or with -m a module, as `python` does. Each trace is explained on the "
-        "standard error, and at the end it has a report.",
+    for name, told, more, files in _COMMANDS:
+        options = "".join(f"[--{file} FILE] " for file in files)
+        usage = f"%(prog)s [-h] {options}(script.py | -m module) [argument ...]"
+        description = f"Runs a Python script, or with -m a module, as `python` does{more}"
+        command = commands.add_parser(name, usage=usage, help=told, description=description)
+        for file, what in files.items():
+            command.add_argument(f"--{file}", metavar="FILE", help=what)
+        command.set_defaults(parser=command)
+        command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
+        command.add_argument("script", help="the script, or the module's name")
+        command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
+    description = (
+        "Lists the programs in a folder of partax.store: whose they are, when they were written or loaded last, "
     )
-    command.add_argument(
-        "--json", metavar="FILE", help="write the report of the partax functions to this file, as JSON"
-    )
-    _add_script(command)
-    command = commands.add_parser(
-        "doctor",
-        usage="%(prog)s [-h] [--json FILE] [--html FILE] (script.py | -m module) [argument ...]",
-        help="run a script, and say of each program that it compiles why it costs what it costs, by line",
-        description="Runs a Python script, or with -m a module, as `python` does. At the end the programs that jax has "
-        "compiled, the script's own and those of libraries, are on the standard error in the order of what each has "
-        "cost, with what partax.doctor finds in them.",
-    )
-    command.add_argument("--json", metavar="FILE", help="write the diagnoses to this file, as JSON")
-    command.add_argument("--html", metavar="FILE", help="write findings and pictures to this file (partax[doctor])")
-    _add_script(command)
-    command = commands.add_parser(
-        "equinox",
-        usage="%(prog)s [-h] (script.py | -m module) [argument ...]",
-        help="run a script that imports equinox, and have it use partax",
-        description="Runs a Python script, or with -m a module, as `python` does, and has Equinox, and every library "
-        "that imports it, use partax (partax.equinox.accelerate).",
-    )
-    _add_script(command)
-    store_command.add_arguments(
-        commands.add_parser(
-            "store",
-            help="list the programs in a folder of partax.store, and drop some",
-            description="Lists the programs in a folder of partax.store: whose they are, when they were written or "
-            "loaded last, and what each has saved where it was loaded.",
-        )
-    )
+    description += "and what each has saved where it was loaded."
+    about = "list the programs in a folder of partax.store, and drop some"
+    store_command.add_arguments(commands.add_parser("store", help=about, description=description))
     given = parser.parse_args(arguments)
     if given.command == "store":
         store_command.run(given)
         return
     if not given.module and not os.path.exists(given.script):
         given.parser.error(f"found no file {given.script!r}, expected a Python script")
-    if given.command == "doctor":
-        _doctor(given.script, given.arguments, given.module, given.json, given.html)
-        return
-    accelerate_when_imported()
-    if given.command == "explain":
-        _explain(given.script, given.arguments, given.module, given.json)
-    else:
-        _run(given.script, given.arguments, given.module).clear()
+    {"explain": _explain, "doctor": _doctor, "equinox": _equinox}[given.command](given)
 
 
-def _add_script(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(parser=command)
-    command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
-    command.add_argument("script", help="the script, or the module's name")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
-
-
-def _run(script: str, arguments: list[str], is_module: bool) -> dict[str, Any]:
+def _run(given: argparse.Namespace) -> dict[str, Any]:
     """Runs a script as `python script.py` does; gives its variables."""
     # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
-    sys.argv = [script, *arguments]
-    if is_module:
-        return runpy.run_module(script, run_name="__main__", alter_sys=True)
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    return runpy.run_path(script, run_name="__main__")
+    sys.argv = [given.script, *given.arguments]
+    if given.module:
+        return runpy.run_module(given.script, run_name="__main__", alter_sys=True)
+    sys.path[0] = os.path.dirname(os.path.abspath(given.script))
+    return runpy.run_path(given.script, run_name="__main__")
 
 
-def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
+def _equinox(given: argparse.Namespace) -> None:
+    accelerate_when_imported()
+    _run(given).clear()
+
+
+def _explain(given: argparse.Namespace) -> None:
+    accelerate_when_imported()
     explain()
     jax.config.update("jax_explain_cache_misses", True)
     rewrite_misses(lambda: _core.call_under_way() is not None, jax_misses.one_line)
     _history.keep_all()
-    others = _monitor.count_others()
+    others: dict[str, _monitor.Other] = {}
+    _monitor.others = others
     namespace: dict[str, Any] = {}
     try:
-        namespace = _run(script, arguments, is_module)
+        namespace = _run(given)
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
         print(found.__rich__().text(sys.stderr), file=sys.stderr)
         if others:
             print("\n" + Tables(_others_table(others)).text(sys.stderr), file=sys.stderr)
-        if json_file is not None:
-            with open(json_file, "w", encoding="utf-8") as file:
+        if given.json is not None:
+            with open(given.json, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")
         namespace.clear()
 
 
-def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str | None, html_file: str | None) -> None:
+def _doctor(given: argparse.Namespace) -> None:
     from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable, write_diagnoses
 
-    refuse_unwritable(json_file, html_file)
+    refuse_unwritable(given.json, given.html)
     _history.keep_all()
     watch = Watch()
     namespace: dict[str, Any] = {}
     raised = True
     try:
-        namespace = _run(script, arguments, is_module)
+        namespace = _run(given)
         raised = False
     except SystemExit:
         raised = False
@@ -136,7 +134,7 @@ def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str |
         watch.end()
         found = diagnoses(watch, namespace)
         print_programs(watch, found, sys.stderr, raised)
-        write_diagnoses(found, json_file, html_file)
+        write_diagnoses(found, given.json, given.html)
         namespace.clear()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import DECOMPOSITIONS, multiplications
 from partax._doctor.lines import Line, comes_from, stack_of
@@ -21,24 +21,26 @@ def find(examined: Examined) -> Iterator[Finding]:
         return
     for program in flat_program(examined).all:
         for line, branches in _selected(program).items():
-            work = [sum(_work(program.eqns[i]) for i in branch) for branch in branches]
-            if sum(work) >= _MUCH_WORK:
-                yield finding_at(
-                    line,
-                    "waste",
-                    "medium",
-                    {"branches": len(branches), "multiplications": sum(work), "share": round(max(work) / sum(work), 3)},
-                    f"`jax.vmap` computes all {len(branches)} branches for each element, about {sum(work):,.0f} "
-                    "multiplications, and takes one result of them.",
-                    "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
-                    "computes one branch of each; where the branches differ in numbers alone, index these.",
-                )
+            work, count = [sum(_work(program.eqns[i]) for i in branch) for branch in branches], len(branches)
+            if sum(work) < _MUCH_WORK:
+                continue
+            share = round(max(work) / sum(work), 3)
+            message = (
+                f"`jax.vmap` computes all {count} branches for each element, about {sum(work):,.0f} multiplications, "
+                "and takes one result of them."
+            )
+            advice = (
+                "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
+                "computes one branch of each; where the branches differ in numbers alone, index these."
+            )
+            figures: Figures = {"branches": count, "multiplications": sum(work), "share": share}
+            yield finding_at(line, "waste", "medium", figures, message, advice)
 
 
 def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
     """For the user's line of each `cond` that `vmap` has made selects of, the equations of each branch."""
     makers = program.makers
-    is_select: dict[int, bool] = {}
+    selects: set[int] = set()
     begins: dict[Line, int] = {}
     found: dict[Line, list[set[int]]] = {}
     for i, eqn in enumerate(program.eqns):
@@ -47,7 +49,7 @@ def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
         stack = stack_of(eqn)
         if not stack or not stack[-1].is_users:
             continue
-        is_select[i] = True
+        selects.add(i)
         begin = begins.setdefault(stack[-1], i)
         cases = program.reads[i][1:]
         if any(program.eqns[makers[it]].primitive.name == "stop_gradient" for it in cases if it in makers):
@@ -57,7 +59,7 @@ def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
             left = [number]
             while left:
                 at = makers.get(left.pop(), LITERAL)
-                if at >= begin and at not in branch and at not in is_select:
+                if at >= begin and at not in branch and at not in selects:
                     branch.add(at)
                     left += program.reads[at]
     return found

@@ -18,9 +18,7 @@ _SHARE_OF_PEAK = 0.5
 _SHARE_WHERE_TOO_MUCH = 0.15
 
 
-class Residuals(NamedTuple):
-    """What a forward scan keeps for its backward scan."""
-
+class Residuals(NamedTuple):  # what a forward scan keeps for its backward scan
     line: Line  # of the forward scan
     length: int  # how many steps it has
     bytes: int  # of all steps
@@ -81,17 +79,17 @@ def residuals(program: FlatProgram) -> Iterator[Residuals]:
 
 def _is_kept(program: FlatProgram, forward: Any, number: int) -> bool:
     """Whether scans backwards go along a result of a scan, and nothing else reads it."""
+
+    def goes_along(i: int) -> bool:
+        eqn, params = program.eqns[i], forward.params
+        if eqn.primitive.name != "scan" or i not in program.bodies:
+            return False
+        is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
+        parts = scan_parts(eqn)
+        return is_alike and number not in program.reads[i][: parts.consts + parts.carries]
+
     uses = program.readers.get(number, ())
-    return bool(uses) and number not in program.results and all(_is_backward(program, forward, i, number) for i in uses)
-
-
-def _is_backward(program: FlatProgram, forward: Any, index: int, number: int) -> bool:
-    eqn, params = program.eqns[index], forward.params
-    if eqn.primitive.name != "scan" or index not in program.bodies:
-        return False
-    is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
-    parts = scan_parts(eqn)
-    return is_alike and number not in program.reads[index][: parts.consts + parts.carries]
+    return bool(uses) and number not in program.results and all(map(goes_along, uses))
 
 
 def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:

@@ -83,7 +83,6 @@ def line_of_history(history: History) -> Line | None:
 
 
 def by_function(programs: Iterable[Program]) -> list[list[Program]]:
-    """The programs of each function, in the order in which they are given."""
     return list(grouped(programs, lambda program: (program.name, program.line)).values())
 
 

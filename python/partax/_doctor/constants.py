@@ -13,7 +13,7 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, Severity, finding_at
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.fusion import DECOMPOSITIONS, ELEMENTWISE, TREATMENT, multiplications
 from partax._doctor.lines import NOWHERE, Line, grouped
@@ -46,12 +46,10 @@ class Captured:
         return bytes_of(self.value)
 
 
-class Captures:
-    """The arrays that a program has captured, and the equations that XLA evaluates while it compiles, with seconds."""
-
+class _Captures:
     def __init__(self, examined: Examined) -> None:
         self.arrays: list[Captured] = []
-        self.folded: list[tuple[Place, float]] = []
+        self.folded: list[tuple[Place, float]] = []  # what XLA evaluates while it compiles, with seconds
         self._numbers: dict[int, int] = {}  # of arrays, by identity
         if _may_have(examined):
             self._read(flat_program(examined), {})
@@ -131,22 +129,19 @@ class _Group(NamedTuple):
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    captures = Captures(examined)
+    captures = _Captures(examined)
     total = sum(it.bytes for it in captures.arrays)
     if total >= _FEWEST_BYTES:
-        rest: list[Captured] = []
-        for group in _groups(examined, captures.arrays):
-            if group.bytes >= total * _SMALLEST_SHARE:
-                yield _captured(examined, group)
-            else:
-                rest += group.arrays
-        if sum(it.bytes for it in rest) >= _FEWEST_BYTES:
-            yield _captured(examined, _Group(None, sorted(rest, key=lambda it: -it.bytes)))
+        groups = _groups(examined, captures.arrays)
+        yield from (_captured(examined, it) for it in groups if it.bytes >= total * _SMALLEST_SHARE)
+        small = [array for it in groups if it.bytes < total * _SMALLEST_SHARE for array in it.arrays]
+        rest = _Group(None, sorted(small, key=lambda it: -it.bytes))
+        if rest.bytes >= _FEWEST_BYTES:
+            yield _captured(examined, rest)
     yield from _folded(captures.folded)
 
 
 def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
-    """The arrays by the variable that holds them, or by line; the largest group first."""
     arrays = sorted(arrays, key=lambda it: -it.bytes)
     found: dict[object, _Group] = {}
     found_in = holders([it.value for it in arrays], examined.function, examined.statics)
@@ -161,15 +156,11 @@ def _captured(examined: Examined, group: _Group) -> Finding:
     what = array_text(first.value) if count == 1 else f"{count} arrays"
     severity: Severity = "low" if first.is_hoisted else "high" if size >= _HIGH_BYTES else "medium"
     how = "each call passes it as a hidden argument" if first.is_hoisted else "it is compiled in as a constant"
+    of, name = " of no variable of its own" if examined.function is not None else "", "it"
+    message = f"the program has captured {what} ({bytes_text(size)}){of}: {how}"
     if group.holder is not None:
-        message = (
-            f"{group.holder.kind} `{group.name}` holds {what} ({bytes_text(size)}), which the program has captured"
-        )
-    else:
-        of = " of no variable of its own" if examined.function is not None else ""
-        message = f"the program has captured {what} ({bytes_text(size)}){of}"
-    message += f": {how}"
-    name = f"`{group.name}`" if group.name else "it"
+        name = f"`{group.name}`"
+        message = f"{group.holder.kind} {name} holds {what} ({bytes_text(size)}), which the program has captured: {how}"
     advice = (
         f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
         "share it, and a new value needs no new trace"
@@ -185,16 +176,16 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
         if at and seconds < _FEWEST_SECONDS:
             return
         eqn = max(lines[line], key=lambda it: it[1])[0].eqn
-        yield finding_at(
-            line,
-            "constant",
-            "high" if seconds >= _HIGH_SECONDS else "medium",
-            {"folding_seconds": round(seconds, 2), "operations": len(lines[line])},
+        figures: Figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
+        message = (
             f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
-            f"while it compiles, which takes about {seconds_text(seconds)}",
-            "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
-            "computed from: what depends on an argument is not evaluated by the compiler",
+            f"while it compiles, which takes about {seconds_text(seconds)}"
         )
+        advice = (
+            "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
+            "computed from: what depends on an argument is not evaluated by the compiler"
+        )
+        yield finding_at(line, "constant", "high" if seconds >= _HIGH_SECONDS else "medium", figures, message, advice)
 
 
 # Of one element of the result, where nothing else is said: 1e7 elements of `sin`, `+`, `where`, slices or a transpose

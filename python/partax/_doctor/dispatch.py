@@ -54,7 +54,6 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
-    """All nodes of a tree, as jax sees them."""
     left = [tree]
     while left:
         node = left.pop()

@@ -92,6 +92,9 @@ class Equations:
         while (index := self.parents[index]) >= 0:
             yield index
 
+    def names_around(self, index: int) -> set[str]:
+        return {self.names[i] for i in self.around(index)}
+
     def line(self, index: int) -> Line:
         """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
         return nearest_line(self.eqns[at] for at in (index, *self.around(index)))

@@ -209,6 +209,5 @@ def _names(function: Any, count: int) -> list[str]:
 
 
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:
-    """The path of an array of `jax.jit`'s `(args, kwargs)`."""
     which, at, *inner = keys
     return (names[at.idx] if which.idx == 0 else str(at.key)) + keystr(tuple(inner))

@@ -73,7 +73,6 @@ class Finding:
 def finding_at(
     line: Line, kind: Kind, severity: Severity, figures: Figures, message: str, advice: str, path: str = ""
 ) -> Finding:
-    """A finding about a line, which may be `NOWHERE`."""
     return Finding(kind, severity, line.file, line.line, line.source, path, figures, message, advice)
 
 

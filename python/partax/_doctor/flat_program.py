@@ -119,7 +119,6 @@ class FlatProgram:
 
     @property
     def all(self) -> list["FlatProgram"]:
-        """The program, and those inside of it."""
         return list(self._known.values())
 
     @functools.cached_property

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from partax._doctor.equations import LOOPS, bytes_of, scan_parts
+from partax._doctor.equations import LOOPS, Equations, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.lines import Line, stack_of
@@ -31,42 +31,36 @@ _FEWEST_MOVED = 1 << 20  # bytes; less is moved in the time of a call
 def find(examined: Examined) -> Iterator[Finding]:
     equations = examined.equations
     for name in _CALLBACKS:
-        calls = [i for i in equations.named(name) if not _is_check(examined, i)]
+        calls = [i for i in equations.named(name) if not _is_check(equations, i)]
         for line, found in equations.by_line(calls).items():
-            yield _callback(examined, line, name, found)
+            yield _callback(equations, line, name, found)
     puts = equations.named("device_put")
     moves = [i for i in puts if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ())))]
     for line, found in equations.by_line(moves).items():
         times = sum(equations.times[i] for i in found)
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
-            yield finding_at(
-                line,
-                "host",
-                "medium" if times > len(found) else "low",
-                {"times": times, "moved_bytes": moved},
-                f"`jax.device_put` inside of the program moves {bytes_text(moved)} "
-                f"{'once' if times == 1 else f'in {times:,} transfers'} in each run",
+            severity, figures = "medium" if times > len(found) else "low", Figures(times=times, moved_bytes=moved)
+            often = "once" if times == 1 else f"in {times:,} transfers"
+            message = f"`jax.device_put` inside of the program moves {bytes_text(moved)} {often} in each run"
+            advice = (
                 "place the array before the call, or leave it where it is: a program runs on the devices of its "
-                "arguments",
+                "arguments"
             )
+            yield finding_at(line, "host", severity, figures, message, advice)
 
 
-def _inside(examined: Examined, index: int) -> set[str]:
-    return {examined.equations.names[i] for i in examined.equations.around(index)}
-
-
-def _is_check(examined: Examined, index: int) -> bool:
+def _is_check(equations: Equations, index: int) -> bool:
     """Whether it is a library's check, such as `equinox.error_if`, which runs Python where it fails."""
-    stack = stack_of(examined.equations.eqns[index])
-    return bool(stack) and not stack[-1].is_users and "cond" in _inside(examined, index)
+    stack = stack_of(equations.eqns[index])
+    return bool(stack) and not stack[-1].is_users and "cond" in equations.names_around(index)
 
 
-def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Finding:
-    eqn, inside = examined.equations.eqns[found[0]], _inside(examined, found[0])
+def _callback(equations: Equations, line: Line, name: str, found: list[int]) -> Finding:
+    eqn, inside = equations.eqns[found[0]], equations.names_around(found[0])
     is_conditional, in_while = "cond" in inside, "while" in inside  # nobody knows how many turns that takes
     is_ordered = any("ordered" in type(effect).__name__.lower() for effect in eqn.effects)
-    times = sum(examined.equations.times[i] for i in found)
+    times = sum(equations.times[i] for i in found)
     called = times * _CALL_SECONDS
     slower = _ORDERED_SECONDS if is_ordered else _EFFECT_SECONDS if eqn.effects else 0.0
     is_quiet = name.startswith("debug") and not is_ordered and times == 1 and not in_while
@@ -83,11 +77,10 @@ def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Fi
         of_each = f"and {seconds_text(slower)} for each run" if in_while else f"of which {seconds_text(slower)}"
         message += f", {of_each} because jax does not take its C++ path for programs with effects"
     figures: Figures = {"times": times, "call_seconds": round(called, 6), "slow_path_seconds": slower}
-    return finding_at(line, "host", severity, figures, message, _advice(examined, name, found[0]))
+    return finding_at(line, "host", severity, figures, message, _advice(equations, name, found[0]))
 
 
-def _advice(examined: Examined, name: str, index: int) -> str:
-    equations = examined.equations
+def _advice(equations: Equations, name: str, index: int) -> str:
     loop = next((i for i in equations.around(index) if equations.names[i] in LOOPS), None)
     has_results = bool(equations.eqns[index].outvars)
     is_debug = name.startswith("debug")

@@ -26,7 +26,6 @@ class Box:
 
     @property
     def text(self) -> str:
-        """What stands in it."""
         name, source = self.line.function.rpartition("<locals>.")[2], self.line.source
         return (
             f"{self.line.short_place}  {source or name}" if self.line.file else f"{name}: {self.equations:,} equations"
@@ -34,7 +33,6 @@ class Box:
 
     @property
     def title(self) -> str:
-        """What a pointer over it shows."""
         place = f"{self.line.place} in {self.line.function}\n{self.line.source}" if self.line.file else self.text
         finding = f"\na finding of severity {self.severity} is about this line" if self.severity else ""
         return f"{place}\n{self.equations:,} equations{finding}"

@@ -33,8 +33,6 @@ class _Operation(NamedTuple):
 
 
 class OneByOne:
-    """Counts the operations that are dispatched by themselves."""
-
     def __init__(self) -> None:
         self.counts: Counter[_Operation] = Counter()
 

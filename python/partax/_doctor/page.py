@@ -101,7 +101,6 @@ def _columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _traces(report: Report) -> list[tuple[float, list[Event]]]:
-    """The traces of a report's functions by time, each with its seconds and stages."""
     functions = {(it.name, it.defined) for it in report.functions}
     told = (event for event in events() if (event.function, event.defined) in functions)
     traces = grouped(told, lambda event: (event.track, event.trace))

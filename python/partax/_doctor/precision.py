@@ -5,6 +5,7 @@ array, a strongly typed scalar, numbers that jax made in its default type. In ha
 a value is multiplied as a matrix or given back: a rotation or a norm that is cast back is meant so.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -29,9 +30,7 @@ _PRODUCTS = {"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_di
 _NAMES_A_TYPE = {"astype", "convert_element_type", "asarray", "array"}  # functions of `jax.numpy` and `jax.lax`
 
 
-class _Widened(NamedTuple):
-    """Where an array of the arguments' type becomes wider."""
-
+class _Widened(NamedTuple):  # where an array of the arguments' type becomes wider
     place: Place
     narrow: str  # the type that came in
     wide: str  # and the one that came out
@@ -39,10 +38,8 @@ class _Widened(NamedTuple):
     is_used: bool  # whether a product of matrices, or the result, has come of it before it was cast back
 
 
+# The wide values that come from arrays of the arguments' type; those just converted with the equation that did it.
 _Derived = dict[int, Place | None]
-"""The wide values of a program that come from arrays of the arguments' type, by their numbers; those that were just
-converted with the equation that did it.
-"""
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -68,7 +65,12 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 def _width(aval: Any) -> int:
     """The bytes of a float, or of a part of a complex number; 0 of other types."""
-    return _WIDTHS.get(getattr(getattr(aval, "dtype", None), "name", ""), 0)
+    return _width_of(getattr(aval, "dtype", None))
+
+
+@functools.cache  # to ask a dtype for its name takes long
+def _width_of(dtype: Any) -> int:
+    return _WIDTHS.get(getattr(dtype, "name", ""), 0)
 
 
 def _is_array(aval: Any) -> bool:
@@ -82,7 +84,6 @@ class _Reader:
         self.found: list[_Widened] = []
         self.wide = self.arrays = 0
         self._own = own
-        self._widths: dict[Any, int] = {}
 
     def read(self, program: FlatProgram, derived: _Derived) -> None:
         """Reads a program, of whose values some are known; what comes out of a loop is its body's result."""
@@ -100,37 +101,28 @@ class _Reader:
                 derived.update((number, None) for number, var in made if self._is_wide(var))
             elif eqn.outvars:
                 result = eqn.outvars[0]
-                if self._width_of(result) and _is_array(result.aval):
+                if _width(result.aval) and _is_array(result.aval):
                     self.arrays += 1
                     self.wide += self._is_wide(result)
                 if self._is_wide(result):
                     self._read(Place(program, i), derived, used)
 
-    def _width_of(self, var: Any) -> int:
-        """As `_width` has it: the name of a dtype takes long to ask for."""
-        dtype = getattr(var.aval, "dtype", None)
-        width = self._widths.get(dtype)
-        if width is None:
-            width = self._widths[dtype] = _width(var.aval)
-        return width
-
     def _is_wide(self, var: Any) -> bool:
-        return self._width_of(var) > self._own
+        return _width(var.aval) > self._own
 
     def _read(self, place: Place, derived: _Derived, used: set[int]) -> None:
         eqn, reads, [result, *_] = place.eqn, place.program.reads[place.at], place.program.writes[place.at]
         operands = list(zip(reads, eqn.invars, strict=True))
         arrays = [(number, var) for number, var in operands if number != LITERAL and _is_array(var.aval)]
-        narrow = {number for number, var in arrays if self._width_of(var) == self._own}
+        narrow = {number for number, var in arrays if _width(var.aval) == self._own}
         if not narrow and derived.keys().isdisjoint(reads):
             return
         derived[result] = None
         if eqn.primitive.name == "convert_element_type":
             # One that the user wrote is not one of two operands to their common type.
             if narrow and any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0]):
-                self.found.append(
-                    _Widened(place, array_text(eqn.invars[0].aval), array_text(eqn.outvars[0].aval), "", False)
-                )
+                before, after = array_text(eqn.invars[0].aval), array_text(eqn.outvars[0].aval)
+                self.found.append(_Widened(place, before, after, "", False))
             elif narrow:
                 derived[result] = place
             return
@@ -160,10 +152,8 @@ def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Findi
     first = found[0]
     severity: Severity = "high" if share >= _HIGH_SHARE else "medium"
     why = f"as it is combined with {first.because}" if first.because else "as the type is named here"
-    message = (
-        f"{first.narrow} becomes {first.wide} {why}: {wide} of {arrays} operations on arrays of floats are in the "
-        f"wider type ({share:.0%})"
-    )
+    of = f"{wide} of {arrays} operations on arrays of floats are in the wider type ({share:.0%})"
+    message = f"{first.narrow} becomes {first.wide} {why}: {of}"
     narrow = first.narrow.partition("[")[0]
     advice = (
         "give what it is combined with the type of the argument (`.astype(x.dtype)`, `dtype=x.dtype`), or use a "

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from partax._doctor.equations import LOOPS, inner_jaxprs
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import Line
 
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
@@ -31,16 +31,14 @@ def find(examined: Examined) -> Iterator[Finding]:
             continue
         told.add(line)
         often = f"each of its {turns:,} turns" if "length" in eqn.params else "each turn"
-        yield finding_at(
-            line,
-            "scalar",
-            "medium",
-            {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD},
+        message = (
             f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "
-            f"{often}: the device runs operation after operation, each of which does next to nothing.",
-            "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by name "
-            "outside of the loop.",
+            f"{often}: the device runs operation after operation, each of which does next to nothing."
         )
+        advice = "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by "
+        advice += "name outside of the loop."
+        figures: Figures = {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD}
+        yield finding_at(line, "scalar", "medium", figures, message, advice)
 
 
 def _is_scalar(var: Any) -> bool:

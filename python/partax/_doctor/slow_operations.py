@@ -120,35 +120,36 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
 _FEWEST_BRANCHES = 48
 _MANY_BRANCHES = 256
 _BRANCH_SECONDS = 0.023
-_BRANCHES_THREAD = "https://github.com/jax-ml/jax/issues/4453"
 
 
 def find(examined: Examined) -> Iterator[Finding]:
     equations = examined.equations
     for row in SLOW_OPERATIONS:
         found = [i for i in equations.named(*row.primitives) if row.matches(equations.eqns[i])]
-        if len(found) >= row.fewest:
-            at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())
-            for line, count in _chains(examined, row) if row.is_chain else at_lines:
-                if count >= row.fewest:
-                    yield _finding(examined, row, line, count)
+        if len(found) < row.fewest:
+            continue
+        at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())
+        for line, count in _chains(examined, row) if row.is_chain else at_lines:
+            if count >= row.fewest:
+                yield _finding(examined, row, line, count)
     for i in equations.named("cond"):
         branches = len(equations.eqns[i].params["branches"])
         if branches >= _FEWEST_BRANCHES:
             inside, seconds = len(equations.inside(i)), branches * _BRANCH_SECONDS
-            yield finding_at(
-                equations.line(i),
-                "switch",
-                "high" if branches >= _MANY_BRANCHES else "medium",
-                {
-                    "branches": branches, "equations": inside, "share": round(inside / len(equations), 3),
-                    "compile_seconds": round(seconds, 2), "thread": _BRANCHES_THREAD,
-                },
+            figures: Figures = {
+                "branches": branches, "equations": inside, "share": round(inside / len(equations), 3),
+                "compile_seconds": round(seconds, 2), "thread": f"{_JAX}4453",
+            }  # fmt: skip
+            message = (
                 f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its own, "
-                f"in up to {seconds_text(seconds)} together and more than that where they are many hundreds",
+                f"in up to {seconds_text(seconds)} together and more than that where they are many hundreds"
+            )
+            advice = (
                 "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; under "
-                "`jax.vmap` all branches are computed for each element",
-            )  # fmt: skip
+                "`jax.vmap` all branches are computed for each element"
+            )
+            severity = "high" if branches >= _MANY_BRANCHES else "medium"
+            yield finding_at(equations.line(i), "switch", severity, figures, message, advice)
 
 
 def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]]:

@@ -90,7 +90,6 @@ def _grows(types: Sequence[Sequence[Any]]) -> bool:
 def _diagnosis(
     name: str, line: Line, count: int, seconds: float, reasons: list[str], types: list[_Types], is_loop: bool = False
 ) -> list[Diagnosis]:
-    """What is told of a function, if it is worth a word."""
     paths = [[path for path, _ in arrays] for arrays in types]
     shapes = [[getattr(aval, "shape", ()) for _, aval in arrays] for arrays in types]
     dtypes = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for _, it in row] for row in types]

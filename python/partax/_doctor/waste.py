@@ -128,8 +128,6 @@ _Found = tuple[int, str, Any, Figures]
 
 
 class _Reader:
-    """A program, with who makes and who reads each value."""
-
     def __init__(self, program: FlatProgram) -> None:
         self.program, self.makers = program, program.makers
         loop = program.around
@@ -155,7 +153,6 @@ class _Reader:
                 yield from rule(call)
 
     def _maker(self, number: int) -> Any:
-        """The equation that makes a value; None of the program's inputs."""
         return self.program.eqns[self.makers[number]] if number in self.makers else None
 
     def _uses(self, number: int) -> list[int]:

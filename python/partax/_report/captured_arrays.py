@@ -44,8 +44,6 @@ class Constant:
 
 
 class Holder(NamedTuple):
-    """The variable that holds an array."""
-
     kind: str  # `closure cell`, `global`, `bound argument`, `static argument` or `attribute`
     root: str  # its name
     name: str  # the path from there to the array, such as `model.layers[0].weight`

@@ -20,44 +20,43 @@ class Difference(NamedTuple):
 
 
 def below(path: str, ancestor: str | None) -> bool:
-    """Whether one place is in another."""
     return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
-_COST = 3  # of one part that differs
+_COST = 3  # of one part that differs; less for an array of the same dtype or shape
 
 
-def _cost(old: Part, new: Part) -> int:
-    """Less for an array of the same dtype or shape."""
-    if old.aval is None or new.aval is None:
+def _cost(old: Part | None, new: Part) -> int:
+    if old is None or old.aval is None or new.aval is None:
         return _COST
     return 1 + sum(getattr(old.aval, name, None) != getattr(new.aval, name, None) for name in ("shape", "dtype"))
 
 
 def distance(old: Snapshot, new: Snapshot) -> int:
     """How much differs, roughly: to find the nearest of many."""
-    changed = 0
-    if old.configuration is not new.configuration:
-        changed = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
+    changed = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
     if old.paths == new.paths:
         pairs = () if old.parts is new.parts else zip(old.parts, new.parts, strict=True)
         return changed + sum(_cost(a, b) for a, b in pairs if not a.same(b))
     before = dict(old.pairs())
-    for path, part in new.pairs():
-        known = before.pop(path, None)
-        if known is None or not known.same(part):
-            changed += _COST if known is None else _cost(known, part)
+    together = [(before.pop(path, None), part) for path, part in new.pairs()]
+    changed += sum(_cost(known, part) for known, part in together if known is None or not known.same(part))
     return changed + _COST * len(before)
 
 
 def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     """What differs between an earlier call and this one, outermost places only, in the order of the arguments."""
     if old.parts is not new.parts:
-        yield from _differences(dict(old.pairs()), dict(new.pairs()))
-    yield from _configuration(old, new)
+        yield from _of_parts(dict(old.pairs()), dict(new.pairs()))
+    for name in sorted(old.configuration.keys() | new.configuration.keys()):
+        a, b = old.configuration.get(name), new.configuration.get(name)
+        if a != b:
+            is_mesh = name.endswith("mesh_context_manager")
+            called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
+            yield Difference(called, f"{a} -> {b}")
 
 
-def _differences(before: dict[str, Part], now: dict[str, Part]) -> Iterator[Difference]:
+def _of_parts(before: dict[str, Part], now: dict[str, Part]) -> Iterator[Difference]:
     covered: str | None = None  # below it everything differs with it
     told: list[str] = []  # below these, what comes and goes does so with them
     for path, part in now.items():
@@ -101,22 +100,11 @@ def _changed(path: str, old: Part, new: Part) -> Iterator[Difference]:
 
 
 def change_text(old: Part, new: Part) -> str:
-    """What makes a value another one than an earlier one."""
     if new.label == old.label == "function":
         return changed_function(old, new)
     inner = _inner(old, new)
-    return _arrow(old, new) if inner is None else _renewed(new, inner)
-
-
-def _inner(old: Part, new: Part) -> list[tuple[str, Part, Part]] | None:
-    """The items in which two parts of one form differ; None if they are of different forms."""
-    if not old.items or [name for name, _ in old.items] != [name for name, _ in new.items]:
-        return None
-    return [(name, a, b) for (name, a), (_, b) in zip(old.items, new.items, strict=True) if not a.same(b)]
-
-
-def _renewed(new: Part, inner: list[tuple[str, Part, Part]]) -> str:
-    """What makes something another one than an earlier one of its form, which differs in `inner`."""
+    if inner is None:
+        return _arrow(old, new)
     if inner:
         why = ", ".join(_named(name, a, b) for name, a, b in inner)
     elif new.key[0] == "address":
@@ -126,22 +114,27 @@ def _renewed(new: Part, inner: list[tuple[str, Part, Part]]) -> str:
     return f"{new} is new ({why})"
 
 
+def _inner(old: Part, new: Part) -> list[tuple[str, Part, Part]] | None:
+    """The items in which two parts of one form differ; None if they are of different forms."""
+    if not old.items or [name for name, _ in old.items] != [name for name, _ in new.items]:
+        return None
+    return [(name, a, b) for (name, a), (_, b) in zip(old.items, new.items, strict=True) if not a.same(b)]
+
+
 def _arrow(old: Part, new: Part) -> str:
     if old.key[0] == new.key[0] == "array" and old.text == new.text:
         if old.place is not None and new.place is not None and old.place != new.place:
             return _moved(old, new)
         return f"{new.text}, mesh {old.key[2]} -> {new.key[2]}"
     if str(old) == str(new):
-        if new.key[0] == "node":
-            return f"{new} is another class of that name"
-        return f"another {new} with the same text"
+        is_node = new.key[0] == "node"
+        return f"{new} is another class of that name" if is_node else f"another {new} with the same text"
     if old.label == new.label:
         return f"{old.label} {old.text} -> {new.text}".strip()
     return f"{old} -> {new}"
 
 
 def changed_function(old: Part, new: Part) -> str:
-    """What makes a function another one than an earlier one."""
     before, now = dict(old.items), dict(new.items)
     if not before or not now:
         return _arrow(old, new) if old.text != new.text else f"{new.text} is new (another object of that name)"
@@ -159,11 +152,6 @@ def changed_function(old: Part, new: Part) -> str:
         return f"{new.text} is new (same code and contents, but another object, compared by identity)"
     same = "" if "function" in changed else "same code, "  # of a partial it may be another one
     return f"{new.text} is new ({same}{', '.join(changes)})"
-
-
-def unproven_function(new: Part, reading: str) -> str:
-    """What makes a function made anew another one though all that it consists of is the same."""
-    return f"{new.text} is new (reads {reading}, which cannot be proven unchanged)"
 
 
 def _named(name: str, old: Part, new: Part) -> str:
@@ -190,15 +178,6 @@ def _brief(old: Part, new: Part) -> str:
         return f"{old.text} -> {new.text}"
     a, b = (part.text if part.label == "function" else str(part) for part in (old, new))
     return f"{a} -> {b}".replace("static ", "")
-
-
-def _configuration(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    for name in sorted(old.configuration.keys() | new.configuration.keys()):
-        a, b = old.configuration.get(name), new.configuration.get(name)
-        if a != b:
-            is_mesh = name.endswith("mesh_context_manager")
-            called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
-            yield Difference(called, f"{a} -> {b}")
 
 
 def places(old: Snapshot, new: Snapshot) -> Iterator[Difference]:

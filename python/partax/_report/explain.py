@@ -67,7 +67,6 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
 
 
 def explaining() -> bool:
-    """Whether traces are reported now."""
     return _Switch.on
 
 

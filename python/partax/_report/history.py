@@ -52,7 +52,6 @@ class History:
         self.reasons = Reasons(self.name, self.cache_size, self.nested)
 
     def cleared(self) -> None:
-        """clear_cache has dropped every key."""
         self.reasons.cleared_at = self.count
         self.live = 0
 
@@ -160,7 +159,6 @@ def keep_all() -> None:
 
 
 def kept() -> list[History]:
-    """The histories that `keep_all` has kept."""
     return _all or []
 
 
@@ -213,7 +211,6 @@ def begin_trace(
 
 
 def end_trace(record: Record, failed: bool) -> None:
-    """Called by the native wrapper when a trace has ended or failed."""
     history = record.history
     if history is not None and record.tracked:
         history.end(record, failed)

@@ -33,17 +33,15 @@ def _report(self: JitFunction[..., Any]) -> "FunctionReport":
 
 def _html(self: JitFunction[..., Any] | CacheInfo) -> str:
     """A wrapper, or what its cache holds, as a table in a notebook."""
-    from partax._report.wrapper_html import cache_html, wrapper_html
+    from partax._report.wrapper_html import html_of
 
-    return cache_html(self) if isinstance(self, CacheInfo) else wrapper_html(self)
+    return html_of(self)
 
 
 def install() -> None:
     """Gives the wrapper what it shows of itself, and listens to jax. Called once, when partax is imported."""
     for cls, name, method in (
-        (JitFunction, "report", _report),
-        (JitFunction, "_repr_html_", _html),
-        (CacheInfo, "_repr_html_", _html),
-    ):
+        (JitFunction, "report", _report), (JitFunction, "_repr_html_", _html), (CacheInfo, "_repr_html_", _html),
+    ):  # fmt: skip
         setattr(cls, name, method)
     monitor.listen()

@@ -47,7 +47,6 @@ counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.Cont
 
 @contextlib.contextmanager
 def during(variable: contextvars.ContextVar[_Value], value: _Value) -> Generator[None]:
-    """Has a context variable hold a value in a block."""
     token = variable.set(value)
     try:
         yield

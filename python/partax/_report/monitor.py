@@ -25,21 +25,14 @@ _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.Con
 
 @dataclasses.dataclass
 class Other:
-    """What jax has done for functions of one name that are none of partax; lowering counts in the seconds too."""
+    """What jax has done for functions of one name that are none of partax."""
 
     traces: int = 0
     compiles: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # lowering too
 
 
-_others: dict[str, Other] | None = None
-
-
-def count_others() -> dict[str, Other]:
-    """Counts from now on what is not for partax, by name."""
-    global _others
-    _others = {}
-    return _others
+others: dict[str, Other] | None = None  # by name, from when somebody wants to know them
 
 
 def watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
@@ -71,8 +64,8 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
         watcher(function_name(kwargs))
     record = _record_of_call(compiles=stage != "trace")
     if record is None:
-        if _others is not None and _core.call_under_way() is None:
-            other = _others.setdefault(plain_name(function_name(kwargs)), Other())
+        if others is not None and _core.call_under_way() is None:
+            other = others.setdefault(plain_name(function_name(kwargs)), Other())
             other.seconds += duration_secs
             other.traces += stage == "trace"
             other.compiles += stage == "compile"

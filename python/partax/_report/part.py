@@ -54,8 +54,6 @@ MAX_TEXT = 60
 
 @dataclass(eq=False, repr=False, slots=True)
 class Part:
-    """One value, array or node of a call."""
-
     key: Any  # equal for parts that a program cannot tell apart
     label: str  # what it is, such as `static int`
     text: str  # its value, such as `7`
@@ -132,7 +130,6 @@ def atom_key(value: Any) -> tuple[type, Any]:
 
 
 def atom_part(key: tuple[type, Any]) -> Part:
-    """The part of a plain static value, by its key."""
     kind, value = key
     text = value if kind in (float, complex) else shown(value[0] if type(value) is tuple else value)
     return Part(key, "static" if value is None else f"static {kind.__name__}", one_line(text, MAX_TEXT))

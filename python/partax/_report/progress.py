@@ -15,8 +15,6 @@ _LONGEST = 50  # characters of a title
 
 
 class Progress:
-    """A piece of work, and how far it has come."""
-
     def __init__(self, title: str, total: int) -> None:
         self.title = title
         self.total = total

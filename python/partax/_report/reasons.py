@@ -1,5 +1,6 @@
 """Why a trace was made: what is new since the most similar one, or what has become of one of the same arguments."""
 
+import contextlib
 import re
 import types
 import warnings
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._guards.walk import written_down
-from partax._report.differences import Difference, below, change_text, changed_function, unproven_function
+from partax._report.differences import Difference, below, change_text, changed_function
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
 from partax._report.part import Part
@@ -35,8 +36,6 @@ class Occasion(NamedTuple):
 
 
 class Reasons:
-    """Finds the reason of each trace of one function."""
-
     def __init__(self, name: str, cache_size: int, nested: bool):
         self.first = "the first"
         self.cleared_at = 0  # those up to this one clear_cache has dropped
@@ -60,8 +59,7 @@ class Reasons:
             return None
         path = changes[0].path
         values = self._values.setdefault(path, set())
-        if len(values) < _VALUES:
-            values.update(changes[0].numbers)
+        values.update(changes[0].numbers if len(values) < _VALUES else ())
         return changes[0] if len(values) >= _WARN_AT and path not in self._warned else None
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
@@ -84,42 +82,34 @@ class Reasons:
         digest = snapshot.digest()
         if digest is not None and digest in self._digests:
             return self._again(None, self._digests[digest], occasion, snapshot)
-        texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
+        texts = [f"{change}{self._so_far(change, occasion)}" for change in changes[:_SHOWN]]
         more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
         return "; ".join(texts + more)
 
-    def _with_advice(self, change: Difference, occasion: Occasion) -> str:
-        """A change in words; that of a number with how often it has caused a trace, and once with what to do."""
+    def _so_far(self, change: Difference, occasion: Occasion) -> str:
+        """How often a number has caused a trace, and once what to do."""
         if change.numbers is None:
-            return str(change)
-        traces = len(self._values.get(change.path, "12"))
-        if change.path in self._advised:
-            return f"{change} ({traces} traces so far)"
+            return ""
+        advice = "" if change.path in self._advised else f": {_advice(change, occasion)}"
         self._advised.add(change.path)
-        return f"{change} ({traces} traces so far: {_advice(change, occasion)})"
+        return f" ({len(self._values.get(change.path, '12'))} traces so far{advice})"
 
     def _again(self, same: Record | None, number: int, occasion: Occasion, snapshot: Snapshot) -> str:
-        """Why a trace that has been made before is made again."""
+        trace = f"trace {number}, of the same arguments"
         if self._nested:
             return f"it is called again with the arguments of trace {number}, as when what calls it is traced anew"
         if same is not None and same.failed:
-            return f"trace {number}, of the same arguments, raised an exception"
+            return f"{trace}, raised an exception"
         if number <= self.cleared_at:
-            return f"clear_cache() has dropped trace {number}, of the same arguments"
+            return f"clear_cache() has dropped {trace}"
         if same is not None and same.epoch != occasion.epoch:
-            return f"a class has been registered as a pytree node since trace {number}, of the same arguments"
+            return f"a class has been registered as a pytree node since {trace}"
         if occasion.new_key and occasion.is_full:
-            return (
-                f"the key of trace {number}, of the same arguments, was evicted: cache_size={self._cache_size} keeps "
-                "the static keys used last"
-            )
+            return f"the key of {trace}, was evicted: cache_size={self._cache_size} keeps the static keys used last"
+        reason = f"jax holds {trace}, no more, as after jax.clear_caches()"
         if occasion.new_key:
-            unequal = unequal_text(None if same is None else same.snapshot, snapshot, number)
-            return f"{unequal} (compared: structure, static values, dtypes, shapes, jax configuration)"
-        return (
-            f"jax holds trace {number}, of the same arguments, no more, as after jax.clear_caches() (compared: "
-            "structure, static values, dtypes, shapes, jax configuration)"
-        )
+            reason = unequal_text(None if same is None else same.snapshot, snapshot, number)
+        return f"{reason} (compared: structure, static values, dtypes, shapes, jax configuration)"
 
 
 def _advice(change: Difference, occasion: Occasion) -> str:
@@ -162,21 +152,17 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     known[form] = (count + 1, part, outer)
     if not latest:
         return "the first"
-    if is_same:
-        change = unproven_function(part, difference) if difference else _not_found(fun, part)
-    else:
+    if not is_same:
         change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
-    return f"the first of function {count + 1} of this code: {change}"
-
-
-def _not_found(fun: Any, part: Part) -> str:
-    """Why a function made anew has not found the trace of an earlier one, of which nothing is left to compare."""
-    _, _, holds_arrays, unproven, of_same_objects = written_down((fun,))
-    unproven = unproven or of_same_objects
-    if unproven:
-        return unproven_function(part, unproven)
-    held = ", as it holds arrays" if holds_arrays else ""
-    return f"{part.text} is new (same code, but the trace of the earlier one went with it{held})"
+        return f"the first of function {count + 1} of this code: {change}"
+    reads, held = difference, ""
+    if not reads:  # nothing is left of the earlier one to compare
+        _, _, holds_arrays, unproven, of_same_objects = written_down((fun,))
+        reads, held = unproven or of_same_objects, ", as it holds arrays" if holds_arrays else ""
+    why = f"reads {reads}, which cannot be proven unchanged"
+    if not reads:
+        why = f"same code, but the trace of the earlier one went with it{held}"
+    return f"the first of function {count + 1} of this code: {part.text} is new ({why})"
 
 
 _NAMED = 3
@@ -188,18 +174,15 @@ def _places(path: str, old: Part | None, new: Part) -> Iterator[tuple[str, bool]
         value, before = new.original(), None if old is None or old.original is None else old.original()
         if value is None or before is None:
             yield path, False
-        elif value is not before and not _are_equal(before, value):
-            yield path, True
+        elif value is not before:
+            is_equal = False
+            with contextlib.suppress(Exception):  # of the user's `==`
+                is_equal = _core.static_equal(before, value)
+            if not is_equal:
+                yield path, True
     known = old.items if old is not None and len(old.items) == len(new.items) else [("", None)] * len(new.items)
     for (segment, part), (_, earlier) in zip(new.items, known, strict=True):
         yield from _places(path + segment if segment[:1] in ".[" else f"{path}, {segment}", earlier, part)
-
-
-def _are_equal(one: object, other: object) -> bool:
-    try:
-        return _core.static_equal(one, other)
-    except Exception:  # of the user's `==`
-        return False
 
 
 def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:

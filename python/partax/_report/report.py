@@ -298,7 +298,6 @@ for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Re
 
 
 def _function_table(report: FunctionReport) -> Table:
-    """What one function has cost: a row for each trace, and below why it was made."""
     rows = tuple(_row(key, trace, i == 0) for key in report.keys for i, trace in enumerate(key.traces))
     notes: list[str] = []
     for trace in report.traces:
@@ -317,7 +316,6 @@ def _function_table(report: FunctionReport) -> Table:
 
 
 def _function_line(report: FunctionReport) -> str:
-    """The same in one line."""
     calls = "gone" if report.hits is None or report.misses is None else f"{report.hits + report.misses} calls"
     loads = f"{len(report.loads)} loaded, " if report.loads else ""
     head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, {loads}"

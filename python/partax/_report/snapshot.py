@@ -96,8 +96,6 @@ def _node(family: str, kind: type | None, children: Any) -> Part:
 
 
 class Record:
-    """One trace: what it depended on, and what it cost."""
-
     def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
         self._history = weakref.ref(history)
         self.number = number  # counts the traces of its function, from 1

@@ -21,8 +21,6 @@ Row = tuple[str, ...] | str
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table to look at."""
-
     columns: tuple[str, ...] = ()  # their headings
     sections: tuple[tuple[Row, ...], ...] = ()  # groups of rows, with a rule between them where the table has rules
     left: frozenset[int] = frozenset()  # the columns whose text stands at the left; numbers stand at the right

@@ -38,8 +38,6 @@ def _is_known(kind: type) -> bool:
 
 
 class ValueParts:
-    """Makes parts of static values."""
-
     def __init__(self, by_structure: bool, verbose: bool):
         self._by_structure = by_structure  # functions that mean the same are the same static value
         self._verbose = verbose  # whether the `repr` of users' objects is asked

@@ -9,17 +9,17 @@ from partax._pytree.short_text import short_text
 from partax._report.table import Table, Tables
 
 
-def cache_html(info: CacheInfo) -> str:
-    """What a cache holds, as a table of one row."""
-    return Tables(_cache_table(info, "")).html()
-
-
-def wrapper_html(wrapper: JitFunction[..., Any]) -> str:
-    """A wrapper's name, the options that were given, and what its cache holds; the first alone where it has none."""
-    title = repr(wrapper)
+def html_of(shown: JitFunction[..., Any] | CacheInfo) -> str:
+    """What a cache holds; of a wrapper before that its name and the options that were given, or its name alone."""
+    if isinstance(shown, CacheInfo):
+        return Tables(_cache_table(shown, "")).html()
+    title = repr(shown)
     try:
-        given = ", ".join(f"{name}={short_text(value)}" for name, value in _given(wrapper).items())
-        return Tables(_cache_table(wrapper.cache_info(), f"{title} with {given}" if given else title)).html()
+        usual = {name: it.default for name, it in inspect.signature(filter_jit).parameters.items()}
+        options = {name: getattr(shown._options, name) for name in usual if hasattr(shown._options, name)}
+        given = {name: it for name, it in options.items() if it is not usual[name] and it != usual[name]}
+        told = ", ".join(f"{name}={short_text(value)}" for name, value in given.items())
+        return Tables(_cache_table(shown.cache_info(), f"{title} with {told}" if told else title)).html()
     except MemoryError:
         raise
     except Exception:  # of a callable that cannot be compared, as when its hash raises
@@ -29,10 +29,3 @@ def wrapper_html(wrapper: JitFunction[..., Any]) -> str:
 def _cache_table(info: CacheInfo, title: str) -> Table:
     columns = tuple(name.replace("_", " ") for name in info._fields)
     return Table(columns, ((tuple(f"{count:,}" for count in info),),), title=title)
-
-
-def _given(wrapper: JitFunction[..., Any]) -> dict[str, Any]:
-    """The options that are not as they are without being given."""
-    usual = {name: it.default for name, it in inspect.signature(filter_jit).parameters.items()}
-    given = {name: getattr(wrapper._options, name) for name in usual if hasattr(wrapper._options, name)}
-    return {name: value for name, value in given.items() if value is not usual[name] and value != usual[name]}
