@@ -45,17 +45,13 @@ KINDS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list
     "filter_jit": (partax.filter_jit(apply), (Model(W, 40), X), {"scale": 2.0}, MODEL),
     "equinox": (eqx.filter_jit(apply), (Model(W, 40), X), {}, MODEL),
     "partial": (functools.partial(apply, scale=3.0), (Model(W, 40), X), {}, MODEL),
-    "jax.jit": (
-        jax.jit(static_scale, static_argnums=1, donate_argnums=0),
-        ({"w": W}, 2.0, W),
-        {"last": [W]},
-        ["model['w']", "rest[0]", "last[0]"],
-    ),
+    "jax.jit": (jax.jit(static_scale, static_argnums=1, donate_argnums=0), ({"w": W}, 2.0, W), {"last": [W]},
+        ["model['w']", "rest[0]", "last[0]"]),
     "counted from the end": (jax.jit(lambda x, y, n: x * n + y, static_argnums=-1), (X, X, 2), {}, ["x", "y"]),
     "left out": (jax.jit(lambda x, n=2, m=3: x * n, static_argnames=("n", "m")), (X,), {}, ["x"]),
     "of jax": (jnp.cumsum, (X,), {}, ["a"]),
     "jax.custom_jvp of jax.jit": (jax.nn.relu, (X,), {}, ["x"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

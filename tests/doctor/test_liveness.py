@@ -89,22 +89,16 @@ def attention(x: Any, w: Any) -> Any:
 WEIGHTS = [floats(256, 256)] * 8
 PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pairwise": (jax.jit(lambda x: ((x[:, None] - x[None]) ** 2).sum(-1)), (floats(500, 30),)),
-    "one_hot": (
-        jax.jit(lambda i, t: jax.nn.one_hot(i, 5000) @ t),
-        (jax.ShapeDtypeStruct((1000,), "int32"), floats(5000, 8)),
-    ),
+    "one_hot": (jax.jit(lambda i, t: jax.nn.one_hot(i, 5000) @ t),
+        (jax.ShapeDtypeStruct((1000,), "int32"), floats(5000, 8))),
     "mlp": (jax.jit(jax.grad(mlp)), (WEIGHTS, floats(2048, 256))),
     "recurrent": (jax.jit(jax.grad(recurrent)), (floats(128, 128), floats(100, 64, 128))),
-    "adam": (
-        jax.jit(adam_step, donate_argnums=(0, 1)),
-        (WEIGHTS, jax.eval_shape(optax.adam(1e-3).init, WEIGHTS), floats(2048, 256)),
-    ),
+    "adam": (jax.jit(adam_step, donate_argnums=(0, 1)),
+        (WEIGHTS, jax.eval_shape(optax.adam(1e-3).init, WEIGHTS), floats(2048, 256))),
     "attention": (jax.jit(attention), (floats(2000, 64), floats(64, 64))),
-    "cache": (
-        jax.jit(lambda cache, x: jax.lax.dynamic_update_slice(cache, x, (5, 0)), donate_argnums=0),
-        (floats(100000, 64), floats(1, 64)),
-    ),
-}
+    "cache": (jax.jit(lambda cache, x: jax.lax.dynamic_update_slice(cache, x, (5, 0)), donate_argnums=0),
+        (floats(100000, 64), floats(1, 64))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -209,15 +209,11 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     [
         ("by_shape", 5, "low", "x: float32[5,5] -> float32[6,6]; x: float32[6,6] -> float32[7,7]"),
         ("by_number", 3, "medium", "2 with arrays of the types of an earlier one"),
-        (
-            "by_rate",
-            3,
-            "medium",
-            'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))',
-        ),
+        ("by_rate", 3, "medium",
+            'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))'),
         ("becomes_strong", 2, "medium", "y: weak float32 -> float32"),
     ],
-)
+)  # fmt: skip
 def test_a_function_that_was_traced_again_is_a_finding(
     again: tuple[dict[str, Any], str, str], name: str, traces: int, severity: str, reason: str
 ) -> None:

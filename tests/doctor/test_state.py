@@ -64,32 +64,16 @@ FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str,
     "a dictionary": (counted, {"step": 0, "w": W}, lambda it: it[0], ("state['step']", "0", "1", "high")),
     "a pair": (in_a_pair, (0.0, W), lambda it: it[1], ("pair[0]", "0.0", "0.1", "high")),
     "a module": (in_a_module, Train(W, 3), lambda it: it, ("train.step", "3", "4", "high")),
-    "a part": (
-        a_part,
-        {"opt": {"w": W, "count": 0}, "name": "a"},
-        lambda it: {"opt": it[1], "name": "a"},
-        ("state['opt']['count']", "0", "1", "high"),
-    ),
-    "a number that becomes an array": (
-        to_an_array,
-        {"w": W, "step": 0},
-        lambda it: it,
-        ("state['step']", "0", "int32[]", "medium"),
-    ),
-    "an array that becomes a number": (
-        to_a_number,
-        {"w": W, "step": jnp.int32(0)},
-        lambda it: it,
-        ("state['step']", "int32[]", "7", "medium"),
-    ),
+    "a part": (a_part, {"opt": {"w": W, "count": 0}, "name": "a"}, lambda it: {"opt": it[1], "name": "a"},
+        ("state['opt']['count']", "0", "1", "high")),
+    "a number that becomes an array": (to_an_array, {"w": W, "step": 0}, lambda it: it,
+        ("state['step']", "0", "int32[]", "medium")),
+    "an array that becomes a number": (to_a_number, {"w": W, "step": jnp.int32(0)}, lambda it: it,
+        ("state['step']", "int32[]", "7", "medium")),
     "a dictionary of numbers alone": (numbers_alone, {"step": 0}, lambda it: it, ("state['step']", "0", "1", "high")),
-    "None that becomes an array": (
-        from_none,
-        {"w": W, "momentum": None},
-        lambda it: it,
-        ("state['momentum']", "None", "float32[3]", "medium"),
-    ),
-}
+    "None that becomes an array": (from_none, {"w": W, "momentum": None}, lambda it: it,
+        ("state['momentum']", "None", "float32[3]", "medium")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -25,20 +25,10 @@ CASES: list[Case] = [
     ),
     change("shape () -> (1,)", lambda x, a: seen(x) + a.ndim, jnp.ones(()), jnp.ones(1), "a: float32 -> float32[1]"),
     change("dtype", lambda x, a: seen(x) + a.nbytes, one, one.astype("bfloat16"), "a: float32[3] -> bfloat16[3]"),
-    change(
-        "int array -> bool array",
-        lambda x, a: seen(x) + (a + a).sum(),
-        jnp.ones(3, i32),
-        jnp.ones(3, bool),
-        "a: int32[3] -> bool[3]",
-    ),
-    change(
-        "weak type -> strong type",
-        lambda x, a: jnp.zeros(2, jnp.bfloat16) + seen(x)[0, 0].astype(jnp.bfloat16) * a,
-        jnp.asarray(2.0),
-        jnp.asarray(2.0, f32),
-        "a: weak float32 -> float32",
-    ),
+    change("int array -> bool array", lambda x, a: seen(x) + (a + a).sum(), jnp.ones(3, i32), jnp.ones(3, bool),
+        "a: int32[3] -> bool[3]"),
+    change("weak type -> strong type", lambda x, a: jnp.zeros(2, jnp.bfloat16) + seen(x)[0, 0].astype(jnp.bfloat16) * a,
+        jnp.asarray(2.0), jnp.asarray(2.0, f32), "a: weak float32 -> float32"),
     change("jax array -> NumPy array", lambda x, a: seen(x) + a.sum(), one, ones),
     change("float32 -> NumPy float64, without x64", lambda x, a: seen(x) + a.sum(), one, np.full(3, 2.0)),
     change("`np.int32(1)` -> `np.int64(2)`, without x64", lambda x, a: seen(x) + a, np.int32(1), np.int64(2)),
@@ -47,31 +37,14 @@ CASES: list[Case] = [
     change(
         "Python float -> NumPy scalar", lambda x, a: seen(x) + a, 1.0, np.float32(1), "a: static float 1.0 -> float32"
     ),
-    change(
-        "another Python float, an argument that `jax.jit` traces",
-        lambda x, a: seen(x) + a,
-        1.0,
-        2.0,
-        number("a", "static float 1.0 -> 2.0"),
-        jax=HIT,
-    ),
+    change("another Python float, an argument that `jax.jit` traces", lambda x, a: seen(x) + a, 1.0, 2.0,
+        number("a", "static float 1.0 -> 2.0"), jax=HIT),
     change("another PRNG key", lambda x, a: seen(x) + jax.random.uniform(a), 0, 1, make=jax.random.key),
-    change(
-        "PRNG key of another implementation",
-        lambda x, a: seen(x) + jax.random.uniform(a),
-        "threefry2x32",
-        "rbg",
-        "a: key<fry> -> key<rbg>",
-        make=lambda impl: jax.random.key(0, impl=impl),
-    ),
-    change(
-        "typed PRNG key -> raw PRNG key",
-        lambda x, a: seen(x) + a.ndim + jax.random.uniform(a),
-        jax.random.key(0),
-        jax.random.PRNGKey(0),
-        "a: key<fry> -> uint32[2]",
-    ),
-]
+    change("PRNG key of another implementation", lambda x, a: seen(x) + jax.random.uniform(a), "threefry2x32", "rbg",
+        "a: key<fry> -> key<rbg>", make=lambda impl: jax.random.key(0, impl=impl)),
+    change("typed PRNG key -> raw PRNG key", lambda x, a: seen(x) + a.ndim + jax.random.uniform(a), jax.random.key(0),
+        jax.random.PRNGKey(0), "a: key<fry> -> uint32[2]"),
+]  # fmt: skip
 
 
 def moved(name: str, fun: Any, places: Callable[[], list[Any]], line: str | None = None, **others: Any) -> Case:
@@ -91,36 +64,18 @@ def sharded(*axes: str | None, kind: AxisType = AxisType.Auto) -> NamedSharding:
 
 
 CASES += [
-    moved(
-        "uncommitted -> committed to the same device",
-        lambda x: seen(x) * 2,
-        lambda: [None, FIRST],
-        f"<lambda>: compiled again for trace 1, because x: uncommitted -> committed to {FIRST}",
-        partax=HIT,
-    ),
-    moved(
-        "another device",
-        lambda x: seen(x) * 2,
-        lambda: [FIRST, SECOND],
-        f"<lambda>: compiled again for trace 1, because x: committed to {FIRST} -> committed to {SECOND}",
-        partax=HIT,
-    ),
+    moved("uncommitted -> committed to the same device", lambda x: seen(x) * 2, lambda: [None, FIRST],
+        f"<lambda>: compiled again for trace 1, because x: uncommitted -> committed to {FIRST}", partax=HIT),
+    moved("another device", lambda x: seen(x) * 2, lambda: [FIRST, SECOND],
+        f"<lambda>: compiled again for trace 1, because x: committed to {FIRST} -> committed to {SECOND}", partax=HIT),
     moved("back on a device where it has been", lambda x: seen(x) * 2, lambda: [FIRST, SECOND, FIRST]),
-    moved(
-        "sharding over an automatic axis",
-        lambda x: seen(x) * 2,
-        lambda: [sharded(), sharded("data")],
+    moved("sharding over an automatic axis", lambda x: seen(x) * 2, lambda: [sharded(), sharded("data")],
         f"<lambda>: compiled again for trace 1, because x: committed to {PartitionSpec()} of mesh {{'data': 8}} -> "
-        f"committed to {PartitionSpec('data')} of mesh {{'data': 8}}",
-        partax=HIT,
-    ),
-    moved(
-        "sharding over an explicit axis",
-        lambda x: seen(x) * 2,
+        f"committed to {PartitionSpec('data')} of mesh {{'data': 8}}", partax=HIT),
+    moved("sharding over an explicit axis", lambda x: seen(x) * 2,
         lambda: [sharded(None, kind=AxisType.Explicit), sharded("data", kind=AxisType.Explicit)],
-        "<lambda>: trace 2, because x: float32[8] -> float32[8@data]",
-    ),
-]
+        "<lambda>: trace 2, because x: float32[8] -> float32[8@data]"),
+]  # fmt: skip
 
 
 @CASES.append

@@ -79,18 +79,15 @@ CASES: list[Case] = [
     anew("the same function wrapped anew", lambda library: library.jit(double)),
     anew("a lambda wrapped where it is called", lambda library: library.jit(lambda x: seen(x) * 2), **OTHERS_TRACE),
     anew("a local function, defined and wrapped anew", defined, **OTHERS_TRACE),
-    anew(
-        "the gradient of a function, made and wrapped anew",
-        lambda library: library.jit(library.grad(squares)),
-        jax=TRACES,
-    ),
+    anew("the gradient of a function, made and wrapped anew", lambda library: library.jit(library.grad(squares)),
+        jax=TRACES),
     anew(
         "`jax.vmap` of a function, made and wrapped anew", lambda library: library.jit(jax.vmap(cubes)), **OTHERS_TRACE
     ),
     anew(
         "a partial, made and wrapped anew", lambda library: library.jit(functools.partial(times, n=2)), **OTHERS_TRACE
     ),
-]
+]  # fmt: skip
 
 
 @CASES.append
@@ -169,22 +166,13 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 CASES += [
-    changed(
-        "a list in the closure of the function is changed",
-        f"{ANEW}closure cell 'numbers'[0] 2 -> 3)",
-        lambda numbers: lambda x: seen(x) * numbers[0],
-        [2],
-        lambda _, numbers: numbers.__setitem__(0, 3),
-    ),
-    changed(
-        "a dict that a partial holds is changed",
+    changed("a list in the closure of the function is changed", f"{ANEW}closure cell 'numbers'[0] 2 -> 3)",
+        lambda numbers: lambda x: seen(x) * numbers[0], [2], lambda _, numbers: numbers.__setitem__(0, 3)),
+    changed("a dict that a partial holds is changed",
         "item: trace 1, the first of function 2 of this code: partial of item at FILE:LINE is new (same code, "
-        "argument 'by'['n'] 2 -> 3)",
-        lambda by: functools.partial(item, by=by),
-        {"n": 2},
-        lambda _, by: by.update(n=3),
-    ),
-]
+        "argument 'by'['n'] 2 -> 3)", lambda by: functools.partial(item, by=by), {"n": 2},
+        lambda _, by: by.update(n=3)),
+]  # fmt: skip
 
 
 @CASES.append
@@ -209,21 +197,11 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 CASES += [
-    changed(
-        "a default of the function is replaced",
-        f"{ANEW}default of 'n' 2 -> 3)",
-        lambda n: lambda x, n=n: seen(x) * n,
-        2,
-        lambda f, _: setattr(f, "__defaults__", (3,)),
-    ),
-    changed(
-        "a keyword default of the function is replaced",
-        f"{ANEW}default of 'n' 2 -> 3)",
-        lambda n: lambda x, *, n=n: seen(x) * n,
-        2,
-        lambda f, _: setattr(f, "__kwdefaults__", {"n": 3}),
-    ),
-]
+    changed("a default of the function is replaced", f"{ANEW}default of 'n' 2 -> 3)",
+        lambda n: lambda x, n=n: seen(x) * n, 2, lambda f, _: setattr(f, "__defaults__", (3,))),
+    changed("a keyword default of the function is replaced", f"{ANEW}default of 'n' 2 -> 3)",
+        lambda n: lambda x, *, n=n: seen(x) * n, 2, lambda f, _: setattr(f, "__kwdefaults__", {"n": 3})),
+]  # fmt: skip
 
 
 @CASES.append

@@ -33,37 +33,17 @@ def under(name: str, fun: Any, context: Callable[[], Any], reason: str | None = 
 
 
 CASES: list[Case] = [
-    under(
-        "`jax_enable_x64`",
-        lambda x: seen(x) + jnp.arange(3).itemsize,
-        lambda: jax.enable_x64(True),
-        "jax_enable_x64: False -> True",
-    ),
-    under(
-        "`jax_default_matmul_precision`",
-        lambda x: seen(x) @ x.T,
-        lambda: jax.default_matmul_precision("float32"),
-        "jax_default_matmul_precision: None -> float32",
-    ),
-    under(
-        "`jax_numpy_dtype_promotion`",
-        lambda x: seen(x) * 2,
-        lambda: jax.numpy_dtype_promotion("strict"),
-        "jax_numpy_dtype_promotion: standard -> strict",
-    ),
-    under(
-        "`jax_numpy_rank_promotion`",
-        lambda x: seen(x) * 2,
-        lambda: jax.numpy_rank_promotion("raise"),
-        "jax_numpy_rank_promotion: allow -> raise",
-    ),
-    under(
-        "`jax_default_device`",
-        lambda x: seen(x) * 2,
-        lambda: jax.default_device(OTHER),
-        f"jax_default_device: None -> {OTHER}",
-    ),
+    under("`jax_enable_x64`", lambda x: seen(x) + jnp.arange(3).itemsize, lambda: jax.enable_x64(True),
+        "jax_enable_x64: False -> True"),
+    under("`jax_default_matmul_precision`", lambda x: seen(x) @ x.T, lambda: jax.default_matmul_precision("float32"),
+        "jax_default_matmul_precision: None -> float32"),
+    under("`jax_numpy_dtype_promotion`", lambda x: seen(x) * 2, lambda: jax.numpy_dtype_promotion("strict"),
+        "jax_numpy_dtype_promotion: standard -> strict"),
+    under("`jax_numpy_rank_promotion`", lambda x: seen(x) * 2, lambda: jax.numpy_rank_promotion("raise"),
+        "jax_numpy_rank_promotion: allow -> raise"),
+    under("`jax_default_device`", lambda x: seen(x) * 2, lambda: jax.default_device(OTHER),
+        f"jax_default_device: None -> {OTHER}"),
     under("`jax_debug_nans`", lambda x: seen(x) * 2, lambda: jax.debug_nans(True)),
     under("`jax_log_compiles`", lambda x: seen(x) * 2, lambda: jax.log_compiles(False)),
     under("`jax.set_mesh`", lambda x: seen(x) * 2, lambda: jax.set_mesh(MESH), f"mesh: None -> {MESH.abstract_mesh}"),
-]
+]  # fmt: skip

@@ -63,32 +63,17 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
     ("another enum member", Colour.RED, Colour.BLUE, "a: static Colour.RED -> Colour.BLUE", {}),
     ("static 1 -> IntEnum of 1", 1, Level.LOW, "a: static int 1 -> static Level.LOW", {"equinox": WRONG}),
     ("static int -> None", 1, None, "a: static int 1 -> None", {}),
-    (
-        "frozen dataclass of other values",
-        Config(1),
-        Config(22),
-        "a.width: static int 1 -> 22 (2 traces so far: pass jnp.asarray(width))",
-        {},
-    ),
-    (
-        "frozen dataclass, 1 -> True in it",
-        Config((1,)),
-        Config((True,)),
-        "a.width[0]: static int 1 -> static bool True",
-        OTHERS_WRONG,
-    ),
-    (
-        "frozenset of other items",
-        frozenset({1}),
-        frozenset({1, 2}),
-        "a: static frozenset({1}) -> frozenset({1, 2})",
-        {},
-    ),
+    ("frozen dataclass of other values", Config(1), Config(22),
+        "a.width: static int 1 -> 22 (2 traces so far: pass jnp.asarray(width))", {}),
+    ("frozen dataclass, 1 -> True in it", Config((1,)), Config((True,)), "a.width[0]: static int 1 -> static bool True",
+        OTHERS_WRONG),
+    ("frozenset of other items", frozenset({1}), frozenset({1, 2}), "a: static frozenset({1}) -> frozenset({1, 2})",
+        {}),
     ("another class", int, float, "a: class int -> float", {}),
     ("another dtype", np.dtype("float32"), np.dtype("int8"), "a: static dtype('float32') -> dtype('int8')", {}),
     ("another range", range(3), range(30), "a: static range(0, 3) -> range(0, 30)", {}),
     ("a value of another `==`", Version("1"), Version("22"), "a: static Version(1) -> Version(22)", {}),
-]
+]  # fmt: skip
 
 # The same, of which the second is made anew and equal.
 EQUAL: list[tuple[str, Callable[[], Any], dict[str, Any]]] = [
@@ -115,61 +100,22 @@ CASES: list[Case] = [
         change(name, showing(name), 0, 0, make=lambda _, m=make: m(), static=True, **others)
         for name, make, others in EQUAL
     ),
-    change(
-        "an object compared by identity made anew",
-        lambda x, a: seen(x) + a.number,
-        Handle(1),
-        Handle(1),
-        "a: another static Handle(number=1) with the same text",
-        static=True,
-    ),
-    change(
-        "one of 100 numbers in a list",
-        lambda x, a: seen(x) + a[57],
-        list(range(100)),
-        [*range(57), -1, *range(58, 100)],
-        number("a[57]", "static int 57 -> -1"),
-        jax=HIT,
-    ),
-    change(
-        "static argument of a Partial",
-        lambda x, a: a(seen(x)),
-        2,
-        3,
-        number("a[<flat index 1>]['n']", "static int 2 -> 3"),
-        make=lambda n: jax.tree_util.Partial(times, n=n),
-        jax=HIT,
-    ),
-    change(
-        "aux data: another text",
-        lambda x, a: seen(x) + len(a.label),
-        Bag(X, label="b"),
-        Bag(X, label="cd"),
-        "a.<aux data>: static str 'b' -> 'cd'",
-    ),
-    change(
-        "aux data: `(1,)` -> `(True,)`",
-        lambda x, a: seen(x) + len(repr(a.label)),
-        Bag(X, label=(1,)),
-        Bag(X, label=(True,)),
-        "a.<aux data>[0]: static int 1 -> static bool True",
-        **OTHERS_WRONG,
-    ),
-    change(
-        "aux data: a list made anew",
-        lambda x, a: seen(x) + len(a.label),
-        [1],
-        [1],
-        make=lambda label: Bag(X, list(label)),
-    ),
-    change(
-        "aux data: a FlatSpec made anew",
-        lambda x, a: partax.flat_combine(a.label, {"['w']": seen(x)})["w"] * 2,
-        0,
-        0,
-        make=lambda _: Bag(X, label=partax.flat_partition({"w": X, "n": 2}, partax.is_array, rest="static")[0]),
-    ),
-]
+    change("an object compared by identity made anew", lambda x, a: seen(x) + a.number, Handle(1), Handle(1),
+        "a: another static Handle(number=1) with the same text", static=True),
+    change("one of 100 numbers in a list", lambda x, a: seen(x) + a[57], list(range(100)),
+        [*range(57), -1, *range(58, 100)], number("a[57]", "static int 57 -> -1"), jax=HIT),
+    change("static argument of a Partial", lambda x, a: a(seen(x)), 2, 3,
+        number("a[<flat index 1>]['n']", "static int 2 -> 3"), make=lambda n: jax.tree_util.Partial(times, n=n),
+        jax=HIT),
+    change("aux data: another text", lambda x, a: seen(x) + len(a.label), Bag(X, label="b"), Bag(X, label="cd"),
+        "a.<aux data>: static str 'b' -> 'cd'"),
+    change("aux data: `(1,)` -> `(True,)`", lambda x, a: seen(x) + len(repr(a.label)), Bag(X, label=(1,)),
+        Bag(X, label=(True,)), "a.<aux data>[0]: static int 1 -> static bool True", **OTHERS_WRONG),
+    change("aux data: a list made anew", lambda x, a: seen(x) + len(a.label), [1], [1],
+        make=lambda label: Bag(X, list(label))),
+    change("aux data: a FlatSpec made anew", lambda x, a: partax.flat_combine(a.label, {"['w']": seen(x)})["w"] * 2, 0,
+        0, make=lambda _: Bag(X, label=partax.flat_partition({"w": X, "n": 2}, partax.is_array, rest="static")[0])),
+]  # fmt: skip
 
 
 def times(x: Any, n: Any) -> Any:

@@ -78,16 +78,11 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
     "numpy dtype": (np.ones(3, np.float32), np.ones(3, np.int8), "a: float32[3] -> int8[3]"),
     "below": ({"b": [jnp.ones(3)]}, {"b": [jnp.ones(4)]}, "a['b'][0]: float32[3] -> float32[4]"),
     "array and number": (jnp.ones(()), 1.0, "a: float32 -> static float 1.0"),
-    "runs of two": (
-        list(range(100)),
-        [*range(57), -1, -2, *range(59, 100)],
-        "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)",
-    ),
-    "aux tuple": (
-        Bag(X, label=("b", 1)),
-        Bag(X, label=("b", 2)),
-        "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a child that is an array)",
-    ),
+    "runs of two": (list(range(100)), [*range(57), -1, -2, *range(59, 100)],
+        "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)"),
+    "aux tuple": (Bag(X, label=("b", 1)), Bag(X, label=("b", 2)),
+        "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: it is aux data of `a`: "
+        "make it a child that is an array)"),
     "library function": (jnp.sin, np.cos, "a: PjitFunction of sin at jax/FILE:LINE -> function numpy.cos"),
     "identity": (one, two, "a: static <one> -> <two>"),
     "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
@@ -288,15 +283,11 @@ def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]
 NOISE, TABLE, HELD = np.ones(()), [np.ones(())], jnp.ones(())
 MADE_ANEW: dict[str, tuple[Callable[[], Any], str]] = {
     "a NumPy array": (lambda: lambda x: x + NOISE, r"\(reads global 'NOISE', which cannot be proven unchanged\)"),
-    "a NumPy array in a list": (
-        lambda: lambda x: x + TABLE[0],
-        r"\(reads TABLE\[0\] through global 'TABLE', which cannot be proven unchanged\)",
-    ),
-    "an array of jax": (
-        lambda: lambda x: x + HELD,
-        r"\(same code, but the trace of the earlier one went with it, as it holds arrays\)",
-    ),
-}
+    "a NumPy array in a list": (lambda: lambda x: x + TABLE[0],
+        r"\(reads TABLE\[0\] through global 'TABLE', which cannot be proven unchanged\)"),
+    "an array of jax": (lambda: lambda x: x + HELD,
+        r"\(same code, but the trace of the earlier one went with it, as it holds arrays\)"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("reads", MADE_ANEW)
@@ -431,27 +422,19 @@ class Slotted:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (
-            lambda: Net(array(3), activation=Unequal()),
-            "`net.activation` compares unequal to that of a trace, though its",
-        ),
+        (lambda: Net(array(3), activation=Unequal()),
+            "`net.activation` compares unequal to that of a trace, though its"),
         (lambda: {"a": [1, Unequal()]}, "`net['a'][1]` compares unequal to that of a trace, though its"),
         (lambda: Net(array(3), activation=(1, Unequal())), "`net.activation[1]` compares unequal to that of a trace"),
         (lambda: functools.partial(max, Unequal()), "`net, argument 0` compares unequal to that of a trace"),
-        (
-            lambda: Pair(Unequal(), Net(array(3), activation=Unequal())),
-            "`net.left`, `net.right.activation` compare unequal to those of a trace, though text, type and hash",
-        ),
-        (
-            lambda: Net(array(3), activation=Slotted()),
-            "`net.activation` compares unequal to that of a trace, though its",
-        ),
-        (
-            lambda: [Slotted(), np.dtype("float32"), Slotted()],
-            "a static value (one of `net[0]`, `net[2]`) compares unequal to that of a trace",
-        ),
+        (lambda: Pair(Unequal(), Net(array(3), activation=Unequal())),
+            "`net.left`, `net.right.activation` compare unequal to those of a trace, though text, type and hash"),
+        (lambda: Net(array(3), activation=Slotted()),
+            "`net.activation` compares unequal to that of a trace, though its"),
+        (lambda: [Slotted(), np.dtype("float32"), Slotted()],
+            "a static value (one of `net[0]`, `net[2]`) compares unequal to that of a trace"),
     ],
-)
+)  # fmt: skip
 def test_the_place_of_a_value_that_compares_unequal(
     lines: Callable[[], list[str]], make: Callable[[], Any], told: str
 ) -> None:
