@@ -134,11 +134,6 @@ class Vision(eqx.Module):
 
 
 @healthy
-def attention_block() -> Call:
-    return training(built(Block), optax.adam(1e-3), squares, floats(4, 16, 32), floats(4, 16, 32))
-
-
-@healthy
 def vision_transformer() -> Call:
     """Four blocks, so an update of some 60 arrays."""
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
@@ -236,14 +231,3 @@ def shared_embedding() -> Call:
         return optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:]).mean()
 
     return training(built(Language), optax.adamw(1e-3), loss, ints(4, 16))
-
-
-@healthy
-def custom_backward_pass() -> Call:
-    @jax.custom_vjp
-    def straight_through(x: Any) -> Any:
-        return jnp.round(x)
-
-    straight_through.defvjp(lambda x: (jnp.round(x), None), lambda _, slope: (slope,))
-    model = built(eqx.nn.MLP, 4, 3, 32, 2, activation=straight_through)
-    return training(model, optax.adam(1e-3), squares, floats(8, 4), floats(8, 3))

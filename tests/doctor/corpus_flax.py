@@ -92,11 +92,6 @@ CORPUS += [Healthy(name, make) for name, make in TRAININGS.items()]
 
 
 @healthy
-def nnx_inference() -> Call:
-    return partax.nnx.jit(lambda model, x: model(x)), (abstract(lambda: Perceptron(nnx.Rngs(0))), floats(16, 8))
-
-
-@healthy
 def nnx_split_and_merged() -> Call:
     graph, state = nnx.split(abstract(lambda: Perceptron(nnx.Rngs(0))))
 
@@ -125,10 +120,3 @@ def linen_training() -> Call:
 
     variables = jax.eval_shape(model.init, random_key(), floats(1, 8))
     return jax.jit(step), (variables, jax.eval_shape(optimiser.init, variables), floats(16, 8), floats(16, 4))
-
-
-@healthy
-def linen_recurrent() -> Call:
-    model = linen.RNN(linen.GRUCell(16))
-    variables = jax.eval_shape(model.init, random_key(), floats(4, 20, 8))
-    return jax.jit(model.apply), (variables, floats(4, 20, 8))

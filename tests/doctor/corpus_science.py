@@ -15,16 +15,6 @@ from jax import lax
 
 
 @healthy
-def logistic_regression() -> Call:
-    def step(parameters: Any, x: Any, y: Any) -> Any:
-        loss = lambda it: jnp.mean(jnp.logaddexp(0, -y * (x @ it["w"] + it["b"])))
-        value, slope = jax.value_and_grad(loss)(parameters)
-        return jax.tree.map(lambda p, g: p - 0.1 * g, parameters, slope), value
-
-    return jax.jit(step), ({"w": floats(8), "b": floats()}, floats(64, 8), floats(64))
-
-
-@healthy
 def gaussian_process() -> Call:
     def log_likelihood(parameters: Any, x: Any, y: Any) -> Any:
         apart = (x[:, None] - x) / jnp.exp(parameters["scale"])
@@ -54,18 +44,6 @@ def neural_differential_equation() -> Call:
 
     loss = lambda weights, y, path: jnp.mean((solve(weights, y) - path) ** 2)
     return jax.jit(jax.grad(loss)), ({"in": floats(2, 16), "out": floats(16, 2)}, floats(2), floats(50, 2))
-
-
-@healthy
-def heat_equation() -> Call:
-    def diffuse(heat: Any) -> Any:
-        def step(heat: Any, _: Any) -> Any:
-            around = jnp.roll(heat, 1, 0) + jnp.roll(heat, -1, 0) + jnp.roll(heat, 1, 1) + jnp.roll(heat, -1, 1)
-            return heat + 0.1 * (around - 4 * heat), heat.mean()
-
-        return lax.scan(step, heat, None, length=100)
-
-    return jax.jit(diffuse), (floats(64, 64),)
 
 
 @healthy

@@ -10,23 +10,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from examining import Call, floats, ints
-from healthy_program import built, healthy, squares, training
+from healthy_program import built, healthy, training
 from jax import lax
-
-import partax
 
 
 def perceptron(inputs: int, outputs: int, width: int = 16, depth: int = 2) -> Any:
     return built(eqx.nn.MLP, inputs, outputs, width, depth)
-
-
-@healthy
-def filtered_gradient() -> Call:
-    def step(model: Any, x: Any, y: Any) -> Any:
-        slope = partax.filter_grad(squares)(model, x, y)
-        return jax.tree.map(lambda w, g: w - 0.1 * g if eqx.is_array(w) else w, model, slope)
-
-    return partax.filter_jit(step), (perceptron(4, 2), floats(8, 4), floats(8, 2))
 
 
 @healthy
@@ -82,17 +71,6 @@ def line_search() -> Call:
         return optax.apply_updates(x, updates), value
 
     return jax.jit(step), (floats(5), jax.eval_shape(optimiser.init, floats(5)), floats(5, 5))
-
-
-@healthy
-def distillation() -> Call:
-    """The teacher is an argument, not a constant."""
-
-    def loss(student: Any, teacher: Any, x: Any) -> Any:
-        wanted = jax.nn.softmax(lax.stop_gradient(jax.vmap(teacher)(x)) / 2)
-        return optax.safe_softmax_cross_entropy(jax.vmap(student)(x) / 2, wanted).mean()
-
-    return training(perceptron(8, 4), optax.adam(1e-3), loss, perceptron(8, 4, 64, 3), floats(16, 8))
 
 
 @healthy

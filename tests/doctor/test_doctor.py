@@ -112,17 +112,9 @@ def test_it_is_data() -> None:
     assert data["figures"]["equations"] == diagnosis.figures["equations"]
     again = pickle.loads(pickle.dumps(diagnosis.findings))
     assert again == diagnosis.findings and type(again[0]) is partax.Finding
-    text = str(diagnosis)
-    assert diagnosis.findings[0].message in text and diagnosis.findings[0].advice in text
+    it, text = diagnosis.findings[0], str(diagnosis)
+    assert all(part in text for part in (it.message, it.advice, it.severity, it.kind, it.where))
     assert isinstance(diagnosis, Diagnosis) and "<table>" in diagnosis._repr_html_()
-
-
-def test_names_of_users_are_escaped_in_notebooks() -> None:
-    def function(x: Any) -> Any:
-        return x
-
-    function.__name__ = "<script>alert(1)</script>"
-    assert "<script>" not in partax.doctor(function, X)._repr_html_()
 
 
 def test_the_worst_comes_first() -> None:

@@ -57,18 +57,6 @@ def test_each_stage_is_shown(seen: Terminal, monkeypatch: pytest.MonkeyPatch) ->
     assert seen.wait_for(lambda text: text.endswith("\r"))
 
 
-def test_a_function_that_raises_leaves_no_bar(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", seen.file)
-
-    def step(x: Any) -> Any:
-        assert seen.wait_for("tracing")
-        raise KeyError("no")
-
-    with pytest.raises(TypeError, match="KeyError"):
-        partax.doctor(step, jnp.ones(3))
-    assert seen.wait_for(lambda text: text.endswith("\r"))
-
-
 def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module, "_AFTER", 0)
     partax.doctor(lambda x: x + 1, jnp.ones(3), compile=True)

@@ -199,15 +199,10 @@ def test_measured_seconds_are_of_the_loop_and_of_its_scan() -> None:
 def test_random_loops_are_counted(body: list[str], turns: int, around: list[str]) -> None:
     """Guards the count of turns and of equations, against what was written down."""
     operations: dict[str, Callable[[Any], Any]] = {
-        "sin": jnp.sin,
-        "cos": jnp.cos,
-        "tanh": jnp.tanh,
-        "dot": lambda x: jax.lax.dot(x, W),
-        "slice": lambda x: jax.lax.rev(x, (0,)),
-        "exp": jnp.exp,
-        "sort": lambda x: jax.lax.sort(x),
+        "sin": jnp.sin, "cos": jnp.cos, "tanh": jnp.tanh, "dot": lambda x: jax.lax.dot(x, W),
+        "slice": lambda x: jax.lax.rev(x, (0,)), "exp": jnp.exp, "sort": lambda x: jax.lax.sort(x),
         "cumsum": lambda x: jax.lax.cumsum(x),
-    }
+    }  # fmt: skip
     body = [*body, "dot"]
 
     def function(x: Any) -> Any:

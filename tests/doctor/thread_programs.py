@@ -208,32 +208,6 @@ def weak_time() -> Call:
     return jax.jit(step), (floats(), Data(floats(7), floats(7), jnp.asarray(0.0)))
 
 
-@thread("https://github.com/google/jaxopt/issues/451", "retrace", BECOMES_STRONG, path="state['stepsize']")
-def weak_step_size() -> Call:
-    """The solver's first state has a step size of another weak type than each later one."""
-
-    def update(parameters: Any, state: Any, inputs: Any) -> Any:
-        slope = jax.grad(lambda it: jnp.mean((inputs @ it) ** 2))(parameters)
-        size = jnp.minimum(state["stepsize"], 1 / jnp.sqrt(jnp.sum(slope**2)))
-        return parameters - size * slope, {"stepsize": size, "iterations": state["iterations"] + 1}
-
-    state = {"stepsize": jnp.asarray(1.0), "iterations": jax.ShapeDtypeStruct((), "int32")}
-    return jax.jit(update), (floats(20, 3), state, floats(100, 20))
-
-
-@thread("https://github.com/google-deepmind/optax/issues/1440", "retrace", BECOMES_STRONG, path="plateau['avg_value']")
-def weak_average_of_a_schedule() -> Call:
-    """As it was then: the mean loss began as `jnp.asarray(0.0)`."""
-
-    def train(parameters: Any, plateau: Any, x: Any) -> Any:
-        loss, slope = jax.value_and_grad(lambda it: jnp.mean((x @ it) ** 2))(parameters)
-        average = (plateau["avg_value"] * plateau["count"] + loss) / (plateau["count"] + 1)
-        return parameters - 0.1 * slope, {"avg_value": average, "count": plateau["count"] + 1}, loss
-
-    plateau = {"avg_value": jnp.asarray(0.0), "count": jax.ShapeDtypeStruct((), "int32")}
-    return jax.jit(train), (floats(8), plateau, floats(32, 8))
-
-
 @thread(JAX + "issues/30015", "memory", GATHER, memory_limit=80 * GIB)
 def gather_of_many_indices() -> Call:
     """The peak is what XLA reports in the thread; the largest array are the indices."""

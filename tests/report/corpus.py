@@ -25,16 +25,9 @@ import page_tables
 from page_tables import DOCS, print_or_write
 
 CASES: list[Case] = [
-    *cases_arrays.CASES,
-    *cases_structure.CASES,
-    *cases_statics.CASES,
-    *cases_callables.CASES,
-    *cases_wrapped.CASES,
-    *cases_functions.CASES,
-    *cases_models.CASES,
-    *cases_calls.CASES,
-    *cases_settings.CASES,
-]
+    *cases_arrays.CASES, *cases_structure.CASES, *cases_statics.CASES, *cases_callables.CASES, *cases_wrapped.CASES,
+    *cases_functions.CASES, *cases_models.CASES, *cases_calls.CASES, *cases_settings.CASES,
+]  # fmt: skip
 
 
 def table() -> str:

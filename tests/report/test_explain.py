@@ -27,12 +27,17 @@ from trees import Bag, Pair, array
 MEMORIES = ("device", "pinned_host", "unpinned_host")
 
 
+Lines = Callable[..., list[str]]
+
+
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
-    """Explains; gives the lines since the last call, without the place."""
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Lines]:
+    """Explains; makes a call, and gives the lines since those of the last one, without the place."""
     with caplog.at_level(logging.WARNING, "partax"), partax.explain():
 
-        def take() -> list[str]:
+        def take(function: Any = None, *args: Any) -> list[str]:
+            if function is not None:
+                function(*args)
             messages = [record.getMessage() for record in caplog.records if record.name == "partax"]
             caplog.clear()
             return [message.split(" ", 1)[1] for message in messages]
@@ -92,7 +97,7 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_one_change_is_one_trace_and_one_line(case: str, lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+def test_one_change_is_one_trace_and_one_line(case: str, lines: Lines, traces: TraceCounter) -> None:
     before, now, expected = CHANGES[case]
 
     @filter_jit
@@ -101,8 +106,7 @@ def test_one_change_is_one_trace_and_one_line(case: str, lines: Callable[[], lis
         return x + 1
 
     f(X, before)
-    f(X, before)
-    (line,) = lines()
+    (line,) = lines(f, X, before)
     assert line.startswith("f: trace 1, the first") and traces.count == 1
     f(X, now)
     f(X, now)
@@ -133,56 +137,52 @@ def test_the_line_names_the_call_of_the_user(caplog: pytest.LogCaptureFixture) -
     assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
-def test_nothing_is_said_of_hits_or_while_it_is_off(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+def test_nothing_is_said_of_hits_or_while_it_is_off(lines: Lines, traces: TraceCounter) -> None:
     @filter_jit
     def f(x: Any) -> Any:
         traces.tick()
         return x + 1
 
-    f(X)
-    lines()
+    lines(f, X)
     for _ in range(3):
         f(X)
-    f(np.ones((2, 3), np.float32))
-    assert lines() == []
+    assert lines(f, np.ones((2, 3), np.float32)) == []
     with partax.explain(False):
         f(array(5))
     assert lines() == []
-    f(array(6))
-    assert lines() == ["f: trace 3, because x: float32[5] -> float32[6]"]
+    assert lines(f, array(6)) == ["f: trace 3, because x: float32[5] -> float32[6]"]
     partax.explain(False)
-    f(array(7))
-    assert lines() == [] and traces.count == 4
+    assert lines(f, array(7)) == [] and traces.count == 4
     partax.explain()
     f(array(8))
     assert len(lines()) == 1
 
 
-def test_the_difference_is_from_the_nearest_trace(lines: Callable[[], list[str]]) -> None:
+def test_the_difference_is_from_the_nearest_trace(lines: Lines) -> None:
     f = filter_jit(lambda x, y, n: x * n)
     f(array(2), array(2), 1)
-    f(array(3), array(3), 2)
-    lines()
-    f(array(2), array(3), 1)
-    assert lines() == ["<lambda>: trace 3, because y: float32[2] -> float32[3]"]
-    f(array(3), array(4), 2)
-    assert lines() == ["<lambda>: trace 4, because y: float32[3] -> float32[4]"]
-    f(array(9), array(9), 9)
-    (line,) = lines()
+    lines(f, array(3), array(3), 2)
+    assert lines(f, array(2), array(3), 1) == ["<lambda>: trace 3, because y: float32[2] -> float32[3]"]
+    assert lines(f, array(3), array(4), 2) == ["<lambda>: trace 4, because y: float32[3] -> float32[4]"]
+    (line,) = lines(f, array(9), array(9), 9)
     assert line.count(";") == 2 and "x: " in line and "y: " in line and "n: static int" in line
 
 
-def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
+def test_a_counter_is_counted_and_warned_of_once(lines: Lines) -> None:
     @filter_jit
     def f(x: Any, state: dict[str, int]) -> Any:
         return x
 
     for step in range(2):
         f(X, {"step": step})
-    with pytest.warns(partax.RetraceWarning, match=r"3 values of the static Python number `state\['step'\]`"):
+    with pytest.warns(partax.RetraceWarning) as caught:
         f(X, {"step": 2})
+    (warning,) = caught
+    assert warning.filename == __file__
+    told = "3 values of the static Python number `state['step']` are a trace of `f` each; pass "
+    assert str(warning.message) == f"""{told}jnp.asarray(state['step']), or trace=("state",)"""
     for step in range(3, 8):
-        f(X, {"step": step})
+        f(X, {"step": step})  # a second warning would be an error
     advice = """: pass jnp.asarray(state['step']), or trace=("state",)"""
     # What to do is said once.
     assert lines()[1:] == [
@@ -195,7 +195,7 @@ def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
 
 
 def test_meshes_that_differ_only_in_their_devices(
-    lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]
+    lines: Lines, traces: TraceCounter, devices: list[jax.Device]
 ) -> None:
     @filter_jit
     def f(x: Any) -> Any:
@@ -209,8 +209,7 @@ def test_meshes_that_differ_only_in_their_devices(
     text = f"{PartitionSpec('d')} of mesh {{'d': 4}}"
     found: list[str] = []
     for mesh in (half, others, turned):
-        f(jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
-        found += lines()
+        found += lines(f, jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
     because = "f: compiled again for trace 1, because x: committed to"
     assert found[1:] == [
         f"{because} {text} -> committed to {text} on devices 4, 5, 6, 7",
@@ -218,8 +217,7 @@ def test_meshes_that_differ_only_in_their_devices(
     ]
     found = []
     for mesh in (shuffled, swapped):
-        f(jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
-        found += lines()
+        found += lines(f, jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
     assert "on devices 0, 2, 4, 6, 1, 3, 5, 7" in found[0] and "on devices 0, 2, 4, 6, 1, 3, 7, 5" in found[1]
     assert traces.count == 2
 
@@ -230,15 +228,14 @@ def test_meshes_that_differ_only_in_their_devices(
             f(x)
         found += lines()
     with jax.sharding.use_abstract_mesh(half.abstract_mesh):
-        f(x)
-    found += lines()
+        found += lines(f, x)
     assert found[1:] == [
         "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> mesh {'d': 4} on devices 4, 5, 6, 7",
         "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> None",
     ]
 
 
-def test_memories(lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]) -> None:
+def test_memories(lines: Lines, traces: TraceCounter, devices: list[jax.Device]) -> None:
     if len({memory.kind for memory in devices[0].addressable_memories()}) < 3:
         pytest.skip("these devices have no memories of several kinds")
 
@@ -248,17 +245,17 @@ def test_memories(lines: Callable[[], list[str]], traces: TraceCounter, devices:
         return x + 1, 1
 
     usual, pinned, host = (jax.sharding.SingleDeviceSharding(devices[0], memory_kind=kind) for kind in MEMORIES)
-    f(jax.device_put(np.ones(8, np.float32), usual))
-    lines()
-    f(jax.device_put(np.ones(8, np.float32), pinned))
-    assert lines() == ["f: trace 2, because x: float32[8] -> float32[8] in host memory"]
+    lines(f, jax.device_put(np.ones(8, np.float32), usual))
+    assert lines(f, jax.device_put(np.ones(8, np.float32), pinned)) == [
+        "f: trace 2, because x: float32[8] -> float32[8] in host memory"
+    ]
     f(jax.device_put(np.ones(8, np.float32), host))
     at = f"committed to {devices[0]}"
     assert lines() == [f"f: compiled again for trace 1, because x: {at} -> {at} in unpinned_host"]
     assert traces.count == 2
 
 
-def test_python_is_not_traced_with_jit_disabled(lines: Callable[[], list[str]]) -> None:
+def test_python_is_not_traced_with_jit_disabled(lines: Lines) -> None:
     f = filter_jit(lambda x: x + 1)
     with jax.disable_jit():
         f(X)
@@ -269,14 +266,13 @@ def test_python_is_not_traced_with_jit_disabled(lines: Callable[[], list[str]]) 
 # --- traces that have been there before
 
 
-def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]]) -> None:
+def test_an_evicted_key_is_known_after_many_others(lines: Lines) -> None:
     f = filter_jit(lambda x, name: x, cache_size=2)
     f(1, "key 0")
     for i in range(1, 300):
         f.eval_shape(1, f"key {i}")
     lines()
-    f(1, "key 0")
-    (line,) = lines()
+    (line,) = lines(f, 1, "key 0")
     assert "the key of trace 1, of the same arguments, was evicted: cache_size=2" in line
 
 
@@ -291,7 +287,7 @@ MADE_ANEW: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("reads", MADE_ANEW)
-def test_a_function_made_anew_that_reads_what_is_not_proven(lines: Callable[[], list[str]], reads: str) -> None:
+def test_a_function_made_anew_that_reads_what_is_not_proven(lines: Lines, reads: str) -> None:
     make, reason = MADE_ANEW[reads]
     filter_jit(make())(X)
     filter_jit(make())(X)
@@ -300,7 +296,7 @@ def test_a_function_made_anew_that_reads_what_is_not_proven(lines: Callable[[], 
     assert re.search(r"trace 1, the first of function 2 of this code: <lambda> at \S+ is new " + reason, second)
 
 
-def test_functions_inside_of_one_another_are_no_cause(lines: Callable[[], list[str]]) -> None:
+def test_functions_inside_of_one_another_are_no_cause(lines: Lines) -> None:
     def pair(n: Any) -> Callable[[Any, int], Any]:
         def even(x: Any, times: int) -> Any:
             return x * n if times == 0 else odd(x, times - 1)
@@ -326,30 +322,19 @@ def test_functions_inside_of_one_another_are_no_cause(lines: Callable[[], list[s
 
         return inner
 
-    f = filter_jit(lambda fun, x: fun(x, 2))
-    for make in (pair, lambda n: nested(n, 12), lambda n: nested(n, 40), lambda n: jax.jit(pair(n), static_argnums=1)):
-        f(make(2), array(3))
-        lines()
-        f(make(2), array(4))
-        (line,) = lines()
+    f, kept = filter_jit(lambda fun, x: fun(x, 2)), counting(pair(2))
+    jitted = lambda n: jax.jit(pair(n), static_argnums=1)
+    for make in (pair, lambda n: nested(n, 12), lambda n: nested(n, 40), jitted, lambda n: kept):
+        lines(f, make(2), array(3))
+        (line,) = lines(f, make(2), array(4))
         assert line.endswith(", because x: float32[3] -> float32[4]")
-    fun = counting(pair(2))
-    f(fun, array(3))
-    lines()
-    f(fun, array(4))
-    (line,) = lines()
-    assert line.endswith(", because x: float32[3] -> float32[4]")
 
 
 @pytest.mark.parametrize("transform", [jax.vmap, jax.checkpoint, jax.jacfwd])
-def test_what_a_transformation_wraps_is_told_once(
-    transform: Callable[[Any], Any], lines: Callable[[], list[str]]
-) -> None:
+def test_what_a_transformation_wraps_is_told_once(transform: Callable[[Any], Any], lines: Lines) -> None:
     f = filter_jit(lambda fun, x: fun(x))
-    f(transform(scale(2)), X[0])
-    lines()
-    f(transform(scale(3)), X[0])
-    (line,) = lines()
+    lines(f, transform(scale(2)), X[0])
+    (line,) = lines(f, transform(scale(3)), X[0])
     assert line.count("closure cell 'alpha' 2 -> 3") == 1 and line.count("is new") == 2
 
 
@@ -365,12 +350,11 @@ def test_the_environment_variable(value: str, expected: int) -> None:
     assert done.stderr.count("trace ") == expected, done.stderr
 
 
-def test_what_was_traced_while_it_was_off_is_compared_too(lines: Callable[[], list[str]]) -> None:
+def test_what_was_traced_while_it_was_off_is_compared_too(lines: Lines) -> None:
     f = filter_jit(lambda x, fun, value: x)
     with partax.explain(False):
         f(X, double, one)
-    f(X, triple, one)
-    (line,) = lines()
+    (line,) = lines(f, X, triple, one)
     assert line.startswith("<lambda>: trace 2, because fun: <lambda> at ")
     assert line.endswith("is new (same code, closure cell 'alpha' 2 -> 3)")
 
@@ -380,7 +364,7 @@ class Silent:
         raise RuntimeError("never")
 
 
-def test_a_repr_that_fails_or_is_not_asked_for(lines: Callable[[], list[str]]) -> None:
+def test_a_repr_that_fails_or_is_not_asked_for(lines: Lines) -> None:
     asked: list[int] = []
 
     class Asked:
@@ -392,8 +376,7 @@ def test_a_repr_that_fails_or_is_not_asked_for(lines: Callable[[], list[str]]) -
     with partax.explain(False):
         f(X, Asked())
         assert asked == []
-    f(X, Silent())
-    (line,) = lines()
+    (line,) = lines(f, X, Silent())
     assert "<Silent whose repr raises RuntimeError>" in line
 
 
@@ -435,9 +418,7 @@ class Slotted:
             "a static value (one of `net[0]`, `net[2]`) compares unequal to that of a trace"),
     ],
 )  # fmt: skip
-def test_the_place_of_a_value_that_compares_unequal(
-    lines: Callable[[], list[str]], make: Callable[[], Any], told: str
-) -> None:
+def test_the_place_of_a_value_that_compares_unequal(lines: Lines, make: Callable[[], Any], told: str) -> None:
     f = filter_jit(lambda net, x: x)
     for _ in range(2):
         f(make(), array(3))
@@ -477,24 +458,6 @@ def test_records_are_bounded() -> None:
 # --- the warning
 
 
-def test_three_values_of_a_static_number_warn_once(traces: TraceCounter) -> None:
-    @filter_jit
-    def train(x: Any, step: int) -> Any:
-        traces.tick()
-        return x
-
-    for step in range(2):
-        train(X, step)
-    with pytest.warns(partax.RetraceWarning) as caught:
-        train(X, 2)
-    (warning,) = caught
-    assert warning.filename == __file__ and "`step`" in str(warning.message) and "`train`" in str(warning.message)
-    assert 'jnp.asarray(step), or trace=("step",)' in str(warning.message)
-    for step in range(3, 12):
-        train(X, step)  # a second warning would be an error
-    assert traces.count == 12
-
-
 def test_the_warning_of_a_second_number_tells_how_to_trace_all() -> None:
     f = filter_jit(lambda x, step, rate: x)
 
@@ -510,20 +473,15 @@ def test_the_warning_of_a_second_number_tells_how_to_trace_all() -> None:
     assert second.endswith("or trace=partax.is_array_like for all numbers of all arguments")
 
 
-def test_numbers_that_come_back_do_not_warn() -> None:
-    f = filter_jit(lambda x, n: x, cache_size=1)
+def test_numbers_that_come_back_and_other_causes_do_not_warn() -> None:
+    f = filter_jit(lambda x, n, name="a": x, cache_size=1)
     for i in range(20):
         f(X, i % 2)
     assert f.cache_info().traces == 1
-
-
-def test_other_causes_do_not_warn() -> None:
-    f = filter_jit(lambda x, n, name: x)
+    g = filter_jit(lambda x, n, name="a": (x, n, name))
     for i in range(8):
-        f(jnp.ones(i), 1, "a")
-        f(X, 1, str(i))
-        f(X, i % 2, "a")
-        f(X, bool(i % 2), "a")
+        for arguments in ((jnp.ones(i), 1), (X, 1, str(i)), (X, i % 2), (X, bool(i % 2))):
+            g(*arguments)
 
 
 def test_the_warning_as_an_error_leaves_no_trace_behind(traces: TraceCounter) -> None:

@@ -111,13 +111,6 @@ def test_what_is_done_within_a_second_shows_nothing(seen: Terminal) -> None:
     assert seen.raw == "" and threads() == []
 
 
-def test_work_that_is_not_long_starts_no_thread(at_once: None, seen: Terminal) -> None:
-    with progress("short", 2, is_long=False):
-        assert threads() == []
-        time.sleep(0.05)
-    assert seen.raw == ""
-
-
 def test_a_pipe_gets_nothing_and_no_thread(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     with open(write, "w") as pipe, open(read) as other:
@@ -186,18 +179,3 @@ def test_where_no_thread_can_be_started_the_work_goes_on(
     with progress("long", 2) as work:
         work.done = 2
     assert seen.raw == ""
-
-
-@pytest.mark.parametrize("unit", ["", "B"])
-def test_the_time_is_that_of_the_work_and_not_of_the_bar(
-    seen: Terminal, monkeypatch: pytest.MonkeyPatch, unit: str
-) -> None:
-    monkeypatch.setattr(module, "_AFTER", 90.0)
-    waits: list[bool] = []
-
-    def wait(_: float) -> bool:
-        waits.append(bool(waits) and seen.wait_for("0:01:30"))
-        return len(waits) > 1
-
-    module._show(module.Progress("long", 100), unit, seen.file, types.SimpleNamespace(wait=wait))  # type: ignore[arg-type]
-    assert waits == [False, True]

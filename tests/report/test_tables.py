@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from notebook_pages import ReadPage
+from partax._report.figure_text import figure_text
 from partax._report.table import Table, Tables, is_terminal, width_of
 from terminals import terminal
 
@@ -105,3 +106,16 @@ def test_a_table_without_rows_is_its_title() -> None:
     assert empty.html() == "<p>nothing to see</p>"
     with terminal(80) as seen:
         assert empty.text(None) == empty.text(seen.file) == "nothing to see"
+
+
+FIGURES: list[tuple[str, Any, str]] = [
+    ("bytes", 1023, "1023 B"), ("bytes", 1536, "1.5 KiB"), ("peak_bytes", 1 << 40, "1 TiB"),
+    ("seconds", 0.0, "0 us"), ("seconds", 0.9994, "999 ms"), ("seconds", 1.0, "1 s"),
+    ("compile_seconds", 1234.5, "1,234 s"), ("share", 0.935, "94%"), ("share", 0.004, "0.4%"),
+    ("count", 1200, "1,200"), ("speedup", 3.14159, "3.14"), ("primitive", "sort", "sort"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "text"), FIGURES)
+def test_a_figure_s_name_tells_its_unit(name: str, value: Any, text: str) -> None:
+    assert figure_text(name, value) == text

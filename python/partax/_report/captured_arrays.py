@@ -95,7 +95,14 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
     if not isinstance(fun, types.FunctionType) or id(fun) in seen or depth > _MAX_DEPTH:
         return
     seen.add(id(fun))
-    for kind, name, value in _named_values(fun):
+    codes, found = [fun.__code__], list[tuple[str, str, Any]]()
+    for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell
+            found.append(("closure cell", name, cell.cell_contents))
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        found += [("global", name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__]
+    for kind, name, value in found:
         if callable(value) and not isinstance(value, type):
             yield from _variables(value, seen, depth + 1)
         if isinstance(value, types.ModuleType):
@@ -103,16 +110,6 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
                 yield from _arrays(kind, f"{name}.{attribute}", vars(value).get(attribute))
         else:
             yield from _arrays(kind, name, value)
-
-
-def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
-    for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell
-            yield "closure cell", name, cell.cell_contents
-    codes = [fun.__code__]
-    for code in codes:
-        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        yield from (("global", name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__)
 
 
 def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:

@@ -1,7 +1,7 @@
 """report: what each function has cost, from the records of its traces."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax import _core
@@ -14,24 +14,19 @@ from partax._report.history import History, kept
 from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
 from partax._report.snapshot import Record
 
-
-def _equations(jaxpr: Any) -> int:
-    return len(jaxpr.eqns) + sum(_equations(inner) for equation in jaxpr.eqns for inner in programs_in(equation))
-
-
 _EFFECTS = {
-    "Debug": "jax.debug.print or callback",
-    "IO": "io_callback",
-    "Read": "refs",
-    "Write": "refs",
-    "Accum": "refs",
-}
+    "Debug": "jax.debug.print or callback", "IO": "io_callback", "Read": "refs", "Write": "refs", "Accum": "refs",
+}  # fmt: skip
 
 
 def _effect_text(effect: Any) -> str:
     name = type(effect).__name__
     kind = name.removeprefix("Ordered").removesuffix("Effect")
     return ("ordered " if name.startswith("Ordered") else "") + _EFFECTS[kind] if kind in _EFFECTS else name
+
+
+def _equations(jaxpr: Any) -> int:
+    return len(jaxpr.eqns) + sum(_equations(inner) for equation in jaxpr.eqns for inner in programs_in(equation))
 
 
 def program_of(target: Any, record: Record) -> Any:
@@ -78,25 +73,22 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
         yield ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
 
 
-_Use = tuple[Record, Any, int | None]  # a trace, its target, its calls
-
-
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
     records = {record.number: record for record in history.records}
     fun = history.function()
-    grouped: list[tuple[int | None, list[_Use]]] = []
+    grouped: list[tuple[int | None, Any, Sequence[tuple[Record, int | None]]]] = []  # a key's calls, target, traces
     for calls, target, log in () if cache is None else cache.entries():
-        known: list[_Use] = [(records.pop(number), target, n) for number, n in log if number in records]
-        if len(log) == 1 and known and known[0][2] is None:
-            known = [(known[0][0], target, calls)]
+        known: Sequence[tuple[Record, int | None]] = [(records.pop(it), n) for it, n in log if it in records]
+        if len(log) == 1 and known and known[0][1] is None:
+            known = [(known[0][0], calls)]
         if known:
-            grouped.append((calls, known))
+            grouped.append((calls, target, known))
     for record in records.values():
-        grouped.append((None, [(record, None, None)]))
-    statics = _static_texts([traces[0][0] for _, traces in grouped])
+        grouped.append((None, None, [(record, None)]))
+    statics = _static_texts([traces[0][0] for _, _, traces in grouped])
     keys = tuple(
-        KeyReport(text, calls, tuple(_trace_report(target, record, n, fun) for record, target, n in traces))
-        for text, (calls, traces) in zip(statics, grouped, strict=True)
+        KeyReport(text, calls, tuple(_trace_report(target, record, n, fun) for record, n in traces))
+        for text, (calls, target, traces) in zip(statics, grouped, strict=True)
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]

@@ -85,8 +85,8 @@ class History:
             if len(self.records) > _KEPT:
                 self.records.pop(0)
         if explaining() and not self.nested:
-            because = f", because {reason}" if record.number > 1 else f", {reason}"
-            report_line(record.site, f"{self.name}: trace {record.number}{because}")
+            because = "because " if record.number > 1 else ""
+            report_line(record.site, f"{self.name}: trace {record.number}, {because}{reason}")
         return record
 
     def end(self, record: Record, failed: bool) -> None:
@@ -94,12 +94,12 @@ class History:
             record.seconds["trace"] = time.perf_counter() - record.started
         with self._lock:
             self._under_way -= 1
+            record.failed = failed
             if not failed:
                 self.reasons.keep(record)
                 return
-            record.failed = True
             self.live -= 1
-            for known in [known for known in self.records if known.failed][:-_COMPARED]:
+            for known in [it for it in self.records if it.failed][:-_COMPARED]:
                 self.records.remove(known)
 
     def _check_limits(self, reason: str) -> None:
@@ -121,9 +121,8 @@ class History:
             )
 
     def traced_like(self, snapshot: Snapshot) -> Record | None:
-        """The latest record of a trace that depended on the same."""
         alike = (it for it in reversed(self.records) if not it.failed and distance(it.snapshot, snapshot) == 0)
-        return next(alike, None)
+        return next(alike, None)  # the latest
 
     def compiling(self, snapshot: Snapshot) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; reports a second executable."""
@@ -139,10 +138,8 @@ class History:
             "trace depends on)"
         )
         if forbidden.get():
-            raise RetraceError(
-                f"`{self.name}` would be compiled again inside partax.debug.no_retrace(), for trace {record.number}: "
-                f"{reason}"
-            )
+            inside = "inside partax.debug.no_retrace()"
+            raise RetraceError(f"`{self.name}` would be compiled again {inside}, for trace {record.number}: {reason}")
         record.places.append(snapshot)
         if explaining():
             report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")

@@ -31,13 +31,13 @@ class Table:
 
     def printable(self) -> "Table":
         """The table with escapes for what would move the text on a terminal, as a line break in a path does."""
-        sections = tuple(tuple(map(_printable, section)) for section in self.sections)
+
+        def row(cells: Row) -> Row:
+            return printable(cells) if isinstance(cells, str) else tuple(map(printable, cells))
+
+        sections = tuple(tuple(map(row, section)) for section in self.sections)
         notes = tuple(map(printable, self.notes))
         return dataclasses.replace(self, sections=sections, title=printable(self.title), notes=notes)
-
-
-def _printable(row: Row) -> Row:
-    return printable(row) if isinstance(row, str) else tuple(map(printable, row))
 
 
 class Tables:

@@ -1,5 +1,6 @@
 """A static value as a part: what it consists of, down to the closure cells of functions."""
 
+import contextlib
 import enum
 import functools
 import types
@@ -66,10 +67,10 @@ class ValueParts:
                 self._met.clear()
 
     def _too_deep(self, value: Any, kind: type) -> Part:
-        label = "function" if callable(value) else "static"
+        label, text = "function" if callable(value) else "static", self._callable_text(value)
         if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
-            return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
-        return Part.by_identity(value, label, self._callable_text(value))
+            return Part(("deep", read(value, "__code__", kind)), label, text)
+        return Part.by_identity(value, label, text)
 
     @staticmethod
     def _callable_text(value: Any) -> str:
@@ -149,14 +150,12 @@ class ValueParts:
         attributes = dict(function.__dict__)
         if "__wrapped__" in attributes:  # first, since a change is told where it is met first
             items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
-        cells = zip(code.co_freevars, function.__closure__ or (), own_cells(function), strict=True)
-        for name, cell, is_own in cells:
+        for name, cell, is_own in zip(code.co_freevars, function.__closure__ or (), own_cells(function), strict=True):
             if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
-            try:
+            part = Part(("empty",), "", "empty")
+            with contextlib.suppress(ValueError):
                 part = self.value(cell.cell_contents)
-            except ValueError:
-                part = Part(("empty",), "", "empty")
             items.append((f"closure cell {name!r}", part))
         defaults = function.__defaults__ or ()
         named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
@@ -175,10 +174,9 @@ class ValueParts:
         identity = kind.__eq__ is object.__eq__ or (is_held and not self._by_structure)
         hashed = id(value)
         if not identity:
-            try:
-                hashed = _core.static_hash(value)
-            except Exception:  # it is none, and is compared by identity
-                identity = True
+            identity = True
+            with contextlib.suppress(Exception):  # it is no static value, and is compared by identity
+                hashed, identity = _core.static_hash(value), False
         label = "function" if callable(value) and read(value, "__name__") is not None else "static"
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
         original = None
