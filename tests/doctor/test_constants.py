@@ -266,11 +266,14 @@ def test_what_holds_an_array_has_its_path() -> None:
     outer.table, outer.inner = jnp.zeros(()), static
     static.inner = outer  # a cycle
     model = Holds(jnp.ones(()), static)
-    bound = functools.partial(multiplied, TABLE.copy())
+    given, held = TABLE.copy(), [jnp.asarray(TABLE)]
+    bound = functools.partial(multiplied, given)
     cases: list[tuple[str, str, Any, tuple[Any, ...]]] = [
         ("global", "TABLE", lambda x: x * TABLE, (jnp.float32(2),)),
         ("attribute", "self.data", jax.jit(Scaler(jnp.asarray(TABLE)).scaled), (jnp.float32(2),)),
         ("bound argument", "argument 0", jax.jit(lambda x: bound(x)), (jnp.float32(2),)),
+        ("default", "table", jax.jit(lambda i, table=given: jnp.asarray(table)[i]), (index,)),
+        ("default", "rows[0]", filter_jit(lambda i, *, rows=held: rows[0][i]), (index,)),
         ("static argument", "cfg.table", filter_jit(lambda cfg, i: cfg.table[i]), (static, index)),
         ("static argument", "model.static.table", filter_jit(lambda model, i: model(i)), (model, index)),
         ("closure cell", "outer.inner.table", filter_jit(lambda i: outer.inner.table[i]), (index,)),

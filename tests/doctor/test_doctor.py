@@ -12,11 +12,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 import partax
 from partax import Diagnosis
 from partax._doctor.finding import worst_first
+from partax._doctor.lines import USERS, rank
 
 W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 
@@ -115,6 +117,11 @@ def test_it_is_data() -> None:
     it, text = diagnosis.findings[0], str(diagnosis)
     assert all(part in text for part in (it.message, it.advice, it.severity, it.kind, it.where))
     assert isinstance(diagnosis, Diagnosis) and "<table>" in diagnosis._repr_html_()
+
+
+def test_lines_are_the_user_s_before_those_of_libraries_and_never_of_jax_or_python() -> None:
+    modules = (jax, jax.numpy, partax, json, optax, eqx)
+    assert [rank(str(it.__file__)) for it in modules] == [0, 0, 0, 0, 1, 1] and rank(__file__) == USERS
 
 
 def test_the_worst_comes_first() -> None:

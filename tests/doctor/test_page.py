@@ -71,6 +71,12 @@ def test_a_page_without_findings_says_so() -> None:
     assert "Nothing was found" in ReadPage(page([healthy])).text
 
 
+def test_a_loop_outside_of_any_function_was_not_traced() -> None:
+    finding = partax.Finding("dispatch", "high", "", 0, "", "", {}, "The loop runs.", "Compile it.")
+    words = words_of(page([partax.Diagnosis("forgotten", "a.py:3", (finding,), {"operations": 900})]))
+    assert "The costliest function is forgotten (a.py:3). The loop runs." in words
+
+
 def report_of(*names: str) -> partax.Report:
     """Of these functions alone: other tests have traced hundreds."""
     report = partax.report()

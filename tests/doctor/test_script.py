@@ -131,6 +131,8 @@ def test_no_script(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 AGAIN = """
+import contextlib
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -181,6 +183,21 @@ def by_mode(x):
     return deep(x)
 
 
+@partax.filter_jit
+def by_trial(x):
+    if x.shape[0] > 3:
+        raise ValueError("too large")
+    return deep(x)
+
+
+def made(shift):
+    @partax.filter_jit
+    def twin(x, rate):
+        return deep(x) * rate + shift
+
+    return twin
+
+
 y = jnp.asarray(1.0)
 for n in range(3, 8):
     by_shape(jnp.ones((n, n)))
@@ -191,6 +208,12 @@ for n in range(2, 5):
     _, y = becomes_strong(jnp.ones((3, 3)), y)
     once(jnp.ones((3, 3)), 0)
     by_mode(jnp.ones((n, n)) if n < 4 else jnp.ones((3, 3)))
+for n in (2, 4, 5, 3):
+    with contextlib.suppress(ValueError):
+        by_trial(jnp.ones((n, n)))
+for twin in (made(1.0), made(2.0)):
+    for n in range(3):
+        twin(jnp.ones((3, 3)), float(n))
 """
 
 
@@ -226,9 +249,14 @@ def test_a_function_that_was_traced_again_is_a_finding(
     assert Path(finding["file"]).name == "script.py" and finding["source"].startswith("@")
 
 
+def test_functions_of_one_line_are_told_each(again: tuple[dict[str, Any], str, str]) -> None:
+    found, _, _ = again
+    assert [it["figures"]["traces"] for it in found["twin"]["findings"] if it["kind"] == "retrace"] == [3, 3]
+
+
 def test_one_program_or_a_second_shape_or_buckets_are_as_it_should_be(again: tuple[dict[str, Any], str, str]) -> None:
     found, _, _ = again
-    for name in ("once", "by_mode", "by_bucket"):
+    for name in ("once", "by_mode", "by_bucket", "by_trial"):  # and traces that raised are none
         assert [it for it in found[name]["findings"] if it["kind"] == "retrace"] == []
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.examined import Examined, argument_name, definition, wrapper_kind
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
 from partax._report.figure_text import seconds_text
@@ -24,12 +24,12 @@ def find(examined: Examined) -> Iterator[Finding]:
     for name, value in examined.bound_arguments.items():
         for node in _nodes(value):
             kind = type(node)
-            if not issubclass(kind, _NATIVE) and not is_registered_dataclass(kind):
-                if kind not in why:  # empty where partax reads it itself
-                    is_called = describe(node)[0] == "registered"
-                    why[kind] = (why_called(kind) or _WHY) if is_called else ""
-                if not is_partax or why[kind]:
-                    counts.setdefault(name, Counter())[kind] += 1
+            if issubclass(kind, _NATIVE) or is_registered_dataclass(kind):
+                continue
+            if kind not in why:  # empty where partax reads it itself
+                why[kind] = (why_called(kind) or _WHY) if describe(node)[0] == "registered" else ""
+            if not is_partax or why[kind]:
+                counts.setdefault(name, Counter())[kind] += 1
     total = sum(counts.values(), Counter[type]())
     count = total.total()
     if not total or (not is_partax and count < _FEWEST_NODES):
@@ -37,20 +37,17 @@ def find(examined: Examined) -> Iterator[Finding]:
     time_flatten_functions(total, (examined.args, examined.kwargs))
     taken = {kind: times * flatten_microseconds(kind) for kind, times in total.items()}
     seconds, slowest = sum(taken.values()) * 1e-6, max(taken, key=lambda kind: taken[kind])
-    if seconds >= _LONGEST:
-        yield finding_at(
-            definition(examined.function),
-            "dispatch",
-            "low",
-            {
-                "arrays": sum(argument_name(leaf.path) in counts for leaf in examined.arguments), "nodes": count,
-                "flatten_seconds": seconds,
-            },
-            f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the "
-            f"class `{slowest.__name__}`), which takes the host {seconds_text(seconds)}.",
-            _advice(examined, slowest, why[slowest]),
-            path=max(counts, key=lambda name: counts[name].total()),
-        )  # fmt: skip
+    if seconds < _LONGEST:
+        return
+    arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
+    figures: Figures = {"arrays": arrays, "nodes": count, "flatten_seconds": seconds}
+    message = (
+        f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the class "
+        f"`{slowest.__name__}`), which takes the host {seconds_text(seconds)}."
+    )
+    line, advice = definition(examined.function), _advice(examined, slowest, why[slowest])
+    path = max(counts, key=lambda name: counts[name].total())
+    yield finding_at(line, "dispatch", "low", figures, message, advice, path)
 
 
 def _nodes(tree: Any) -> Iterator[Any]:

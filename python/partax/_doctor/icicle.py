@@ -26,10 +26,10 @@ class Box:
 
     @property
     def text(self) -> str:
-        name, source = self.line.function.rpartition("<locals>.")[2], self.line.source
-        return (
-            f"{self.line.short_place}  {source or name}" if self.line.file else f"{name}: {self.equations:,} equations"
-        )
+        name = self.line.function.rpartition("<locals>.")[2]
+        if self.line.file:
+            return f"{self.line.short_place}  {self.line.source or name}"
+        return f"{name}: {self.equations:,} equations"
 
     @property
     def title(self) -> str:

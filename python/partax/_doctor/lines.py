@@ -3,6 +3,7 @@
 import ast
 import functools
 import linecache
+import os
 import sys
 import sysconfig
 import types
@@ -53,10 +54,10 @@ def grouped(items: Iterable[It], key: Callable[[It], Key]) -> dict[Key, list[It]
     return found
 
 
-_STANDARD = sysconfig.get_path("stdlib") + "/"
-_INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 _UNSEEN = (
-    str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/",
+    str(Path(str(jax.__file__)).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep,
     "<frozen", "<string>", "<__array_function__", "<eqx",
 )  # fmt: skip
 USERS = 2
@@ -110,7 +111,8 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
 
 def comes_from(equation: Any, file: str, *functions: str) -> bool:
     """Whether one of these functions of jax's made an equation itself, and not a function that it was given."""
-    return any(code.co_name in functions and code.co_filename.endswith(file) for code in frames_of(equation)[0])
+    codes = (code for code in frames_of(equation)[0] if code.co_name in functions)
+    return any(code.co_filename.replace(os.sep, "/").endswith(file) for code in codes)
 
 
 def first_line_of(jaxpr: Any, name: str = "") -> Line | None:

@@ -183,12 +183,12 @@ _COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"cpu": {}, "gpu": {"xla_gpu_auto
 
 def peak_bytes(examined: Examined) -> int:
     """The most bytes that live at once: XLA's figure where the program is compiled, else an estimate."""
-    peak = peak_of(examined.compiled)
+    peak = _peak_of(examined.compiled)
     return live_bytes(examined).peak if peak is None else peak
 
 
-def peak_of(compiled: Any) -> int | None:
-    """XLA's figure of the most bytes that live at once; None where it has none, or nothing is compiled."""
+def _peak_of(compiled: Any) -> int | None:
+    """XLA's figure; None where it has none, or nothing is compiled."""
     found = compiled and compiled.memory_analysis()
     if not found or (jax.default_backend() == "cpu" and _hides_buffers(compiled.as_text())):
         return None
@@ -204,17 +204,17 @@ def _hides_buffers(hlo: str) -> bool:
     return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
 
 
-def compiled_for_figures(examined: Examined) -> Any:
-    """The compiled program, if it is compiled or can be in little time; None otherwise."""
+def peak_of_xla(examined: Examined) -> int | None:
+    """XLA's figure, if the program is compiled or can be in little time; None otherwise."""
     if examined.compiled is not None or examined.traced is None:
-        return examined.compiled
+        return _peak_of(examined.compiled)
     captured = sum(map(bytes_of, examined.jaxpr.consts))
     is_small = len(examined.equations) <= _SOON_COMPILED and captured <= _SOON_COMPILED_BYTES
     options = _COMPILER_OPTIONS.get(jax.default_backend())
     if not is_small or options is None:
         return None
     try:
-        return examined.traced.lower().compile(compiler_options=options)
+        return _peak_of(examined.traced.lower().compile(compiler_options=options))
     except Exception:  # what needs its own devices or handlers
         return None
 

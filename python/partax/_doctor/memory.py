@@ -7,15 +7,7 @@ from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import NOWHERE
-from partax._doctor.liveness import (
-    Buffer,
-    compiled_for_figures,
-    is_spread,
-    live_bytes,
-    memory_limit,
-    peak_bytes,
-    peak_of,
-)
+from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla
 from partax._report.figure_text import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
@@ -39,21 +31,18 @@ def find(examined: Examined) -> Iterator[Finding]:
     estimate = peak_bytes(examined)
     if estimate <= room and dwarfing is None:
         return
-    of_xla = peak_of(compiled_for_figures(examined))
+    of_xla = peak_of_xla(examined)
     peak = estimate if of_xla is None else of_xla
     if limit is not None and peak > room:
         yield _too_much(peak, of_xla is not None, limit, made)
     elif dwarfing is not None and (of_xla is None or of_xla >= dwarfing.bytes):
-        verb = "may make" if of_xla is None else "makes"
-        yield finding_at(
-            dwarfing.line,
-            "memory",
-            "medium",
-            {"largest_bytes": dwarfing.bytes, "argument_and_result_bytes": around, "peak_bytes": peak},
-            f"This line {verb} {dwarfing.type}, which takes {bytes_text(dwarfing.bytes)}; all arguments and results "
-            f"take {bytes_text(around)}.",
-            _advice(dwarfing),
-        )
+        verb, size = "may make" if of_xla is None else "makes", bytes_text(dwarfing.bytes)
+        figures: Figures = {
+            "largest_bytes": dwarfing.bytes, "argument_and_result_bytes": around, "peak_bytes": peak,
+        }  # fmt: skip
+        takes = f"which takes {size}; all arguments and results take {bytes_text(around)}"
+        message = f"This line {verb} {dwarfing.type}, {takes}."
+        yield finding_at(dwarfing.line, "memory", "medium", figures, message, _advice(dwarfing))
 
 
 def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:

@@ -30,8 +30,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page m
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
 
-Pictured = tuple[Examined, Sequence[Finding]]
-"""A program and what was found of it."""
+Pictured = tuple[Examined, Sequence[Finding]]  # a program and what was found of it
 
 
 class Section(NamedTuple):
@@ -91,13 +90,10 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     for program, findings in programs:
         live = live_bytes(program)
         alike = grouped(live.largest, lambda it: it._replace(name="", type=""))  # as the parameters of layers are
-        curve, buffers = _columns(live.bytes), list(alike.values())[:_BUFFERS]
-        yield Section(program.name, icicle(program, findings, boxes), live, curve, buffers, told_limit(program))
-
-
-def _columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    each = max(1, -(-len(sizes) // _COLUMNS))
-    return [(i, max(sizes[i : i + each])) for i in range(0, len(sizes), each)]
+        each = max(1, -(-len(live.bytes) // _COLUMNS))
+        curve = [(i, max(live.bytes[i : i + each])) for i in range(0, len(live.bytes), each)]
+        picture, buffers = icicle(program, findings, boxes), list(alike.values())[:_BUFFERS]
+        yield Section(program.name, picture, live, curve, buffers, told_limit(program))
 
 
 def _traces(report: Report) -> list[tuple[float, list[Event]]]:
@@ -124,7 +120,8 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
         return ""
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
     often = "once" if times == 1 else f"{times} times"
-    return f"{found}The costliest function is {name}, traced {often}: {seconds_text(seconds)}. {reason}"
+    cost = f", traced {often}: {seconds_text(seconds)}" if seconds else ""  # a loop outside of any function has none
+    return f"{found}The costliest function is {name}{cost}. {reason}"
 
 
 def _cost(figures: Figures) -> float:

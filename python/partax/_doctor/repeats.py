@@ -7,6 +7,7 @@ and again.
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ class _Group(NamedTuple):
     @property
     def is_optimiser(self) -> bool:
         """Whether it is an update for each array of a tree, which is as healthy as the number of arrays."""
-        return any("/optax/" in file for file, _ in self.inside)
+        return any("optax" in Path(file).parts for file, _ in self.inside)
 
     def has(self, repeat: Repeat, line: Line) -> bool:
         is_as_often = abs(len(repeat.starts) - len(self.repeats[0].starts)) <= 1

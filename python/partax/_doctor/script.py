@@ -28,7 +28,7 @@ from partax._doctor.compiled_programs import (
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import worst_first
-from partax._doctor.lines import running_line
+from partax._doctor.lines import grouped, running_line
 from partax._doctor.one_by_one import OneByOne
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
@@ -162,14 +162,12 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
 
 
 def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """The findings on traces, in the diagnoses of the same functions where there are such."""
-    left = {(it.name, it.defined): it for it in again}
+    """One diagnosis for each function, with the findings on its traces, and on loops at the same line."""
     joined: list[Diagnosis] = []
-    for it in found:
-        traces = left.pop((it.name, it.defined), None)
-        of_traces = () if traces is None else traces.findings
-        joined.append(dataclasses.replace(it, findings=worst_first((*of_traces, *it.findings))))
-    return sorted([*joined, *left.values()], key=lambda it: it.is_of_library)
+    for several in grouped([*found, *again], lambda it: (it.name, it.defined)).values():
+        findings = [finding for it in reversed(several) for finding in it.findings]
+        joined.append(dataclasses.replace(several[0], findings=worst_first(findings)))
+    return sorted(joined, key=lambda it: it.is_of_library)
 
 
 def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:

@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from partax._core import JitFunction
 from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import grouped
 from partax._report.figure_text import seconds_text
 
@@ -40,26 +40,21 @@ def find(examined: Examined) -> Iterator[Finding]:
     if single > _LONGEST or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
         return
     often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
-    yield finding_at(
-        definition(examined.function),
-        "dispatch",
-        "medium" if gained >= _MUCH else "low",
-        {
-            "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
-            "steps": _TURNS,
-        },
+    message = (
         f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} in a "
-        f"call (tried on zeros): a loop of single steps waits for the host{often}.",
-        f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
-    )  # fmt: skip
-
-
-def _compiled(examined: Examined) -> str:
+        f"call (tried on zeros): a loop of single steps waits for the host{often}."
+    )
     # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
-    if examined.calls or isinstance(examined.wrapper, JitFunction):
-        return "Run"
+    is_compiled = examined.calls or isinstance(examined.wrapper, JitFunction)
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
-    return f"Compile it by `{jit}`, and run"
+    run = "Run" if is_compiled else f"Compile it by `{jit}`, and run"
+    advice = f"{run} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`."
+    figures: Figures = {
+        "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
+        "steps": _TURNS,
+    }  # fmt: skip
+    severity = "medium" if gained >= _MUCH else "low"
+    yield finding_at(definition(examined.function), "dispatch", severity, figures, message, advice)
 
 
 def _may_be_run(examined: Examined) -> bool:
@@ -117,8 +112,5 @@ def _zeros(leaf: Leaf) -> Any:
 def _seconds(run: Callable[..., Any], values: Sequence[Any], calls: int) -> float:
     """Of a call, the fastest of three times so many one after the other."""
     jax.block_until_ready(run(*values))
-
-    def one_after_the_other() -> None:
-        jax.block_until_ready([run(*values) for _ in range(calls)][-1])
-
-    return min(timeit.repeat(one_after_the_other, number=1, repeat=3)) / calls
+    run_all = timeit.Timer(lambda: jax.block_until_ready([run(*values) for _ in range(calls)][-1]))
+    return min(run_all.repeat(number=1, repeat=3)) / calls

@@ -35,7 +35,8 @@ def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
         reasons = [f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in again]
         types = [[(path, part.aval) for path, part in it.arrays()] for it in records]
         seconds = sum(sum(it.seconds.values()) for it in again)
-        found += _diagnosis(history.name, line, history.count, seconds, reasons, types)
+        count = max(history.live, len(records))  # without those that raised
+        found += _diagnosis(history.name, line, count, seconds, reasons, types)
     return found
 
 
@@ -51,7 +52,7 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"
-            reasons.append(f"{again}: by another static argument, or made anew")
+            reasons.append(f"{again}: by another static argument, on other devices, or made anew")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES

@@ -27,18 +27,14 @@ def find(examined: Examined) -> Iterator[Finding]:
         size, whole = sum(leaf.bytes for leaf in leaves), sum(leaf.bytes for _, leaf in its)
         if size < _FEWEST_BYTES or size <= _MOST_OF_IT * whole:
             continue
-        largest = max(leaves, key=lambda leaf: leaf.bytes)
-        is_whole = size == whole
-        what = f"`{name}`" if is_whole else f"`{largest.path}` ({array_text(largest.aval)})"
-        if not is_whole and len(leaves) > 1:
-            what += f" and {len(leaves) - 1} more arrays of `{name}`"
-        yield finding_at(
-            line,
-            "unused",
-            "low",
-            {"bytes": size, "arrays": len(leaves)},
-            f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
+        largest, more = max(leaves, key=lambda leaf: leaf.bytes), len(leaves) - 1
+        path, what = name, f"`{name}`"
+        if size < whole:
+            path = largest.path
+            what = f"`{path}` ({array_text(largest.aval)})" + (f" and {more} more arrays of `{name}`" if more else "")
+        message = f"Nothing in the program reads {what}, {bytes_text(size)} in all."
+        advice = (
             "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
-            "dispatch time, and another shape of it traces the function again.",
-            path=name if is_whole else largest.path,
+            "dispatch time, and another shape of it traces the function again."
         )
+        yield finding_at(line, "unused", "low", {"bytes": size, "arrays": len(leaves)}, message, advice, path)

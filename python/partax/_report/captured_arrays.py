@@ -44,7 +44,7 @@ class Constant:
 
 
 class Holder(NamedTuple):
-    kind: str  # `closure cell`, `global`, `bound argument`, `static argument` or `attribute`
+    kind: str  # `closure cell`, `default`, `global`, `bound argument`, `static argument` or `attribute`
     root: str  # its name
     name: str  # the path from there to the array, such as `model.layers[0].weight`
 
@@ -99,6 +99,10 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell
             found.append(("closure cell", name, cell.cell_contents))
+    defaults = fun.__defaults__ or ()
+    named = fun.__code__.co_varnames[fun.__code__.co_argcount - len(defaults) : fun.__code__.co_argcount]
+    pairs = [*zip(named, defaults, strict=True), *(fun.__kwdefaults__ or {}).items()]
+    found += [("default", name, value) for name, value in pairs]
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         found += [("global", name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__]
