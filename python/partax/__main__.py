@@ -8,6 +8,7 @@ import argparse
 import os
 import runpy
 import sys
+import traceback
 from typing import Any
 
 import jax
@@ -123,12 +124,12 @@ def _doctor(given: argparse.Namespace) -> None:
     _history.keep_all()
     watch = Watch()
     namespace: dict[str, Any] = {}
-    raised = True
+    raised = False
     try:
         namespace = _run(given)
-        raised = False
-    except SystemExit:
-        raised = False
+    except BaseException as error:  # which goes on when all is told
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+        namespace, raised = dict(frames[0].f_globals) if frames else {}, not isinstance(error, SystemExit)
         raise
     finally:
         watch.end()

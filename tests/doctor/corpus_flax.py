@@ -38,18 +38,6 @@ class Convolutional(nnx.Module):
         return self.head(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
 
 
-class Attention(nnx.Module):
-    def __init__(self, rngs: nnx.Rngs) -> None:
-        self.embedding = nnx.Embed(64, 16, rngs=rngs)
-        self.norm = nnx.LayerNorm(16, rngs=rngs)
-        self.attention = nnx.MultiHeadAttention(4, 16, decode=False, rngs=rngs)
-        self.head = nnx.Linear(16, 64, rngs=rngs)
-
-    def __call__(self, ids: Any) -> Any:
-        x = self.embedding(ids)
-        return self.head(x + self.attention(self.norm(x), mask=nnx.make_causal_mask(ids)))
-
-
 class Dropped(nnx.Module):
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(8, 32, rngs=rngs)
@@ -85,21 +73,9 @@ TRAININGS = {
     "nnx_perceptron": lambda: training(Perceptron, squares, floats(16, 8), floats(16, 4)),
     "nnx_perceptron_by_flax": lambda: training(Perceptron, squares, floats(16, 8), floats(16, 4), jit=nnx.jit),
     "nnx_batch_normalisation": lambda: training(Convolutional, entropy, floats(4, 16, 16, 3), ints(4)),
-    "nnx_attention": lambda: training(Attention, entropy, ints(4, 12), ints(4, 12), optimiser=optax.adamw(1e-3)),
     "nnx_dropout": lambda: training(Dropped, squares, floats(16, 8), floats(16, 4), optimiser=optax.sgd(0.1, 0.9)),
 }
 CORPUS += [Healthy(name, make) for name, make in TRAININGS.items()]
-
-
-@healthy
-def nnx_split_and_merged() -> Call:
-    graph, state = nnx.split(abstract(lambda: Perceptron(nnx.Rngs(0))))
-
-    def step(state: Any, x: Any, y: Any) -> Any:
-        slope = jax.grad(lambda it: squares(nnx.merge(graph, it), x, y))(state)
-        return jax.tree.map(lambda p, g: p - 0.1 * g, state, slope)
-
-    return jax.jit(step), (state, floats(16, 8), floats(16, 4))
 
 
 class Linen(linen.Module):

@@ -57,12 +57,6 @@ def test_each_stage_is_shown(seen: Terminal, monkeypatch: pytest.MonkeyPatch) ->
     assert seen.wait_for(lambda text: text.endswith("\r"))
 
 
-def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(module, "_AFTER", 0)
-    partax.doctor(lambda x: x + 1, jnp.ones(3), compile=True)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_the_programs_of_a_script_are_counted(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", seen.file)
     programs = [

@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from examining import floats, found_by, marked
 
@@ -196,21 +194,6 @@ def test_what_is_cast_back_before_it_is_used_is_meant_so(widen: Any) -> None:
     assert found(widen, x, x64=False)
     assert found(in_a_scan(widen), x, x64=False)
     assert found(in_a_scan(lambda x: widen(x).astype(x.dtype)), x, x64=False) == []
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("x64", [False, True])
-def test_training_in_one_type_is_healthy(dtype: str, x64: bool) -> None:
-    model = eqx.nn.MLP(8, 8, 16, 2, dtype=jnp.dtype(dtype), key=jax.random.key(0))
-    optimiser = optax.adam(1e-3)
-
-    def step(model: Any, state: Any, x: Any) -> Any:
-        slope = eqx.filter_grad(lambda model: jnp.square(jax.vmap(model)(x)).mean())(model)
-        updates, state = optimiser.update(slope, state, eqx.filter(model, eqx.is_array))
-        return eqx.apply_updates(model, updates), state
-
-    state = optimiser.init(eqx.filter(model, eqx.is_array))
-    assert found(step, model, state, floats(4, 8, dtype=dtype), x64=x64) == []
 
 
 def test_what_is_inside_of_a_loop_is_read() -> None:

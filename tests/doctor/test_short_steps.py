@@ -13,11 +13,8 @@ import pytest
 from flax import nnx
 
 import partax
-from partax import filter_jit
 from partax._doctor import short_steps
-from partax._doctor.compiled_programs import Program, calls_of
 from partax._doctor.finding import Finding
-from partax._doctor.lines import Line
 from processes import python
 
 STATE = {"w": jnp.ones(4), "m": jnp.zeros(4)}
@@ -132,21 +129,3 @@ def test_a_script_s_loop(tmp_path: Path, calls: int, told: bool) -> None:
 def test_a_small_gain_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_steps, "_measured", lambda *_: (1e-4, 8e-5))
     assert found(train_step, STATE, jnp.ones(4)) == []
-
-
-def test_calls_are_counted_for_one_function_of_those_that_begin_at_a_line() -> None:
-    def make(name: str) -> Any:
-        def turn(x: Any) -> Any:
-            return x + 1, 0
-
-        turn.__name__ = name
-        return filter_jit(turn)
-
-    one, other = make("one"), make("other")
-    for function, times in ((one, 3), (other, 5)):
-        for _ in range(times):
-            function(jnp.ones(3))
-    first = inspect.getsourcelines(one.__wrapped__)[1]
-    for name, calls in (("one", 3), ("other", 5), ("none", 0)):
-        program = Program(name, None, (), (), known=Line(__file__, first, name))
-        assert calls_of(program) == calls

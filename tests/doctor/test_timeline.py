@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,21 +105,6 @@ def test_what_is_compiled_again_is_there_each_time(devices: list[Any]) -> None:
     found = of("placed")
     assert [it.stage for it in found].count("compile") == [it.stage for it in found].count("run") == 3
     assert {it.trace for it in found} == {1}
-
-
-def test_functions_of_one_name_are_told_apart() -> None:
-    def make(n: int) -> Callable[..., Any]:
-        @filter_jit
-        def twin(x: Any) -> Any:
-            return x + n, 0
-
-        return twin
-
-    one, other = make(1), make(2)
-    one(jnp.ones(3))
-    other(jnp.ones(3))
-    tracks = {it.track for it in of("twin")}
-    assert len(tracks) == 2
 
 
 def test_the_file_is_one_that_viewers_read(tmp_path: Path) -> None:

@@ -137,17 +137,6 @@ def _cell() -> Any:
     return eqx.filter_eval_shape(eqx.nn.LSTMCell, 8, 16, key=jax.random.key(0))
 
 
-@thread("https://docs.kidger.site/equinox/faq/", "repeat", {"repetitions": 64})
-def deep_perceptron() -> Call:
-    def apply(layers: Any, x: Any) -> Any:
-        for layer in layers:
-            x = jax.nn.relu(layer(x))  # here
-        return x
-
-    layers = [eqx.filter_eval_shape(eqx.nn.Linear, 16, 16, key=jax.random.key(0)) for _ in range(64)]
-    return eqx.filter_jit(apply), (layers, floats(16))
-
-
 @thread(JAX + "issues/10596", "constant", {"bytes": 512 * 512 * 8}, path="kernel")
 def captured_kernel_of_a_transform() -> Call:
     kernel = np.ones((512, 512), np.complex64)
@@ -173,16 +162,6 @@ def captured_indices_of_a_sparse_matrix() -> Call:
 
     operator = build()
     return jax.jit(lambda x: operator(jnp.ones(n) / x).sum()), (floats(),)
-
-
-@thread(JAX + "issues/21300", "constant", {"bytes": 20_000 * 10 * 10 * 4}, path="values")
-def sum_of_a_captured_array() -> Call:
-    values = jnp.zeros((20_000, 10, 10))
-
-    def sums() -> Any:
-        return jax.vmap(jax.vmap(jnp.sum))(values)  # here
-
-    return jax.jit(sums), ()
 
 
 GATHER = {"largest_bytes": 2048**3 * 3 * 4, "peak_bytes": 240_526_557_204}
@@ -280,22 +259,6 @@ def training_without_donation() -> Call:
 
     model = eqx.filter_eval_shape(eqx.nn.Linear, 4096, 4096, key=jax.random.key(0))
     return eqx.filter_jit(step), (model, eqx.filter_eval_shape(optimiser.init, model), floats(8, 4096))
-
-
-@thread("https://github.com/secretflow/mplang/issues/167", "unused", {"bytes": 2048 * 1024 * 4}, path="unused_param")
-def unused_parameter() -> Call:
-    def func0(a: Any, unused_param: Any, b: Any, c: Any) -> Any:
-        return a + b + c
-
-    return jax.jit(func0), (floats(1024), floats(2048, 1024), floats(1024), floats(1024))
-
-
-@thread(JAX + "issues/31319", "host", {"times": 1})
-def call_of_python() -> Call:
-    def f(x: Any) -> Any:
-        return jax.pure_callback(lambda it: it, x, x)  # here
-
-    return jax.jit(f), (floats(5),)
 
 
 @thread("https://github.com/p-doom/jasmine/pull/211", "waste", {"length": 8192, "used": 5})

@@ -26,6 +26,13 @@ def step(x):
 def inner(x):
     return x * 2
 
+@jax.jit
+def of_tree(x, tree):
+    return x * 2 + tree["a"][0]
+
+def made_anew():
+    return jax.jit(lambda x: x - 2)(jnp.ones(2))
+
 @eqx.filter_jit
 def other(x):
     return x - 1
@@ -37,6 +44,9 @@ def main():
         step(jnp.ones(n))
         other(jnp.ones(n))
         inner(jnp.ones(n))
+        of_tree(jnp.ones(n), {"a": [jnp.ones(n)]})
+        made_anew()
+    of_tree(jnp.ones(3), {"a": [jnp.ones(3)], "b": 1})
 
 print("argv", sys.argv[1:], __file__ == sys.argv[0])
 main()
@@ -52,16 +62,23 @@ def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
     done = run(tmp_path, "explain", "--json", "report.json", "script.py", "--json", "a b", "-h")
     assert done.stdout == "argv ['--json', 'a b', '-h'] True\n"
     lines = done.stderr.splitlines()
-    assert "script.py:24 step: trace 1, the first" in lines
-    assert "script.py:24 step: trace 2, because x: float32[2] -> float32[3]" in lines
+    assert "script.py:31 step: trace 1, the first" in lines
+    assert "script.py:31 step: trace 2, because x: float32[2] -> float32[3]" in lines
     explained, report = done.stderr.split("partax: what has been traced and compiled")
     # What is not partax's has lines of the same form, and what is has no second one.
     assert "script.py:10 inner: trace 1, the first" in lines
-    assert "script.py:25 other: trace 2, because x: float32[2] -> float32[3]" in lines
+    assert "script.py:32 other: trace 2, because x: float32[2] -> float32[3]" in lines
+    both = "x: float32[2] -> float32[3]; tree['a'][0]: float32[2] -> float32[3]"
+    assert [line for line in lines if " of_tree: " in line] == [
+        "script.py:34 of_tree: trace 1, the first",
+        f"script.py:34 of_tree: trace 2, because {both}",
+        "script.py:36 of_tree: trace 3, because args[1]: dict with 1 child -> dict with 2 children (keys 'b')",
+    ]
+    assert "script.py:21 <lambda>: trace 2, because the function has been made anew" in lines
     assert "TRACING CACHE MISS" not in explained and explained.count(" step: ") == 2
     assert "step (script.py:8): 2 calls, 2 traces" in report
-    assert "other (script.py:16): 2 calls, 2 traces" in report
-    assert "<lambda> (script.py:21): gone, 1 traces" in report
+    assert "other (script.py:23): 2 calls, 2 traces" in report
+    assert "<lambda> (script.py:28): gone, 1 traces" in report
     assert "compiled outside of partax" in report and "inner" in report.split("compiled outside of partax")[1]
     assert [function["name"] for function in json.loads((tmp_path / "report.json").read_text())["functions"]]
 

@@ -84,18 +84,6 @@ def test_work_that_measures_itself_is_asked(at_once: None, seen: Terminal) -> No
     assert set(asked) == {"partax progress"}
 
 
-def test_stages_end_one_another(at_once: None, seen: Terminal) -> None:
-    with progress("first", 3) as work:
-        assert seen.wait_for("first") and work.done == 0
-        work.begin("second")
-        assert work.done == 1 and seen.wait_for("second")
-        work.begin("third")
-        assert seen.wait_for("2/3")
-    with progress("", 2) as work:
-        work.begin("the first after none")
-        assert work.done == 0
-
-
 def test_a_title_is_one_short_line(at_once: None, seen: Terminal) -> None:
     with progress("saving a\n\x1b[31m" + "b" * 500, 2) as work:
         assert seen.wait_for("0/2")
