@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, flat_program
 from partax._doctor.lines import Line
 from partax._doctor.liveness import peak_bytes, told_limit
@@ -49,18 +49,19 @@ def find(examined: Examined) -> Iterator[Finding]:
     peak = peak_bytes(examined) if found else 0
     least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
     for it in found:
-        if it.saved_bytes > least * peak:
-            yield finding_at(
-                it.line,
-                "checkpoint",
-                "medium",
-                {"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak},
-                f"The gradient keeps {bytes_text(it.bytes)} of the {it.length:,} steps of this scan; the program takes "
-                f"{bytes_text(peak)} at once.",
-                "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
-                f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
-                f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}.",
-            )
+        if it.saved_bytes <= least * peak:
+            continue
+        figures: Figures = {
+            "bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak,
+        }  # fmt: skip
+        of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
+        message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
+        advice = (
+            "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
+            f"body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over chunks of "
+            f"{it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
+        )
+        yield finding_at(it.line, "checkpoint", "medium", figures, message, advice)
 
 
 def residuals(program: FlatProgram) -> Iterator[Residuals]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from partax._doctor.examined import Examined, definition, names_text, wrapper_kind
-from partax._doctor.finding import Finding, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, is_of_same_type, returned
 from partax._report.figure_text import bytes_text
@@ -28,26 +28,21 @@ def find(examined: Examined) -> Iterator[Finding]:
     limit = None if is_spread(examined) else memory_limit(examined)
     matters = limit is not None and peak_bytes(examined) > _SHARE_OF_LIMIT * limit
     comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
-    listed = ", ".join(f"{_called(name)} ({bytes_text(by_name[name])})" for name in names)
-    yield finding_at(
-        definition(examined.function),
-        "donation",
-        "medium" if matters else "low",
-        {"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}},
+    called = ["a part of the arguments" if _of_equinox(name) else f"`{name}`" for name in names]
+    listed = ", ".join(f"{it} ({bytes_text(by_name[name])})" for it, name in zip(called, names, strict=True))
+    message = (
         f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
-        f"{bytes_text(total)} are in memory twice.",
-        f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more.",
-        path=", ".join(names),
+        f"{bytes_text(total)} are in memory twice."
     )
+    advice = f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more."
+    figures: Figures = {"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}}
+    line, severity = definition(examined.function), "medium" if matters else "low"
+    yield finding_at(line, "donation", severity, figures, message, advice, ", ".join(names))
 
 
 def _of_equinox(name: str) -> bool:
     """Whether it is what Equinox calls the arrays of all arguments, which a script's programs have no names for."""
     return name.startswith("dynamic_")
-
-
-def _called(name: str) -> str:
-    return "a part of the arguments" if _of_equinox(name) else f"`{name}`"
 
 
 def _option(examined: Examined, names: Sequence[str]) -> str:

@@ -57,9 +57,7 @@ def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _B
 
 
 def _call_tree(examined: Examined) -> Box:
-    """All equations of a program by call stack, from the examined function on. Of one of an inner program jax knows the
-    lines from the inner function on, however often that is called: they stand below the lines of each call.
-    """
+    """Of inner programs jax knows the lines from the inner function on: they stand below those of each call."""
     root = Box(Line("", 0, examined.name), 0)
     equations = examined.equations
     known: dict[tuple[int, Any], Box] = {}  # by traceback: those of a loop's turns are alike

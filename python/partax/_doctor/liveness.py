@@ -97,9 +97,7 @@ def _walk_inner(program: FlatProgram, done: dict[int, _Walk]) -> None:
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
-    """The equation that reads each value last (-1 for none, the number of equations for a result), and which equations
-    XLA fuses into those that read what they make, or nothing needs.
-    """
+    """What reads each value last (-1: nothing, the number of equations: a result), and what is fused or unused."""
     count = len(program.eqns)
     last = [-1] * program.values
     is_buffer = bytearray(program.values)  # what must be there as a whole
@@ -139,9 +137,7 @@ def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
 def _walk(
     program: FlatProgram, inner: dict[int, _Walk], always: int = 0, inputs: Mapping[int, int] = MappingProxyType({})
 ) -> _Walk:
-    """Adds up what lives: what does so `always`, and inputs until their last use, of which the bytes are given by their
-    number.
-    """
+    """Adds up what lives: what does so `always`, and inputs until their last use, their bytes by number."""
     has_results = program.around is None or program.around.primitive.name in LOOPS  # those of a branch are its caller's
     last, is_fused = _last_uses(program)
     count = len(program.eqns)
@@ -197,9 +193,7 @@ def _peak_of(compiled: Any) -> int | None:
 
 
 def _hides_buffers(hlo: str) -> bool:
-    """Whether a library of the CPU computes products in one piece with what follows, whose buffers XLA does not count:
-    YNNPACK does so, with a whole attention for one.
-    """
+    """Whether a library of the CPU (YNNPACK) has buffers that XLA does not count, as of a whole attention."""
     inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))
     return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
 

@@ -102,15 +102,10 @@ def _unrolled(equations: Equations) -> Iterator[Finding]:
             found.setdefault(equations.line(index), repeat)  # another one of the line is the gradient's
     for line, it in found.items():
         turns = len(it.starts)
-        yield finding_at(
-            line,
-            "repeat",
-            _severity(it.equations),
-            {"repetitions": turns, "equations_each": it.length, "equations": it.equations},
-            f"this scan is unrolled: {turns} turns of {it.length} equations are compiled one after the other",
-            "leave `unroll` as it is, or unroll a few turns, such as 4: more of them take longer to compile than they "
-            "gain",
-        )
+        figures: Figures = {"repetitions": turns, "equations_each": it.length, "equations": it.equations}
+        message = f"this scan is unrolled: {turns} turns of {it.length} equations are compiled one after the other"
+        advice = "leave `unroll` as it is, or unroll a few turns, such as 4: more of them take longer to compile than "
+        yield finding_at(line, "repeat", _severity(it.equations), figures, message, f"{advice}they gain")
 
 
 def _severity(equations: int) -> Severity:
@@ -139,10 +134,10 @@ def repeats_of(equations: Equations) -> list[Repeat]:
     """All sub-programs that are there several times, none within another, the largest first."""
     tokens = equations.tokens
     free = np.ones(len(tokens), dtype=bool)
+    found: list[Repeat] = []
     # A cheap loop within the turns of a costly one must not hide it, and is told only if there is no such.
-    found = [
-        it for wanted in (Repeat.is_worth_it, Repeat.is_told) for it in _loops(equations, tokens, free, True, wanted)
-    ]
+    for wanted in (Repeat.is_worth_it, Repeat.is_told):
+        found += _loops(equations, tokens, free, True, wanted)
     if np.count_nonzero(free) >= _FEWEST_EQUATIONS:
         loose = _loose_tokens(equations, tokens)
         for wanted in (Repeat.is_worth_it, Repeat.is_told):
@@ -238,9 +233,7 @@ def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], know
 
 
 def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
-    """The lines that a turn comes from, for each of its equations, or for some of many. It is one in the middle, as the
-    first may begin before the loop; what it calls by `jax.jit` has the lines of where it was traced first.
-    """
+    """The lines of one turn, or of some of many: one in the middle, as the first may begin before the loop."""
     first = repeat.starts[len(repeat.starts) // 2]
     outer = equations.outermost(first, repeat.length)
     step = max(1, len(outer) // _SAMPLED)
@@ -281,17 +274,13 @@ def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
     if examined.measure and largest.in_a_row:
         figures.update(measured_seconds(examined.equations, largest.starts, largest.length))
     where = "in a row" if largest.in_a_row else "in different places"
-    passes = ", and others that come from the same code, such as its backward pass, as often"
+    if len(group.repeats) > 1:
+        where += ", and others that come from the same code, such as its backward pass, as often"
     cheap = ", each of which the compiler is soon done with" if group.is_cheap else ""
-    yield finding_at(
-        group.line,
-        "repeat",
-        "info" if group.is_cheap else "medium" if group.is_optimiser else _severity(covered),
-        figures,
-        f"the same {largest.length} equations are there {turns} times {where}"
-        f"{passes if len(group.repeats) > 1 else ''}: {covered} of {total} equations ({share:.0%}){cheap}",
-        _advice(group, largest),
-    )
+    counts = f"{covered} of {total} equations ({share:.0%}){cheap}"
+    message = f"the same {largest.length} equations are there {turns} times {where}: {counts}"
+    severity = "info" if group.is_cheap else "medium" if group.is_optimiser else _severity(covered)
+    yield finding_at(group.line, "repeat", severity, figures, message, _advice(group, largest))
 
 
 def _advice(group: _Group, repeat: Repeat) -> str:

@@ -48,16 +48,11 @@ def _comes_back(
     examined: Examined, is_each: bool, change: Difference, result: str, figure: str, count: int, advice: str
 ) -> Finding:
     """Something comes back as another one than it went in, and `count - 1` more of the same argument."""
-    others = f", and {count - 1} more" if count > 1 else ""
-    return _finding(
-        examined,
-        "high" if is_each else "medium",
-        change.path,
-        {figure: count, "before": change.first, "after": change.second},
-        f"`{change.path}` goes in as {change.first} and comes back as {change.second} (in `{result}`){others}: "
-        f"{'each' if is_each else 'the second'} call traces and compiles again.",
-        advice,
-    )
+    others, which = f", and {count - 1} more" if count > 1 else "", "each" if is_each else "the second"
+    comes = f"goes in as {change.first} and comes back as {change.second} (in `{result}`)"
+    message = f"`{change.path}` {comes}{others}: {which} call traces and compiles again."
+    figures: Figures = {figure: count, "before": change.first, "after": change.second}
+    return _finding(examined, "high" if is_each else "medium", change.path, figures, message, advice)
 
 
 def _changed_types(examined: Examined, come_back: list[Returned]) -> Iterator[Finding]:
@@ -93,17 +88,14 @@ def _uncommitted(examined: Examined, come_back: list[Returned]) -> Iterator[Find
         return
     for argument in come_back:
         given = [pair.argument for pair in argument.arrays if pair.argument.value is not None]
-        loose = [leaf for leaf in given if not _is_committed(leaf)]
+        loose = [leaf.path for leaf in given if not _is_committed(leaf)]
         if loose:
-            yield _finding(
-                examined,
-                "medium",
-                loose[0].path,
-                {"arrays": len(loose)},
-                f"`{loose[0].path}` is on no device in particular, other arguments are committed to one, and so is "
-                "what comes back: the second call compiles again.",
-                f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`.",
+            message = (
+                f"`{loose[0]}` is on no device in particular, other arguments are committed to one, and so is what "
+                "comes back: the second call compiles again."
             )
+            advice = f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`."
+            yield _finding(examined, "medium", loose[0], {"arrays": len(loose)}, message, advice)
 
 
 def _is_committed(leaf: Leaf) -> bool:
@@ -130,15 +122,10 @@ def _counters(examined: Examined) -> Iterator[Finding]:
         is_returned = type(after) is type(value) and after != value
         if is_returned or (name in _COUNTERS and type(value) is int):
             comes_back = f", and comes back as {after!r}" if is_returned else ""
-            yield _finding(
-                examined,
-                "high" if is_returned else "medium",
-                name,
-                {"value": value},
-                f"`{name}` is {value!r}, which is part of the program{comes_back}: a call with another number traces "
-                "and compiles again.",
-                _how_to_trace(examined, name),
-            )
+            again = "a call with another number traces and compiles again"
+            message = f"`{name}` is {value!r}, which is part of the program{comes_back}: {again}."
+            severity, advice = "high" if is_returned else "medium", _how_to_trace(examined, name)
+            yield _finding(examined, severity, name, {"value": value}, message, advice)
 
 
 def _how_to_trace(examined: Examined, name: str) -> str:
@@ -199,14 +186,11 @@ def _differs(examined: Examined, differences: list[Difference], result: str) -> 
     first = differences[0]
     is_each = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
     field = first.path.rpartition(".")[2].rpartition("[")[2].strip("]'")
-    begin = (
-        f"a value of the type that comes back, {first.second},"
-        if first.first == "None"
-        else f"an array, which is traced: `jnp.asarray({first.first})`"
-    )
-    return _comes_back(
-        examined, is_each, first, result, "values", len(differences), f"Begin with {begin} for `{field}`."
-    )
+    begin = f"an array, which is traced: `jnp.asarray({first.first})`"
+    if first.first == "None":
+        begin = f"a value of the type that comes back, {first.second},"
+    advice = f"Begin with {begin} for `{field}`."
+    return _comes_back(examined, is_each, first, result, "values", len(differences), advice)
 
 
 def _history(examined: Examined) -> Iterator[Finding]:
@@ -215,11 +199,6 @@ def _history(examined: Examined) -> Iterator[Finding]:
         return
     latest = history.records[-_LATEST:]
     reasons = "; ".join(f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in latest)
-    yield _finding(
-        examined,
-        "low",
-        "",
-        {"traces": history.count},
-        f"`{examined.name}` has been traced {history.count} times; the latest: {reasons}.",
-        "Pass arrays of the same types each time, and static values that stay.",
-    )
+    message = f"`{examined.name}` has been traced {history.count} times; the latest: {reasons}."
+    advice = "Pass arrays of the same types each time, and static values that stay."
+    yield _finding(examined, "low", "", {"traces": history.count}, message, advice)

@@ -158,9 +158,7 @@ def _forwarded(examined: Examined) -> set[str]:
 
 
 def _is_in_place(examined: Examined) -> bool:
-    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments, and in
-    a script of all that nnx or Equinox has compiled.
-    """
+    """Whether results have no paths: where arguments are changed, and of what nnx or Equinox has compiled."""
     traced = examined.traced
     if traced is None:
         return any(leaf.path.startswith("output ") or ".states[" in leaf.path for leaf in examined.results)

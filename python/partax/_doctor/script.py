@@ -107,10 +107,7 @@ class Watch:
 
 
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
-    """What the doctor finds in the user's functions, and in those of libraries that took long.
-
-    Functions are looked for among the script's variables. The costliest come first, those of libraries last.
-    """
+    """What is found in the user's functions, the costliest first, and then in those of libraries that took long."""
     functions = sorted(_costliest_functions(watch.costliest()), key=lambda it: not it[0].is_users)
     worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS][:_SHOWN]
     found: list[Diagnosis] = []

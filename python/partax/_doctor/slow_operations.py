@@ -153,9 +153,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]]:
-    """The longest chains of operations, each of which has the result of the one before as an operand: of each the line
-    that most of it comes from, and its length.
-    """
+    """The longest chains of operations on one another: the line that most come from, and the length."""
     for program in flat_program(examined).all:
         chains: dict[int, list[int]] = {}  # by the number of the result
         for i, eqn in enumerate(program.eqns):

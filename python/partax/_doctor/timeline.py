@@ -56,11 +56,7 @@ def _of_history(history: History, track: int) -> Iterator[Event]:
 
 
 def write_chrome_trace(path: str | Path) -> None:
-    """What `Diagnosis.chrome_trace` does: events in the form of the Chrome trace format, times in microseconds.
-
-    Each function has a track of its own, and not each thread: which one it was is not known, and the stages of one
-    function are nested properly.
-    """
+    """Each function has a track, and not each thread: its stages are nested properly. Times are in microseconds."""
     process, timeline = os.getpid(), events()
     names = {event.track: f"{event.function} ({event.defined})" for event in timeline}
     told: list[dict[str, Any]] = [

@@ -123,8 +123,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     yield from found.values()
 
 
-_Found = tuple[int, str, Any, Figures]
-"""The equation at which something is found, the name of its text, the array or the bytes that it is about."""
+_Found = tuple[int, str, Any, Figures]  # the equation, the name of its text, the array or the bytes that it is about
 
 
 class _Reader:

@@ -59,9 +59,7 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
 
 
 def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = MappingProxyType({})) -> list[Holder | None]:
-    """The variable that holds each constant of a program, None where none was found; `statics` are its arguments by
-    path.
-    """
+    """The variable that holds each constant of a program, if one is found; `statics` are its arguments by path."""
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
     for path, value in statics.items() if constants else ():
         variables += _arrays("static argument", path, value)

@@ -71,8 +71,6 @@ def explaining() -> bool:
 
 
 def report_line(site: tuple[str, int], text: str) -> None:
-    """Reports what became of a call at a place. What a library has called for itself is told where that is
-    asked for.
-    """
+    """Reports what became of a call; what a library has called for itself only where that is asked for."""
     if _Switch.libraries or not is_of_library(site[0]):
         _logger.warning("%s %s", site_text(site), text)

@@ -12,9 +12,7 @@ _traces: Counter[tuple[str, str]] = Counter()
 
 
 def one_line(text: str) -> str | None:
-    """An explanation that jax logs while a call is under way, as `train.py:41 step: trace 2, because x: float32[2] ->
-    float32[3]`; None for what is none.
-    """
+    """What jax logs of a miss, as `train.py:41 step: trace 2, because x: float32[2] -> float32[3]`; else None."""
     if "TRACING CACHE MISS" not in text:
         return None
     named = re.search(r"^\s*(?:for )?(\S+) (?:id=\d+ )?defined at (.+?)$", text, re.MULTILINE)

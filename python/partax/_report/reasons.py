@@ -186,9 +186,7 @@ def _places(path: str, old: Part | None, new: Part) -> Iterator[tuple[str, bool]
 
 
 def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
-    """Names the static values by which the key of a trace is another one than that of an earlier trace of an equal
-    snapshot, or those that it may be.
-    """
+    """Names the static values by which a key is another one than that of an equal snapshot, or those that it may be."""
     known = dict(old.pairs()) if old is not None else {}
     found = [it for path, part in new.pairs() for it in _places(path, known.get(path), part)]
     certain = [f"`{path}`" for path, is_unequal in found if is_unequal]

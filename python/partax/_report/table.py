@@ -47,9 +47,7 @@ class Tables:
         self._tables = [table.printable() for table in tables]
 
     def text(self, file: Any, plain: str = "") -> str:
-        """The tables as they are printed to a file, without codes for colours: drawn by rich on a terminal, where it is
-        installed; elsewhere each row is one line, or it is the plain text, if one is given.
-        """
+        """As printed to a file: by rich on a terminal, elsewhere a line for each row, or the plain text if given."""
         if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
             with contextlib.suppress(ImportError):  # rich is not installed
                 return self._drawn(width_of(file))

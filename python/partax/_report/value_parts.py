@@ -103,9 +103,7 @@ class ValueParts:
         return self._other(value, kind)
 
     def _items(self, value: Any, kind: type) -> tuple[tuple[str, Part], ...] | None:
-        """What a container consists of, with the segments of its items' paths; of dictionaries always copies: while an
-        item is looked at, its text or another thread may change them.
-        """
+        """What a container consists of, by segments of paths; copied, as a text or a thread may change it."""
         pairs: list[tuple[str, Any]]
         if issubclass(kind, (tuple, list)) and len(value) <= _MAX_ITEMS:
             names = getattr(kind, "_fields", None)
