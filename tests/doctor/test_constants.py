@@ -272,6 +272,7 @@ def test_what_holds_an_array_has_its_path() -> None:
         ("global", "TABLE", lambda x: x * TABLE, (jnp.float32(2),)),
         ("attribute", "self.data", jax.jit(Scaler(jnp.asarray(TABLE)).scaled), (jnp.float32(2),)),
         ("bound argument", "argument 0", jax.jit(lambda x: bound(x)), (jnp.float32(2),)),
+        ("bound argument", "data", jax.jit(functools.partial(lambda x, data: x * data, data=given)), (jnp.float32(2),)),
         ("default", "table", jax.jit(lambda i, table=given: jnp.asarray(table)[i]), (index,)),
         ("default", "rows[0]", filter_jit(lambda i, *, rows=held: rows[0][i]), (index,)),
         ("static argument", "cfg.table", filter_jit(lambda cfg, i: cfg.table[i]), (static, index)),

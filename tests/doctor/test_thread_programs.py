@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 from typing import Any
 
-import jax
 import pytest
 from thread_programs import PROGRAMS, ThreadProgram
 
@@ -20,9 +18,8 @@ ESTIMATED = 0.1
 
 
 def diagnosed(program: ThreadProgram) -> Diagnosis:
-    with jax.enable_x64(True) if program.x64 else contextlib.nullcontext():
-        function, args = program.make()
-        return doctor(function, *args, memory_limit=program.memory_limit)
+    function, args = program.make()
+    return doctor(function, *args, memory_limit=program.memory_limit)
 
 
 def is_near(name: str, expected: Any, found: Any) -> bool:

@@ -23,29 +23,16 @@ GIB = 1024**3
 
 @dataclasses.dataclass(frozen=True)
 class ThreadProgram:
-    """A program from a public thread, in small.
-
-    Attributes:
-      name: of the program.
-      url: of the thread.
-      kind: of the finding that explains the thread.
-      make: gives the function and its arguments.
-      figures: what the finding must say, by name, computed without the doctor.
-      path: the argument or the constant that the finding is about.
-      also: kinds that are right beside it.
-      memory_limit: bytes, as the option of the doctor; by default more than the programs need.
-      x64: whether the program is traced with 64-bit types.
-    """
+    """A program from a public thread, in small."""
 
     name: str
     url: str
-    kind: str
+    kind: str  # of the finding that explains the thread
     make: Callable[[], Call]
-    figures: Mapping[str, float | str]
-    path: str = ""
-    also: tuple[str, ...] = ()
-    memory_limit: int = 64 * GIB
-    x64: bool = False
+    figures: Mapping[str, float | str]  # what the finding must say, computed without the doctor
+    path: str = ""  # the argument or the constant that it is about
+    also: tuple[str, ...] = ()  # kinds that are right beside it
+    memory_limit: int = 64 * GIB  # more than the programs need
 
     @property
     def lines(self) -> set[int]:

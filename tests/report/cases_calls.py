@@ -65,33 +65,6 @@ CASES += [
 
 
 @CASES.append
-@played("an inner function, called in another one -> called alone")
-def _(library: Library) -> Calls:
-    inner = library.jit(lambda x: seen(x) * 2)
-    outer = library.jit(lambda x: inner(seen(x)) + 1)
-    yield lambda: outer(X)
-    yield lambda: inner(X)
-
-
-@CASES.append
-@played("another function that calls the same inner one", "<lambda>: trace 1, the first")
-def _(library: Library) -> Calls:
-    inner = library.jit(lambda x: seen(x) * 2)
-    one = library.jit(lambda x: inner(seen(x)) + 1)
-    two = library.jit(lambda x: inner(seen(x)) + 2)
-    yield lambda: one(X)
-    yield lambda: two(X)
-
-
-@CASES.append
-@played("compiled ahead of time -> called")
-def _(library: Library) -> Calls:
-    f = library.jit(lambda x: seen(x) * 2)
-    yield lambda: library.compiled(f, X)(X)
-    yield lambda: f(X)
-
-
-@CASES.append
 @played("compiled ahead of time from a ShapeDtypeStruct -> called", equinox=RAISES)
 def _(library: Library) -> Calls:
     f = library.jit(lambda x: seen(x) * 2)
@@ -155,14 +128,6 @@ def _(library: Library) -> Calls:
 )
 def _(library: Library) -> Calls:
     f = library.jit(lambda x, mode: seen(x) * len(mode), partax={"cache_size": 2})
-    for mode in ("a", "bb", "ccc", "a"):
-        yield lambda mode=mode: f(X, mode)
-
-
-@CASES.append
-@played("back to a static value of three calls before")
-def _(library: Library) -> Calls:
-    f = library.jit(lambda x, mode: seen(x) * len(mode), static=("mode",))
     for mode in ("a", "bb", "ccc", "a"):
         yield lambda mode=mode: f(X, mode)
 

@@ -143,15 +143,6 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 @CASES.append
-@played("the cell of a notebook is run again, with another body", "walk: trace 1, the first")
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for n in (2, 3):
-        exec(compile(f"def walk(x):\n    return seen(x) * {n}\n", "<cell 2>", "exec"), globals())
-        fun = globals()["walk"]
-        yield lambda fun=fun: library.jit(fun)(X)
-
-
-@CASES.append
 @played("a variable in the closure of the function is set", f"{CHANGED}closure cell 'n' 2 -> 3)", **OTHERS_WRONG)
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     n = 2

@@ -31,16 +31,10 @@ OTHERS_WRONG: dict[str, Any] = {"jax": WRONG, "equinox": WRONG}
 
 @dataclass(frozen=True)
 class Library:
-    """One way to compile functions.
+    """One way to compile functions."""
 
-    Attributes:
-      name: `partax`, `jax`, `equinox`, or `plain` for none of them, which gives the right results.
-      filter_jit: its jit; None for `plain`.
-      grad: its gradient.
-    """
-
-    name: str
-    filter_jit: Any
+    name: str  # `partax`, `jax`, `equinox`, or `plain` for none of them, which gives the right results
+    filter_jit: Any  # its jit; None for `plain`
     grad: Callable[..., Any]
 
     def jit(self, fun: Any, *, static: tuple[str, ...] = (), **options: dict[str, Any]) -> Any:
@@ -66,23 +60,13 @@ Play = Callable[[Library], Iterator[Callable[[], Any]]]
 
 @dataclass(frozen=True)
 class Case:
-    """One change between two calls.
+    """One change between two calls."""
 
-    Attributes:
-      name: what changes, as a row of that table.
-      play: yields the calls, in order; each is made twice, and the last one is what the case is about.
-      line: what partax must say of the last call, without the place and with `FILE:LINE` for that of a function; None
-        if it must say nothing.
-      partax: what becomes of the last call with partax.
-      jax: the same of jax.jit; None if the calls cannot be made with it.
-      equinox: the same of equinox.filter_jit.
-    """
-
-    name: str
-    play: Play
-    line: str | None
-    partax: Outcome
-    jax: Outcome | None
+    name: str  # what changes, as a row of that table
+    play: Play  # yields the calls, in order; each is made twice, and the last one is what the case is about
+    line: str | None  # what partax must say of that, without the place and with `FILE:LINE` of functions; None: nothing
+    partax: Outcome  # what becomes of the last call
+    jax: Outcome | None  # None if the calls cannot be made with it
     equinox: Outcome | None
 
 
@@ -105,20 +89,10 @@ def change(
     static: bool = False,
     **others: Outcome | None,
 ) -> Case:
-    """A function of an array that stays and of a value: called with one value, and then with another.
+    """A function of an array `x` that stays and of a value `a`, which `make` makes anew for each of two calls.
 
-    Args:
-      name: of the case.
-      fun: a lambda of `x` and `a`.
-      before: the value of the first call.
-      now: the value of the second one.
-      reason: what partax must give as the reason of a trace; None for a hit.
-      make: makes the argument from a value, anew for each call.
-      static: whether jax.jit is told that `a` is static.
-      **others: `jax` and `equinox`, where the outcome is not partax's; None where it cannot be done.
-
-    Returns:
-      The case.
+    `reason` is what partax must give for a trace, None for a hit; `static` whether jax.jit is told that `a` is; the
+    others are `jax` and `equinox`, where the outcome is not partax's, None where it cannot be done.
     """
 
     def play(library: Library) -> Iterator[Callable[[], Any]]:

@@ -84,8 +84,8 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
     """The arrays in the closures and globals of a function and of the functions that it names."""
     fun = inspect.unwrap(fun)
     while isinstance(fun, functools.partial):
-        for i, value in enumerate((*fun.args, *fun.keywords.values())):
-            yield from _arrays("bound argument", f"argument {i}", value)
+        named = [*((f"argument {i}", it) for i, it in enumerate(fun.args)), *fun.keywords.items()]
+        yield from (found for name, value in named for found in _arrays("bound argument", name, value))
         fun = inspect.unwrap(fun.func)
     if isinstance(fun, types.MethodType):
         yield from _arrays("attribute", "self", fun.__self__)
