@@ -41,12 +41,6 @@ CORPUS += [Healthy(name, partial(perceptron_with, optimiser)) for name, optimise
 
 
 @healthy
-def perceptron_adam() -> Call:
-    model = built(eqx.nn.MLP, 4, 3, 32, 3)
-    return training(model, optax.adam(1e-3), squares, floats(8, 4), floats(8, 3), jit=eqx.filter_jit)
-
-
-@healthy
 def perceptron_momentum_donated() -> Call:
     model = built(eqx.nn.MLP, 784, 10, 1024, 2, activation=jax.nn.gelu)
     optimiser = optax.sgd(0.1, momentum=0.9, nesterov=True)

@@ -7,25 +7,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from examining import Call, floats
 from healthy_program import healthy, random_key
 from jax import lax
-
-
-@healthy
-def gaussian_process() -> Call:
-    def log_likelihood(parameters: Any, x: Any, y: Any) -> Any:
-        apart = (x[:, None] - x) / jnp.exp(parameters["scale"])
-        covariance = jnp.exp(-0.5 * apart**2) + (1e-3 + jnp.exp(parameters["noise"])) * jnp.eye(len(x))
-        factor = jax.scipy.linalg.cho_factor(covariance, lower=True)
-        return 0.5 * y @ jax.scipy.linalg.cho_solve(factor, y) + jnp.sum(jnp.log(jnp.diag(factor[0])))
-
-    return (
-        jax.jit(jax.value_and_grad(log_likelihood)),
-        ({"scale": floats(), "noise": floats()}, floats(50), floats(50)),
-    )
 
 
 @healthy
@@ -66,36 +51,6 @@ def hamiltonian_monte_carlo() -> Call:
         return jnp.where(jnp.log(jax.random.uniform(b)) < gain, new, x)
 
     return jax.jit(step), (random_key(), floats(4), floats(4))
-
-
-@healthy
-def kalman_filter() -> Call:
-    def filtered(mean: Any, spread: Any, observed: Any) -> Any:
-        move, see = jnp.array([[1.0, 0.1], [0.0, 1.0]]), jnp.array([[1.0, 0.0]])
-
-        def step(state: Any, seen: Any) -> Any:
-            mean, spread = state
-            mean, spread = move @ mean, move @ spread @ move.T + 0.01 * jnp.eye(2)
-            gain = spread @ see.T @ jnp.linalg.inv(see @ spread @ see.T + 0.1)
-            mean = mean + gain @ (seen - see @ mean)
-            return (mean, (jnp.eye(2) - gain @ see) @ spread), mean
-
-        return lax.scan(step, (mean, spread), observed)[1]
-
-    return jax.jit(filtered), (floats(2), np.eye(2, dtype=np.float32), floats(100, 1))
-
-
-@healthy
-def augmented_images() -> Call:
-    def augment(key: Any, image: Any) -> Any:
-        a, b, c = jax.random.split(key, 3)
-        image = jnp.where(jax.random.bernoulli(a), image[:, ::-1], image)
-        row, column = jax.random.randint(b, (2,), 0, 8)
-        image = lax.dynamic_slice(jnp.pad(image, ((4, 4), (4, 4), (0, 0))), (row, column, 0), image.shape)
-        return jnp.clip(image * jax.random.uniform(c, (), minval=0.8, maxval=1.2), 0, 1)
-
-    many = lambda key, images: jax.vmap(augment)(jax.random.split(key, 16), images)
-    return jax.jit(many), (random_key(), floats(16, 32, 32, 3))
 
 
 @healthy

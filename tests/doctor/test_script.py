@@ -137,6 +137,11 @@ def by_mode(x):
     return deep(x)
 
 
+@jax.jit
+def by_device(x):
+    return deep(x)
+
+
 @partax.filter_jit
 def by_trial(x):
     if x.shape[0] > 3:
@@ -168,6 +173,8 @@ for n in (2, 4, 5, 3):
 for twin in (made(1.0), made(2.0)):
     for n in range(3):
         twin(jnp.ones((3, 3)), float(n))
+for device in jax.devices()[:4]:
+    by_device(jax.device_put(jnp.ones((3, 3)), device))
 jax.jit(lambda x: x)(y)
 print("the script's own output", sys.argv[1:])
 sys.exit(int(sys.argv[1]))
@@ -225,7 +232,8 @@ def test_functions_of_one_line_are_told_each(again: tuple[dict[str, Any], str, s
 
 def test_one_program_or_a_second_shape_or_buckets_are_as_it_should_be(again: tuple[dict[str, Any], str, str]) -> None:
     found, _, _ = again
-    for name in ("once", "by_mode", "by_bucket", "by_trial"):  # and traces that raised are none
+    # Traces that raised are none, nor are programs for other devices.
+    for name in ("once", "by_mode", "by_bucket", "by_trial", "by_device"):
         assert [it for it in found[name]["findings"] if it["kind"] == "retrace"] == []
 
 

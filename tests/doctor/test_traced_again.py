@@ -57,6 +57,7 @@ def test_a_few_sizes_are_of_low_severity(calls: list[tuple[Any, bool]], times: i
         sizes(8, 16, 32, 64, 128, 256),
         sizes(*range(32, 320, 32)),
         [*sizes(64, 58), (floats(64), False), (floats(58), False)],  # two modes, and a last batch
+        [(floats(length), train) for length in (9, 7) for train in (True, False)],
     ],
 )
 def test_buckets_are_as_they_should_be(calls: list[tuple[Any, bool]]) -> None:

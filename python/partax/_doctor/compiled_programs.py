@@ -29,6 +29,7 @@ class Program:
     stages: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))  # their seconds
     known: Line | None = None  # the function's first line as partax knows it; that of a loop that is a program itself
     site: Line | None = None  # the user's line that was running
+    placed: int = 0  # how often it was lowered without a trace, as for other devices
 
     @property
     def seconds(self) -> float:

@@ -82,6 +82,7 @@ class Watch:
                 self.programs[key] = program
         program.times += 1
         traces = self._traces()
+        program.placed += name not in traces and program.stages["trace"] > 0
         program.stages["trace"] += traces.get(name, 0.0)
         traces.clear()  # the others were inside of it, or have no program
         self._at_work.program = program

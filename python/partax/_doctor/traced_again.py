@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,11 +49,11 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         name, line = several[0].name, several[0].line
         if line is None or not line.is_users or (name, several[0].defined) in told:
             continue
-        times = sum(program.times for program in several)
+        times = sum(program.times - program.placed for program in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"
-            reasons.append(f"{again}: by another static argument, on other devices, or made anew")
+            reasons.append(f"{again}: by another static argument, or made anew")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
@@ -96,7 +97,8 @@ def _diagnosis(
     dtypes = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for _, it in row] for row in types]
     changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(zip(paths, shapes, dtypes, strict=True))]
     is_retyped = changes == [(False, False, True)]  # nobody wants such a second program
-    is_resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
+    is_of_two_modes = set(Counter(map(str, shapes)).values()) == {2} and not any(it[0] or it[2] for it in changes)
+    is_resized = count == len(types) and (is_of_two_modes or all(it[0] or it[1:] == (True, False) for it in changes))
     # Buckets of lengths, and a last batch in two modes, are as they should be.
     is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets(shapes))
     if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
