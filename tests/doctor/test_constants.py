@@ -133,9 +133,6 @@ def test_severity_follows_bytes() -> None:
     assert [it.severity for it in found(lambda x: x + above, jnp.int8(2))] == ["high"]
 
 
-# ---- What XLA evaluates.
-
-
 def folding(function: Callable[..., Any], *args: Any) -> list[Finding]:
     return [it for it in found(function, *args) if "folding_seconds" in it.figures]
 

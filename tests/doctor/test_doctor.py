@@ -143,9 +143,6 @@ def test_a_healthy_program_has_no_finding_and_says_so() -> None:
     assert str(diagnosis).endswith("2 equations, nothing found")
 
 
-# --- what fails
-
-
 def test_no_function() -> None:
     with pytest.raises(TypeError, match="found int, expected a function"):
         partax.doctor(3)  # type: ignore[arg-type]

@@ -98,9 +98,6 @@ def test_recursion_is_drawn_to_a_depth() -> None:
     assert found[0][0].equations == 200 and max(found) == 40
 
 
-# ---- Live bytes.
-
-
 @pytest.mark.parametrize(("peaks", "in_sight"), [(None, False), (0.5, True), (3, True), (3.1, False)])
 def test_the_limit_is_a_line_where_it_is_in_sight(
     peaks: float | None, in_sight: bool, monkeypatch: pytest.MonkeyPatch
@@ -110,9 +107,6 @@ def test_the_limit_is_a_line_where_it_is_in_sight(
     text = page([diagnosis()])
     assert text.count('class="limit" d=') == in_sight
     assert ("far above" in text) == (limit is not None and not in_sight)
-
-
-# ---- The timeline.
 
 
 def event(trace: int, stage: str, begin: float, seconds: float, function: str = "f", track: int = 1) -> Event:

@@ -191,9 +191,6 @@ def test_a_counter_is_counted_and_warned_of_once(lines: Lines) -> None:
     ]
 
 
-# --- placement and configuration
-
-
 def test_meshes_that_differ_only_in_their_devices(
     lines: Lines, traces: TraceCounter, devices: list[jax.Device]
 ) -> None:
@@ -261,9 +258,6 @@ def test_python_is_not_traced_with_jit_disabled(lines: Lines) -> None:
         f(X)
         f(X)
     assert lines() == []
-
-
-# --- traces that have been there before
 
 
 def test_an_evicted_key_is_known_after_many_others(lines: Lines) -> None:
@@ -336,9 +330,6 @@ def test_what_a_transformation_wraps_is_told_once(transform: Callable[[Any], Any
     lines(f, transform(scale(2)), X[0])
     (line,) = lines(f, transform(scale(3)), X[0])
     assert line.count("closure cell 'alpha' 2 -> 3") == 1 and line.count("is new") == 2
-
-
-# --- without a switch, and what it costs
 
 
 @pytest.mark.parametrize(
@@ -455,9 +446,6 @@ def test_records_are_bounded() -> None:
     assert f.cache_info().traces == 400 and len(f._cache.history.records) <= 256
 
 
-# --- the warning
-
-
 def test_the_warning_of_a_second_number_tells_how_to_trace_all() -> None:
     f = filter_jit(lambda x, step, rate: x)
 
@@ -506,9 +494,6 @@ partax.debug.no_retrace; partax.report; partax.Report; partax.nothing"""
     done = python("-c", script, code=1)
     assert done.stdout == "[]\n"
     assert "AttributeError: module 'partax' has no attribute 'nothing'" in done.stderr
-
-
-# --- libraries
 
 
 SOLVES = """

@@ -21,9 +21,6 @@ from trees import Layer, array, assert_same
 CHANGE = r"x: float32\[3\] -> float32\[4\]"
 
 
-# --- max_traces
-
-
 def test_max_traces(traces: TraceCounter, compiled: list[str]) -> None:
     @filter_jit(max_traces=2)
     def step(x: Any, n: int) -> Any:
@@ -101,9 +98,6 @@ def test_a_limit_that_makes_no_sense(value: Any) -> None:
             limit(max_traces=value)
 
 
-# --- no_retrace
-
-
 def test_no_retrace(traces: TraceCounter, compiled: list[str], devices: list[jax.Device]) -> None:
     @filter_jit
     def f(x: Any) -> Any:
@@ -140,9 +134,6 @@ def test_no_retrace_holds_for_nested_functions_and_in_this_thread_only() -> None
         thread.join()
     assert_same(other, [array(3) + 1])
     assert_same(outer(array(3)), array(3) + 1)
-
-
-# --- assert_max_traces
 
 
 def test_a_callable_that_is_not_traced_is_not_limited() -> None:
@@ -189,8 +180,6 @@ def test_only_callables() -> None:
         debug.assert_max_traces(max_traces=1)(3)  # type: ignore[arg-type]
     assert issubclass(RetraceError, RuntimeError) and issubclass(partax.RetraceWarning, UserWarning)
 
-
-# --- as a decorator with arguments, and the count
 
 DECORATED: dict[str, Any] = {
     "bare": lambda f: debug.assert_max_traces(f, max_traces=2),

@@ -65,12 +65,6 @@ def is_gone(written: str) -> bool:
     return cursor and (written.endswith("\r") or "\x1b[2K" in written[-40:])
 
 
-def test_bytes_are_in_their_unit(at_once: None, seen: Terminal) -> None:
-    with progress("reading", 3 << 20, unit="B") as work:
-        work.done = 1 << 20
-        assert seen.wait_for("1.0/3.0 MiB")
-
-
 def test_work_that_measures_itself_is_asked(at_once: None, seen: Terminal) -> None:
     asked: list[str] = []
 

@@ -15,7 +15,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from trees import Bag, array
+from trees import Bag, Layer, array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -185,7 +185,7 @@ def test_nodes_that_python_functions_flatten() -> None:
     assert 3 * 1000 <= slow["SlowNode"].microseconds < 3 * 100_000
     assert "SlowNode x 3 flattened by a Python function" in str(f.report())
     g = filter_jit(lambda tree: 1)
-    g({"b": [array(2), (1, None)]})
+    g({"b": [array(2), (1, None)], "read by partax itself": Layer(array(2))})
     assert g.report().slow_nodes == ()
 
 
