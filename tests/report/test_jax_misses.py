@@ -40,8 +40,15 @@ def test_a_static_value_and_what_jax_does_not_tell() -> None:
     kind = "<class 'jax._src.tree_util.Static'> with pytree metadata"
     now, before = f"{kind} Static(val=3)", f"{kind} Static(val=2)"
     static = one_line(f"{start}  * at input path [1]['k'], now {now} and before {before}, so it does not match\n")
+    changed = "now dict with 1 child and before dict with 2 children, so it does not match"
+    places = [one_line(f"{start}  * at input path {place}, {changed}\n") for place in ("[1]", "[1][0]")]
     untold = one_line(f"{start}  cache miss explanation unavailable\n")
-    lines = [first, static, untold]
-    ends = ["trace 1, the first", "trace 2, because k: 2 -> 3", "trace 3, for a reason that jax does not tell"]
+    lines = [first, static, *places, untold]
+    ends = [
+        "trace 1, the first", "trace 2, because k: 2 -> 3",
+        "trace 3, because the keyword arguments: dict with 2 children -> dict with 1 child",
+        "trace 4, because kwargs[0]: dict with 2 children -> dict with 1 child",
+        "trace 5, for a reason that jax does not tell",
+    ]  # fmt: skip
     assert [line.partition(" g: ")[2] for line in lines if line] == ends
     assert one_line("Finished tracing") is None

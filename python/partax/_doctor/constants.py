@@ -38,7 +38,7 @@ _FILLED = -2  # the same number in all places, as of `jnp.ones`
 @dataclasses.dataclass
 class Captured:
     value: Any
-    is_hoisted: bool  # whether each call passes it as a hidden argument, so that it is not compiled into the program
+    is_hoisted: bool  # whether each call passes it as a hidden argument: then it is not compiled in
     line: Line = NOWHERE  # of the first equation that uses it
 
     @property
@@ -112,10 +112,8 @@ def _may_have(examined: Examined) -> bool:
 
 
 class _Group(NamedTuple):
-    """The captured arrays of one variable, or of one line where no variable is known; the largest first."""
-
-    holder: Holder | None
-    arrays: list[Captured]
+    holder: Holder | None  # without one they are of one line
+    arrays: list[Captured]  # the largest first
 
     @property
     def bytes(self) -> int:

@@ -48,9 +48,8 @@ def find(examined: Examined) -> Iterator[Finding]:
 def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:
     takes, whose = ("takes", "XLA's figure") if is_of_xla else ("may take", "an estimate")
     share = f"{peak / limit:.0%} of" if peak <= limit else "more than"
-    message = (
-        f"The program {takes} {bytes_text(peak)} at once ({whose}), {share} the {bytes_text(limit)} that there are"
-    )
+    of = f"{share} the {bytes_text(limit)} that there are"
+    message = f"The program {takes} {bytes_text(peak)} at once ({whose}), {of}"
     figures: Figures = {"peak_bytes": peak, "limit_bytes": limit, "share": min(peak / limit, 1.0)}
     line, advice = NOWHERE, "Pass smaller arguments, or donate those that the result replaces."
     if made:

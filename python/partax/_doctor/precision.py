@@ -78,11 +78,9 @@ def _is_array(aval: Any) -> bool:
 
 
 class _Reader:
-    """Reads a program once: where arrays become wider, how many operations give arrays of floats, and of wider ones."""
-
     def __init__(self, own: int) -> None:
         self.found: list[_Widened] = []
-        self.wide = self.arrays = 0
+        self.wide = self.arrays = 0  # how many operations give arrays of wider floats, and of any
         self._own = own
 
     def read(self, program: FlatProgram, derived: _Derived) -> None:

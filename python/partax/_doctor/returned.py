@@ -25,23 +25,18 @@ _KEEPS_PLACES = (*ELEMENTWISE, IN_PLACE)
 
 
 class ReturnedArray(NamedTuple):
-    """An array of an argument, what comes back in its place, and whether that is computed from it by element."""
-
     argument: Leaf
-    result: Leaf
-    is_update: bool
+    result: Leaf  # what comes back in its place
+    is_update: bool  # whether that is computed from it by element
 
 
 class Returned(NamedTuple):
-    """An argument that comes back."""
-
-    name: str
+    name: str  # of an argument that comes back
     arrays: Sequence[ReturnedArray]  # all of it, without what is returned as it came
     is_named: bool  # whether the function returns it by this name, or `new_` with it
 
 
 def is_of_same_type(pair: ReturnedArray) -> bool:
-    """Whether dtype and shape are those that came in."""
     return type_of(pair.argument.aval) == type_of(pair.result.aval)
 
 
@@ -189,9 +184,8 @@ def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
     origins: list[tuple[int, ...]] = [()] * (program.values + 1)  # and last of literals, which come from none
     for number in program.inputs:
         origins[number] = (number,)
-    for eqn, reads, made, treatment in zip(
-        program.eqns, program.reads, program.writes, program.treatments, strict=True
-    ):
+    rows = zip(program.eqns, program.reads, program.writes, program.treatments, strict=True)
+    for eqn, reads, made, treatment in rows:
         name = eqn.primitive.name
         if treatment in _KEEPS_PLACES or (treatment is None and name == "cond"):
             together = tuple(dict.fromkeys(it for number in reads for it in origins[number]))

@@ -160,7 +160,7 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
 
 
 def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """One diagnosis for each function, with the findings on its traces, and on loops at the same line."""
+    """One for each function, with the findings on its traces, and on loops at the same line."""
     joined: list[Diagnosis] = []
     for several in grouped([*found, *again], lambda it: (it.name, it.defined)).values():
         findings = [finding for it in reversed(several) for finding in it.findings]

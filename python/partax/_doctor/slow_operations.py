@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import flat_program
 from partax._doctor.fusion import DECOMPOSITIONS
 from partax._doctor.lines import Line
@@ -170,11 +170,10 @@ def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]
 
 
 def _finding(examined: Examined, row: SlowOperation, line: Line, count: int) -> Finding:
-    severity: Severity = "low" if not row.seconds_each else "high" if count >= row.many else "medium"
     figures: Figures = {"times": count, "thread": row.thread}
-    message = f"{row.name}: {row.effect}"
-    if row.seconds_each:
-        seconds = count * row.seconds_each
-        figures |= {"compile_seconds": round(seconds, 2), "share": round(count / len(examined.equations), 3)}
-        message = f"{count} {row.name}, about {seconds_text(seconds)} of a CPU's compile time: {row.effect}"
-    return finding_at(line, "slow-op", severity, figures, message, row.advice)
+    if not row.seconds_each:
+        return finding_at(line, "slow-op", "low", figures, f"{row.name}: {row.effect}", row.advice)
+    seconds = count * row.seconds_each
+    figures |= {"compile_seconds": round(seconds, 2), "share": round(count / len(examined.equations), 3)}
+    message = f"{count} {row.name}, about {seconds_text(seconds)} of a CPU's compile time: {row.effect}"
+    return finding_at(line, "slow-op", "high" if count >= row.many else "medium", figures, message, row.advice)
