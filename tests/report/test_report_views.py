@@ -21,6 +21,7 @@ from notebook_pages import ReadPage
 from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
+from processes import PACKAGE
 from terminals import Terminal, terminal
 
 HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50
@@ -190,7 +191,8 @@ print("done")
 
 def test_the_command_asks_the_stream_that_it_writes_to(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "partax", "explain", "script.py"]
     with terminal(100) as seen:
         done = subprocess.run(
