@@ -21,9 +21,6 @@ void define(pybind11::module_& module, const char* name, Function&& function, co
   module.def(name, std::forward<Function>(function), pybind11::call_guard<Turn>(), extra...);
 }
 
-// pybind11 takes it for a TypeError if an int cannot be made.
-inline Ref number(std::size_t value) { return Ref::checked(PyLong_FromSize_t(value)); }
-
 // pybind11 says that it could not make an object by a RuntimeError; Python's own exception is set and tells why.
 inline void translate_exceptions() {
   pybind11::register_exception_translator([](std::exception_ptr pointer) {
@@ -43,15 +40,13 @@ inline void translate_exceptions() {
 template <typename Value>
 struct IsBoxed : std::false_type {};
 
-// The class of the objects around a `Value`; `construct` (may be null) is its `tp_new`.
+// The class of the objects around a `Value`, with some slots of its own; without a `tp_new` nobody makes them by a
+// call.
 template <typename Value>
 class BoxedClass {
  public:
-  BoxedClass(pybind11::module_& module, const char* name, const char* doc, newfunc construct) {
-    std::vector<PyType_Slot> slots;
-    if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
-    Boxed<Value>::type = add_boxed_type<Value>(module.ptr(), name, doc, std::move(slots),
-                                               construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0);
+  BoxedClass(pybind11::module_& module, const char* name, const char* doc, std::vector<PyType_Slot> slots) {
+    Boxed<Value>::type = add_boxed_type<Value>(module.ptr(), name, doc, std::move(slots));
     type_ = pybind11::reinterpret_borrow<pybind11::object>(reinterpret_cast<PyObject*>(Boxed<Value>::type));
   }
 

@@ -3,6 +3,7 @@
 // which the stack of a small thread has no room.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "base/python_api.h"
@@ -60,18 +61,27 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
   return reinterpret_cast<PyTypeObject*>(type.release());
 }
 
+// The methods of a class that takes type arguments, as in `JitFunction[..., Any]`.
+inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
+                                        {nullptr, nullptr, 0, nullptr}};
+
 inline void add_function(PyObject* module, const char* name, PyMethodDef& method) {
   checked_int(PyModule_AddObjectRef(module, name, Ref::checked(PyCFunction_New(&method, nullptr)).get()));
 }
 
-// The same of a class of such objects, or of what begins with one; `slots` are its own.
+// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` nobody makes
+// them by a call.
 template <typename Value>
 PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
-                             unsigned int flags, std::size_t size = sizeof(Boxed<Value>)) {
+                             unsigned int flags = 0, std::size_t size = sizeof(Boxed<Value>)) {
+  const auto has = [&](int slot) {
+    return std::any_of(slots.begin(), slots.end(), [&](const PyType_Slot& own) { return own.slot == slot; });
+  };
+  if (!has(Py_tp_new)) flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  if (!has(Py_tp_clear)) slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
   slots.push_back({Py_tp_doc, const_cast<char*>(doc)});
   slots.push_back({Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)});
   slots.push_back({Py_tp_traverse, reinterpret_cast<void*>(Boxed<Value>::traverse)});
-  slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
   slots.push_back({0, nullptr});
   flags |= Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   PyType_Spec spec = {name, static_cast<int>(size), 0, flags, slots.data()};

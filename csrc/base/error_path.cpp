@@ -1,7 +1,6 @@
 #include "base/error_path.h"
 
-#include "base/hooks.h"
-#include "base/owned_reads.h"
+#include "base/python_hooks.h"
 
 namespace partax {
 namespace {
@@ -82,24 +81,9 @@ std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index)
 std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
 
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
+  const Ref told = python::child_segments(node, number(count));
   std::vector<std::string> segments;
-  Ref pairs = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level_with_keys.get(), node));
-  Ref children;
-  if (pairs && PyTuple_Check(pairs.get())) {
-    children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
-  }
-  forgive();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto index = static_cast<Py_ssize_t>(i);
-    const char* utf8 = nullptr;
-    Ref text;
-    if (const Ref pair = children ? item_of(children.get(), index) : Ref()) {
-      text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair.get(), 0)));
-      utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-    }
-    forgive();
-    segments.push_back(utf8 != nullptr ? std::string(utf8) : "[<flat index " + std::to_string(i) + ">]");
-  }
+  for (PyObject* segment : Items(told.get())) segments.push_back(exact_text(segment));
   return segments;
 }
 

@@ -120,6 +120,29 @@ inline Ref list_of(PyObject* const* items, std::size_t count) {
   throw PythonError{};
 }
 
+// The same of a text with parts, as PyErr_Format takes them.
+template <typename... Parts>
+[[noreturn]] void raise_error(PyObject* type, const char* format, Parts... parts) {
+  PyErr_Format(type, format, parts...);
+  throw PythonError{};
+}
+
+inline Ref number(std::size_t value) { return Ref::checked(PyLong_FromSize_t(value)); }
+inline std::size_t size_of_number(PyObject* number) {
+  const std::size_t size = PyLong_AsSize_t(number);
+  if (PyErr_Occurred() != nullptr) throw PythonError{};
+  return size;
+}
+
+// A tuple of integers.
+template <typename Numbers>
+Ref tuple_of_numbers(const Numbers& numbers) {
+  std::vector<Ref> items;
+  items.reserve(numbers.size());
+  for (const auto it : numbers) items.push_back(number(it));
+  return tuple_of(std::move(items));
+}
+
 // PyArg_ParseTuple of what Python of ours gives.
 template <typename... Out>
 void parse_tuple(PyObject* tuple, const char* format, Out... out) {
@@ -256,6 +279,8 @@ class Name {
 };
 
 inline PyObject* null_if_none(PyObject* object) noexcept { return object == Py_None ? nullptr : object; }
+inline Ref or_none(const Ref& object) noexcept { return object ? object : Ref::borrow(Py_None); }
+inline PyObject* truth(bool value) noexcept { return value ? Py_True : Py_False; }
 
 // By identity, or else by `==`, which may run user code.
 inline bool are_equal(PyObject* left, PyObject* right) {
@@ -287,6 +312,31 @@ Ref capsule_of(std::unique_ptr<Value> value) {
 template <typename Value>
 Value& in_capsule(PyObject* capsule) noexcept {
   return *static_cast<Value*>(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+// What a `traverse(visit, arg)` gives that tells the garbage collector of all of these: references, what has a
+// `traverse` itself, and of such what may be null, and many.
+inline int visit_part(visitproc visit, void* arg, const Ref& part) { return part ? visit(part.get(), arg) : 0; }
+template <typename Part>
+auto visit_part(visitproc visit, void* arg, const Part& part) -> decltype(part.traverse(visit, arg)) {
+  return part.traverse(visit, arg);
+}
+template <typename Pointer>
+auto visit_part(visitproc visit, void* arg, const Pointer& part) -> decltype(part->traverse(visit, arg)) {
+  return part ? part->traverse(visit, arg) : 0;
+}
+template <typename Range>
+auto visit_part(visitproc visit, void* arg, const Range& parts) -> decltype(parts.begin(), 0) {
+  for (const auto& part : parts) {
+    if (const int status = visit_part(visit, arg, part)) return status;
+  }
+  return 0;
+}
+template <typename... Parts>
+int visit_all(visitproc visit, void* arg, const Parts&... parts) {
+  int status = 0;
+  ((status = status != 0 ? status : visit_part(visit, arg, parts)), ...);
+  return status;
 }
 
 // The end of a `tp_dealloc`.

@@ -8,37 +8,20 @@
 namespace partax {
 namespace {
 
-[[noreturn]] void bad_call(const Parameters& parameters, const std::string& message) {
-  raise_error(PyExc_TypeError, (parameters.function + "() " + message).c_str());
-}
-
-std::string quoted(PyObject* name) {
-  const char* utf8 = PyUnicode_AsUTF8(name);
-  if (utf8 == nullptr) throw PythonError{};
-  return std::string("'") + utf8 + "'";
-}
-
-// Most often it is the very same string.
 std::size_t place_among(const std::vector<Ref>& names, PyObject* name, std::size_t first) {
-  for (std::size_t i = first; i < names.size(); ++i) {
-    if (names[i].get() == name) return i;
-  }
-  for (std::size_t i = first; i < names.size(); ++i) {
-    if (PyUnicode_Compare(names[i].get(), name) == 0) return i;
-  }
-  return names.size();
+  const auto is_it = [&](const Ref& known) { return known.get() == name || PyUnicode_Compare(known.get(), name) == 0; };
+  const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
+  return static_cast<std::size_t>(std::find_if(begin, names.end(), is_it) - names.begin());
 }
 
 }  // namespace
 
 bool CallShape::operator==(const CallShape& other) const {
-  if (left_out != other.left_out || num_extra != other.num_extra || keywords.size() != other.keywords.size())
-    return false;
-  for (std::size_t i = 0; i < keywords.size(); ++i) {
-    PyObject *a = keywords[i].get(), *b = other.keywords[i].get();
-    if (a != b && PyUnicode_Compare(a, b) != 0) return false;
-  }
-  return true;
+  const auto is_same = [](const Ref& a, const Ref& b) {
+    return a.get() == b.get() || PyUnicode_Compare(a.get(), b.get()) == 0;
+  };
+  return left_out == other.left_out && num_extra == other.num_extra &&
+         std::equal(keywords.begin(), keywords.end(), other.keywords.begin(), other.keywords.end(), is_same);
 }
 
 std::size_t CallShape::hash() const {
@@ -55,49 +38,33 @@ std::size_t Parameters::index_of(PyObject* name) const { return place_among(name
 std::size_t Parameters::shown_index_of(PyObject* name) const { return place_among(shown_named, name, 0); }
 
 BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
-                     std::size_t num_args, PyObject* keyword_names) {
-  const std::size_t named = parameters.names.size();
-  if (first == nullptr && self == nullptr && keyword_names == nullptr && num_args == named &&
-      num_args == parameters.num_positional) {
-    // Every parameter by position: the caller's own array will do.
-    values_ = args;
-    size_ = num_args;
-    return;
-  }
-  bind(parameters, first, self, args, num_args, keyword_names);
+                     std::size_t num_args, PyObject* keyword_names)
+    : values_(args), size_(num_args), has_callable_(first != nullptr) {
+  const bool is_each_by_position = first == nullptr && self == nullptr && keyword_names == nullptr &&
+                                   num_args == parameters.names.size() && num_args == parameters.num_positional;
+  if (!is_each_by_position) bind(parameters, first, self, args, num_args, keyword_names);
 }
 
 void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
                      std::size_t num_args, PyObject* keyword_names) {
-  const std::size_t named = parameters.names.size();
-  const std::size_t num_keywords =
-      keyword_names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keyword_names));
-  PyObject* few_slots[kInline];
-  std::vector<PyObject*> many_slots;
-  PyObject** slots = few_slots;
-  if (named > kInline) {
-    many_slots.resize(named);
-    slots = many_slots.data();
-  } else {
-    std::fill_n(slots, named, nullptr);
-  }
+  const std::size_t named = parameters.names.size(), num_self = self != nullptr ? 1 : 0;
+  const auto num_keywords = static_cast<std::size_t>(keyword_names == nullptr ? 0 : PyTuple_GET_SIZE(keyword_names));
+  const char* const function = parameters.function.c_str();
   struct Keyword {
     std::size_t rank;
     PyObject *name, *value;
   };
-  std::vector<PyObject*> extra;
+  std::vector<PyObject*> by_parameter(named), extra;
   std::vector<Keyword> keywords;
-
-  const std::size_t num_self = self != nullptr ? 1 : 0;
   for (std::size_t i = 0; i < num_args + num_self; ++i) {
     PyObject* value = i < num_self ? self : args[i - num_self];
     if (i < parameters.num_positional) {
-      slots[i] = value;
+      by_parameter[i] = value;
     } else if (parameters.var_positional) {
       extra.push_back(value);
     } else {
-      bad_call(parameters, "takes " + std::to_string(parameters.num_positional) + " positional arguments but " +
-                               std::to_string(num_args + num_self) + " were given");
+      raise_error(PyExc_TypeError, "%s() takes %zu positional arguments but %zu were given", function,
+                  parameters.num_positional, num_args + num_self);
     }
   }
   for (std::size_t i = 0; i < num_keywords; ++i) {
@@ -105,47 +72,39 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
     PyObject* value = args[num_args + i];
     const std::size_t index = parameters.index_of(name);
     if (index < named) {
-      if (slots[index] != nullptr) bad_call(parameters, "got multiple values for argument " + quoted(name));
-      slots[index] = value;
+      if (by_parameter[index] != nullptr) {
+        raise_error(PyExc_TypeError, "%s() got multiple values for argument '%U'", function, name);
+      }
+      by_parameter[index] = value;
     } else if (parameters.var_keyword) {
       keywords.push_back({parameters.shown_index_of(name), name, value});
     } else {
-      bad_call(parameters, "got an unexpected keyword argument " + quoted(name));
+      raise_error(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
     }
   }
-
-  for (std::size_t i = 0; i < named; ++i) {
-    if (slots[i] == nullptr && !parameters.optional[i]) {
-      bad_call(parameters, "missing a required argument: " + quoted(parameters.names[i].get()));
-    }
-  }
-
   std::sort(keywords.begin(), keywords.end(), [](const Keyword& a, const Keyword& b) {
     return a.rank != b.rank ? a.rank < b.rank : PyUnicode_Compare(a.name, b.name) < 0;
   });
-  PyObject** out = inline_;
-  if (named + extra.size() + keywords.size() + 1 > kInline) {
-    heap_.resize(named + extra.size() + keywords.size() + 1);
-    out = heap_.data();
-  }
-  values_ = out;
-  if (first != nullptr) {
-    has_callable_ = true;
-    out[size_++] = first;
-  }
+
+  bound_.reserve(named + extra.size() + keywords.size() + 1);
+  if (first != nullptr) bound_.push_back(first);
   for (std::size_t i = 0; i < named; ++i) {
-    if (slots[i] != nullptr) {
-      out[size_++] = slots[i];
-    } else {
+    if (by_parameter[i] != nullptr) {
+      bound_.push_back(by_parameter[i]);
+    } else if (parameters.optional[i]) {
       shape_.left_out.push_back(static_cast<std::uint32_t>(i));
+    } else {
+      raise_error(PyExc_TypeError, "%s() missing a required argument: '%U'", function, parameters.names[i].get());
     }
   }
   shape_.num_extra = static_cast<std::uint32_t>(extra.size());
-  for (PyObject* value : extra) out[size_++] = value;
+  bound_.insert(bound_.end(), extra.begin(), extra.end());
   for (const Keyword& keyword : keywords) {
     shape_.keywords.push_back(Ref::borrow(keyword.name));
-    out[size_++] = keyword.value;
+    bound_.push_back(keyword.value);
   }
+  values_ = bound_.data();
+  size_ = bound_.size();
 }
 
 void BoundCall::take(const Ref& values) {
@@ -155,50 +114,43 @@ void BoundCall::take(const Ref& values) {
   values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
 }
 
-int BoundCall::traverse(visitproc visit, void* arg) const {
-  for (const Ref& owned : owned_) Py_VISIT(owned.get());
-  return 0;
-}
-
-Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable) {
-  std::vector<Ref> left_out;
-  left_out.reserve(shape.left_out.size());
-  for (const std::uint32_t i : shape.left_out) left_out.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
-  return Ref::checked(Py_BuildValue("(OOnOO)", parameters.description.get(), tuple_of(std::move(left_out)).get(),
+Ref shape_data(const Parameters& parameters, const BoundCall& call) {
+  const CallShape& shape = call.shape();
+  return Ref::checked(Py_BuildValue("(OOnOO)", parameters.description.get(), tuple_of_numbers(shape.left_out).get(),
                                     static_cast<Py_ssize_t>(shape.num_extra), tuple_of(shape.keywords).get(),
-                                    has_callable ? Py_True : Py_False));
+                                    truth(call.has_callable())));
 }
 
-Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
-  return python::value_names(shape_data(parameters, shape, has_callable));
+Ref value_names(const Parameters& parameters, const BoundCall& call) {
+  return python::value_names(shape_data(parameters, call));
 }
 
-Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,
-              std::size_t first_value) {
-  std::vector<PyObject*> positional, by_keyword;
+Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, const std::vector<Ref>& values) {
+  const CallShape& shape = call.shape();
+  std::vector<PyObject*> given, by_keyword;
   std::vector<Ref> names;
+  auto value = values.begin() + (call.has_callable() ? 1 : 0);
   auto left_out = shape.left_out.begin();
-  std::size_t at = first_value;
   for (std::size_t i = 0; i < parameters.names.size(); ++i) {
     if (left_out != shape.left_out.end() && *left_out == i) {
       ++left_out;
     } else if (i < parameters.num_positional && left_out == shape.left_out.begin()) {
-      positional.push_back(values[at++].get());
+      given.push_back((value++)->get());
     } else {
       names.push_back(parameters.names[i]);
-      by_keyword.push_back(values[at++].get());
+      by_keyword.push_back((value++)->get());
     }
   }
-  for (std::size_t i = 0; i < shape.num_extra; ++i) positional.push_back(values[at++].get());
+  for (std::size_t i = 0; i < shape.num_extra; ++i) given.push_back((value++)->get());
   for (const Ref& name : shape.keywords) {
     names.push_back(name);
-    by_keyword.push_back(values[at++].get());
+    by_keyword.push_back((value++)->get());
   }
+  const std::size_t num_positional = given.size();
+  given.insert(given.end(), by_keyword.begin(), by_keyword.end());
   const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
-  const std::size_t num_positional = positional.size();
-  positional.insert(positional.end(), by_keyword.begin(), by_keyword.end());
   const Away away;
-  return Ref::checked(PyObject_Vectorcall(callable, positional.data(), num_positional, keyword_names.get()));
+  return Ref::checked(PyObject_Vectorcall(callable, given.data(), num_positional, keyword_names.get()));
 }
 
 }  // namespace partax

@@ -38,7 +38,8 @@ struct Parameters {
 // parameters, *args, **kwargs by name.
 class BoundCall {
  public:
-  // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance.
+  // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance. The caller
+  // must hold all.
   BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args,
             PyObject* keyword_names);
   BoundCall(const BoundCall&) = delete;
@@ -51,30 +52,27 @@ class BoundCall {
   std::size_t size() const noexcept { return size_; }
   const CallShape& shape() const noexcept { return shape_; }
   bool has_callable() const noexcept { return has_callable_; }
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, owned_); }
 
  private:
   void bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args,
             PyObject* keyword_names);
 
-  static constexpr std::size_t kInline = 16;
-  PyObject* inline_[kInline];
-  std::vector<PyObject*> heap_;
+  std::vector<PyObject*> bound_;
   std::vector<Ref> owned_;  // what others gave
-  PyObject* const* values_ = inline_;
-  std::size_t size_ = 0;
+  PyObject* const* values_;
+  std::size_t size_;
   CallShape shape_;
   bool has_callable_ = false;
 };
 
 // Which values a call has, for Python, which names them: (parameters, indices of those that were left out, number
 // of values taken by *args, names of those taken by **kwargs, whether the callable is the first value).
-Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable);
+Ref shape_data(const Parameters& parameters, const BoundCall& call);
 // The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
-Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
+Ref value_names(const Parameters& parameters, const BoundCall& call);
 
-// Calls `callable` with rebuilt values in the form that `shape` describes.
-Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,
-              std::size_t first_value);
+// Calls `callable` with values in the place of the call's own.
+Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, const std::vector<Ref>& values);
 
 }  // namespace partax

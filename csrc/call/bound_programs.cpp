@@ -1,9 +1,12 @@
 #include "call/bound_programs.h"
 
+#include <structmember.h>
+
 #include <algorithm>
 
+#include "base/boxed.h"
 #include "base/python_hooks.h"
-#include "call/forwarded.h"
+#include "call/call.h"
 #include "statics/callable_parts.h"
 #include "statics/static_form.h"
 
@@ -95,17 +98,6 @@ void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref
   }
 }
 
-int BoundProgram::traverse(visitproc visit, void* arg) const {
-  for (const HeldVariable& it : variables_) {
-    Py_VISIT(it.owner.get());
-    Py_VISIT(it.value.get());
-  }
-  for (const auto& it : runs_) {
-    if (const int status = it->traverse(visit, arg)) return status;
-  }
-  return kept_.traverse(visit, arg);
-}
-
 std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
                                                  const GraphObjects* graph) {
   std::vector<HeldVariable> variables;
@@ -146,17 +138,10 @@ bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {
   return same;
 }
 
-int BoundPrograms::traverse(visitproc visit, void* arg) const {
-  for (const auto& it : programs_) {
-    if (const int status = it->traverse(visit, arg)) return status;
-  }
-  return 0;
-}
-
 void refuse_donated(const Entry& entry, const IsBound& values) {
   const KeptValues bound(entry.key, values, nullptr);
   for (std::size_t i = 0; i < entry.donated.size(); ++i) {
-    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(Ref::checked(PyLong_FromSize_t(i)));
+    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(number(i));
   }
 }
 
@@ -176,8 +161,7 @@ BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::s
   for (std::size_t i = 0; i < num_named; ++i) {
     PyObject* name = PyTuple_GET_ITEM(keyword_names, static_cast<Py_ssize_t>(i));
     if (checked_int(PySequence_Contains(bindings.names.get(), name)) == 0) continue;
-    PyErr_Format(PyExc_TypeError, "got multiple values for argument '%U', which is bound; rebind it", name);
-    throw PythonError{};
+    raise_error(PyExc_TypeError, "got multiple values for argument '%U', which is bound; rebind it", name);
   }
   names_ = Ref::checked(PySequence_Concat(bindings.names.get(), keyword_names));
 }
@@ -198,9 +182,71 @@ IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& para
   return found;
 }
 
-int Bindings::traverse(visitproc visit, void* arg) const {
-  for (const Ref* it : {&jit, &args, &keywords, &names, &named}) Py_VISIT(it->get());
-  return programs.traverse(visit, arg);
+// ---- What `bind` returns, as a Python type.
+
+namespace {
+
+struct BoundFunction {
+  Boxed<Bindings> box;
+  vectorcallfunc vectorcall;
+};
+
+PyObject* bound_vectorcall(PyObject* self, PyObject* const* args, std::size_t nargsf,
+                           PyObject* keyword_names) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    Bindings& bindings = Boxed<Bindings>::in(self);
+    const BoundArguments all(bindings, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), keyword_names);
+    return run_call(as_jit(bindings.jit.get()), all.data(), all.num_positional(), all.names(), &all).release();
+  });
+}
+
+template <Ref Bindings::* kPart>
+PyObject* get(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return Ref(Boxed<Bindings>::in(self).*kPart).release(); });
+}
+
+PyObject* get_keywords(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyDict_Copy(Boxed<Bindings>::in(self).keywords.get()); });
+}
+
+PyGetSetDef binding_getset[] = {
+    {"func", get<&Bindings::jit>, nullptr, "The wrapper.", nullptr},
+    {"args", get<&Bindings::args>, nullptr, "The leading arguments that are bound, a tuple.", nullptr},
+    {"keywords", get_keywords, nullptr, "The keywords that are bound, a dictionary.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef binding_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(BoundFunction, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Boxed<Bindings>, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+constexpr char kBoundDoc[] =
+    "A compiled function with arguments that are read, checked and kept once: what `bind` returns.";
+
+}  // namespace
+
+void register_bound_function_type(PyObject* module) {
+  Boxed<Bindings>::type = add_boxed_type<Bindings>(module, "partax._core.BoundFunction", kBoundDoc,
+                                                   {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                                    {Py_tp_methods, generic_methods},
+                                                    {Py_tp_getset, binding_getset},
+                                                    {Py_tp_members, binding_members}},
+                                                   Py_TPFLAGS_HAVE_VECTORCALL, sizeof(BoundFunction));
+}
+
+Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable) {
+  check_is_wrapper(jit);
+  auto bindings = std::make_unique<Bindings>();
+  bindings->jit = Ref::borrow(jit);
+  bindings->keeps_callable = keeps_callable;
+  bindings->args = Ref::borrow(args);
+  bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
+  if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));
+  bindings->named = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
+  Ref object = box(std::move(bindings));
+  reinterpret_cast<BoundFunction*>(object.get())->vectorcall = bound_vectorcall;
+  return object;
 }
 
 }  // namespace partax

@@ -38,7 +38,7 @@ class BoundProgram {
   Ref run(const LeafBuffer& leaves);
   // After it has been called: so that `run` can do it next time, if it may.
   void learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned);
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, variables_, runs_, kept_); }
 
  private:
   std::weak_ptr<Entry> entry_;
@@ -60,7 +60,7 @@ class BoundPrograms {
                                     const GraphObjects* graph);
   // After a call of an entry: drops those for which what is bound had another static part.
   void drop_unlike(const Entry& entry, const IsBound& values);
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, programs_); }
 
  private:
   bool have_stayed(const std::vector<HeldVariable>& variables);
@@ -80,7 +80,9 @@ struct Bindings {
   bool keeps_callable = false;  // a callable tree or a method's instance, of which nothing can change, is bound too
   BoundPrograms programs;
 
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, jit, args, keywords, names, named, programs);
+  }
 };
 
 // All arguments of one call, in the order of a vectorcall: first what is bound.

@@ -1,5 +1,3 @@
-#include "call/build_target.h"
-
 #include <algorithm>
 
 #include "base/python_hooks.h"
@@ -31,12 +29,12 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(frame, entry.key, spec, arrays);
-  const Ref described = spec_data(spec, names_of(frame));
+  flatten_unchanged(frame, spec, arrays);
+  const Call& call = frame.call;
+  const Ref described = spec_data(spec, call.names());
   frame.described = described;
-  const Ref values = tuple_of(frame.call.values(), frame.call.size());
   auto [function, sharded] = with_flags(python::function_to_trace(
-      frame.cache.options, frame.function, values, leaves, described, frame.call.has_callable() ? Py_True : Py_False));
+      call.cache().options, call.jit().function, call.values(), leaves, described, truth(call.bound().has_callable())));
   if (!entry.function) {
     entry.function = function;
     entry.not_forwardable = std::move(sharded);
@@ -45,10 +43,10 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
 }
 
 // The programs of the key that are stored, if they are to be; else None.
-Ref find_stored(const CallFrame& frame, const Ref& function, const Ref& leaves) {
-  const Stored stored = frame.cache.stored;
+Ref find_stored(const CallCache& cache, const Ref& function, const Ref& leaves) {
+  const Stored stored = cache.stored;
   if (stored == Stored::kNever || (stored == Stored::kAsTold && !programs_are_stored)) return Ref::borrow(Py_None);
-  return python::stored_programs(frame.cache.options, leaves, function);
+  return python::stored_programs(cache.options, leaves, function);
 }
 
 }  // namespace
@@ -60,16 +58,13 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref function = traced_function(frame, entry, tuple);
   Ref stored;  // found once, before this call traces
   while (!entry.value) {
-    std::vector<Ref> kept;
-    for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
-      kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
-    }
+    const Ref kept = tuple_of_numbers(std::vector<std::uint32_t>(entry.forwarded));
     Ref made, program;
     try {
-      if (!stored) stored = find_stored(frame, function, tuple);
+      if (!stored) stored = find_stored(frame.call.cache(), function, tuple);
       frame.is_stored = stored.get() != Py_None;
       if (frame.is_stored) program = attribute(stored.get(), "program");
-      made = python::made_target(frame.cache.options, function, tuple, tuple_of(std::move(kept)), stored);
+      made = python::made_target(frame.call.cache().options, function, tuple, kept, stored);
     } catch (const PythonError&) {
       frame.in_user_code = true;  // it may have traced, which fails as the call itself would
       explain_failure(frame);

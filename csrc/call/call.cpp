@@ -4,9 +4,7 @@
 #include <tuple>
 
 #include "base/python_hooks.h"
-#include "call/build_target.h"
-#include "call/forwarded.h"
-#include "call/shared_caches.h"
+#include "call/trace.h"
 #include "call/user_result.h"
 #include "tree/match.h"
 #include "tree/spec_data.h"
@@ -45,17 +43,17 @@ void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leav
 }
 
 // What makes the key of a new entry another one than an equal-looking earlier one, where that is not to be seen of it.
-std::string difference_of(const CallFrame& frame, const TreeSpec& spec) {
-  const EntryTable& table = frame.cache.table;
-  std::string reading = table.difference(spec, frame.call.shape(), frame.callable);
+std::string difference_of(const Call& call, const TreeSpec& spec) {
+  const EntryTable& table = call.cache().table;
+  std::string reading = table.difference(spec, call.bound().shape(), call.jit().callable);
   if (!reading.empty()) return reading;
-  const auto apart = table.objects_apart(spec, frame.call.shape());
+  const auto apart = table.objects_apart(spec, call.bound().shape());
   if (!apart) return {};
-  const std::string place = static_path(spec, names_of(frame), apart->second);
+  const auto path = [&](std::size_t index) { return static_path(spec, call.names(), index); };
   if (apart->first == apart->second) {
-    return place + ": another object than that which the result of an earlier trace holds";
+    return path(apart->second) + ": another object than that which the result of an earlier trace holds";
   }
-  return place + ": another object than " + static_path(spec, names_of(frame), apart->first) +
+  return path(apart->second) + ": another object than " + path(apart->first) +
          ", where an earlier trace had one object in both places and returned it";
 }
 
@@ -67,11 +65,8 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
              const BoundArguments* bound) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
-  CallFrame frame = call.frame();
-  if (cache.graph) {
-    take_static_cache();
-    frame.objects = &call.objects();
-  }
+  CallFrame frame(call);
+  if (cache.graph) take_static_cache();
   bool is_new = false;
   EntryPtr entry;
   Ref returned;
@@ -199,20 +194,19 @@ void Call::keep_nodes(const Entry& entry) {
 
 EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
-  const FlattenOptions options = flatten_options(cache_, bound_, abstract_);
-  flatten_call(spec, leaves_, options, bound_.values(), bound_.size(), [&] { return names_of(frame); });
+  flatten(spec, leaves_);
   EntryPtr entry;
   try {
-    entry = cache_.table.find_or_insert(spec, bound_.shape(), frame.callable);
+    entry = cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable);
   } catch (const WalkError& error) {
-    raise_at_static(error, spec, names_of(frame));
+    raise_at_static(error, spec, names());
   }
   try {
     add_own_statics(entry->key, spec, leaves_);
-    if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
+    if (cache_.graph && !entry->objects) note_objects(*entry);
     if (entry->value) return entry;
     frame.entry = entry.get();
-    entry->difference = difference_of(frame, spec);
+    entry->difference = difference_of(*this, spec);
     is_new = build_target(frame, *entry, leaves_);
   } catch (...) {
     cache_.table.erase_untraced(*entry);
@@ -221,15 +215,35 @@ EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   return entry;
 }
 
-void Call::read_objects() {
-  if (cache_.graph) objects_.read();
+void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) const {
+  options.abstract = abstract_;
+  options.callables = cache_.callables;
+  if (cache_.rule.any()) {
+    options.rule = &cache_.rule;
+    options.rule_values = cache_.rule.values(bound_.size(), shape_data(cache_.parameters, bound_));
+  }
+  flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }
 
-int Call::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(cache_object_.get());
-  Py_VISIT(objects_.objects().get());
-  if (const int status = bound_.traverse(visit, arg)) return status;
-  return leaves_.traverse(visit, arg);
+Ref Call::described(LeafBuffer& leaves) const {
+  TreeSpec spec;
+  FlattenOptions options;
+  options.hashed = false;
+  options.keyed = true;
+  flatten(spec, leaves, options);
+  return spec_data(spec, names());
+}
+
+Ref Call::history() const {
+  if (!cache_.history) {
+    const Ref made = python::new_history(jit_.function, cache_.options, exact_unicode(cache_.difference));
+    if (!cache_.history) cache_.history = made;  // else another thread was first
+  }
+  return cache_.history;
+}
+
+void Call::read_objects() {
+  if (cache_.graph) objects_.read();
 }
 
 }  // namespace partax

@@ -25,15 +25,21 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  const JitFunction& jit() const noexcept { return jit_; }
   CallCache& cache() const noexcept { return cache_; }
   const BoundCall& bound() const noexcept { return bound_; }
-  bool abstract() const noexcept { return abstract_; }
   const GraphObjects& objects() const noexcept { return objects_; }
-  LeafBuffer& leaves() noexcept { return leaves_; }
   const LeafBuffer& leaves() const noexcept { return leaves_; }
+  // Its values, and the root of each one's path in messages: tuples.
+  Ref values() const { return tuple_of(bound_.values(), bound_.size()); }
+  Ref names() const { return value_names(cache_.parameters, bound_); }
+  // The records of the callable's traces, begun where there are none.
+  Ref history() const;
 
-  // The call while it is under way: see CallFrame.
-  CallFrame frame() const noexcept { return {jit_, cache_, bound_, abstract_}; }
+  // Flattens the values by the cache's options and these; raises PythonError.
+  void flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options = {}) const;
+  // What they are flattened to, as Python takes it: see `spec_data`.
+  Ref described(LeafBuffer& leaves) const;
   // Has Python read the objects that the function may change, if it may. The call must be under way.
   void read_objects();
   // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none. What `bound` (may
@@ -50,7 +56,9 @@ class Call {
   // The user's result from what that returned. `were_there`: the forwarded arrays had been looked at before.
   Ref finish(const Ref& returned, const Entry& entry, bool were_there);
 
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
+  }
 
  private:
   EntryPtr guess();
@@ -65,6 +73,19 @@ class Call {
   GraphObjects objects_;
   LeafBuffer leaves_;
 };
+
+// ---- The arrays that a call gives back as they came. They do not go through jax, so that they are there is checked.
+
+// Whether any of the leaves is an array of jax that has been deleted or given away.
+bool are_any_deleted(const LeafBuffer& leaves);
+// Before the program runs, where it donates: whether an array that the call may give back is deleted already, or is
+// donated as another argument.
+bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves);
+// Then raises jax's error, if this very call would do so; nothing has been given away. For a trace of another shape the
+// frame of the call must be there.
+void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
+// After it: raises jax's error if an array that the call gives back is deleted. `were_there`: they were before.
+void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
 // allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.

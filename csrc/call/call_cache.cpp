@@ -1,92 +1,13 @@
 #include "call/call_cache.h"
 
+#include <algorithm>
+
 #include "base/boxed.h"
 #include "base/python_hooks.h"
-#include "call/shared_caches.h"
 #include "tree/spec_data.h"
 
 namespace partax {
 namespace {
-
-// Whoever has the object uses the cache: it stays.
-int cache_clear(PyObject* self) noexcept {
-  const Turn turn;
-  CallCache* cache = reinterpret_cast<Boxed<CallCache>*>(self)->value;
-  if (cache == nullptr) return 0;
-  cache->table.clear();
-  cache->history.reset();
-  return 0;
-}
-
-PyObject* get_history(PyObject* self, void*) noexcept {
-  const Turn turn;
-  return Py_NewRef(cache_in(self).history ? cache_in(self).history.get() : Py_None);
-}
-
-PyObject* cache_options(PyObject* self, void*) noexcept {
-  const Turn turn;
-  return Py_NewRef(cache_in(self).options.get());
-}
-
-PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    Ref list = Ref::checked(PyList_New(0));
-    std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
-    cache_in(self).table.each([&](const EntryPtr& entry) { entries.push_back(entry); });
-    for (const EntryPtr& entry : entries) {
-      const Ref log = Ref::checked(PyList_New(0));
-      for (const EntryTrace& trace : entry->log) {
-        const Ref calls = trace.calls ? Ref::checked(PyLong_FromSize_t(*trace.calls)) : Ref::borrow(Py_None);
-        const Ref item = Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), calls.get()));
-        checked_int(PyList_Append(log.get(), item.get()));
-      }
-      const Ref item = Ref::checked(Py_BuildValue("(nOO)", static_cast<Py_ssize_t>(entry->calls),
-                                                  entry->value ? entry->value.get() : Py_None, log.get()));
-      checked_int(PyList_Append(list.get(), item.get()));
-    }
-    return list.release();
-  });
-}
-
-PyObject* cache_info(PyObject* self, PyObject*) noexcept {
-  const Turn turn;
-  const CallCache& cache = cache_in(self);
-  std::size_t traces = 0;
-  cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
-  return Py_BuildValue("nnnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
-                       static_cast<Py_ssize_t>(cache.hits), static_cast<Py_ssize_t>(cache.misses),
-                       static_cast<Py_ssize_t>(cache.table.max_size()), static_cast<Py_ssize_t>(cache.loads));
-}
-
-PyObject* clear_keys(PyObject* self, PyObject*) noexcept {
-  const Turn turn;
-  CallCache& cache = cache_in(self);
-  cache.table.clear();
-  cache.hits = cache.misses = cache.loads = 0;
-  Py_RETURN_NONE;
-}
-
-PyMethodDef cache_methods[] = {
-    {"clear", clear_keys, METH_NOARGS, "Drops every key, trace and executable, and begins to count anew."},
-    {"info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit, loads)"},
-    {"entries", cache_entries, METH_NOARGS,
-     "[(calls, target, [(number of a trace, its calls or None)])] of every key."},
-    {nullptr, nullptr, 0, nullptr}};
-
-PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of all traces, or None.", nullptr},
-                              {"options", cache_options, nullptr, "Those of its wrappers.", nullptr},
-                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
-
-PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
-                             {Py_tp_getset, reinterpret_cast<void*>(cache_getset)},
-                             {Py_tp_doc, const_cast<char*>("What all wrappers of equal callables share.")},
-                             {Py_tp_traverse, reinterpret_cast<void*>(Boxed<CallCache>::traverse)},
-                             {Py_tp_clear, reinterpret_cast<void*>(cache_clear)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<CallCache>::dealloc)},
-                             {0, nullptr}};
-
-PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(Boxed<CallCache>), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
 
 // From partax._jit.parameters.CallParameters.
 Parameters read_parameters(Ref description) {
@@ -110,64 +31,224 @@ Parameters read_parameters(Ref description) {
   return parameters;
 }
 
-}  // namespace
-
-CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
-
 Callables callables_of(PyObject* options) {
   const Ref name = attribute(options, "callables");
   return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
                                                                        : Callables::kByStructure;
 }
 
-Ref make_cache(PyObject* function, PyObject* options) {
-  Parameters parameters = read_parameters(python::call_parameters(function));
-  const Ref size = attribute(options, "cache_size");
-  const std::size_t max_size = PyLong_AsSize_t(size.get());
-  if (PyErr_Occurred() != nullptr) throw PythonError{};
-  const Ref rule = attribute(options, "trace");
-  Ref graph = attribute(options, "graph");
-  if (graph.get() == Py_None) graph.reset();
+Stored stored_of(PyObject* options) {
   const Ref store = attribute(options, "store");
-  const Stored stored = store.get() == Py_None    ? Stored::kAsTold
-                        : store.get() == Py_False ? Stored::kNever
-                                                  : Stored::kAlways;
-  return box(std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
-                                         DynamicRule(rule.get()), std::move(graph), stored));
+  if (store.get() == Py_None) return Stored::kAsTold;
+  return store.get() == Py_False ? Stored::kNever : Stored::kAlways;
 }
+
+}  // namespace
+
+CallCache::CallCache(PyObject* function, PyObject* given)
+    : parameters(read_parameters(python::call_parameters(function))),
+      options(Ref::borrow(given)),
+      table(size_of_number(attribute(given, "cache_size").get()),
+            [](const EntryPtr& entry, bool) { return survives_owner(*entry); }),
+      callables(callables_of(given)),
+      rule(attribute(given, "trace").get()),
+      graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))),
+      stored(stored_of(given)) {}
+
+CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
+
+int forget_entries(PyObject* cache) noexcept {
+  const Turn turn;
+  const CallCache* value = reinterpret_cast<Boxed<CallCache>*>(cache)->value;
+  if (value == nullptr) return 0;
+  cache_in(cache).table.clear();
+  cache_in(cache).history.reset();
+  return 0;
+}
+
+void flatten_values(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options, PyObject* const* values,
+                    std::size_t count, const std::function<Ref()>& names) {
+  try {
+    Flattener(spec, leaves, options).call(values, count);
+  } catch (const WalkError& error) {
+    const Ref roots = names();
+    PyObject* root = PyTuple_GetItem(roots.get(), static_cast<Py_ssize_t>(error.origin()));
+    if (root == nullptr) throw PythonError{};
+    error.raise(exact_text(root));
+    throw PythonError{};
+  }
+}
+
+// ---- The caches of all callables.
+
+namespace {
+
+// By their static part. It keeps no callable alive. A cache goes with its callables; but that of one which can be made
+// anew, as a lambda in a loop, waits for its like: of the caches whose callables are all gone the latest are kept, if
+// they hold no array and no object of the user's.
+class SharedCaches {
+ public:
+  static SharedCaches& instance() {
+    static auto* const caches = new SharedCaches();  // never destroyed: the interpreter may be gone by then
+    return *caches;
+  }
+
+  EntryTable table{1 << 14,
+                   [](const EntryPtr& entry, bool unowned) { return !unowned || instance().survives_owner(entry); }};
+
+  // The entry is in use as long as `callable` lives.
+  void attach(const EntryPtr& entry, PyObject* callable) {
+    table.attach(entry, callable);
+    stop_waiting([&](const EntryPtr& other) { return !other || other == entry; });
+  }
+  bool is_waiting(const EntryPtr& entry) const {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) { return other.lock() == entry; });
+  }
+
+ private:
+  static constexpr std::size_t kMaxWaiting = 256;
+
+  SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
+  // Has an entry wait whose callables are all gone, if it may. Runs as the callback of a weak reference: needs no
+  // memory.
+  bool survives_owner(const EntryPtr& entry) noexcept {
+    if (!entry->key.survives_owner()) return false;
+    const Ref cache = entry->value;
+    if (cache) cache_in(cache.get()).table.erase_if([](const Entry& known) { return !partax::survives_owner(known); });
+    if (!entry->owners.empty())
+      return true;  // what was dropped has run Python, and a thread has brought a new callable
+    stop_waiting([](const EntryPtr& other) { return !other; });
+    waiting_.push_back(entry);
+    if (waiting_.size() <= kMaxWaiting) return true;
+    const EntryPtr dropped = waiting_.front().lock();
+    waiting_.erase(waiting_.begin());
+    if (dropped) table.erase(*dropped);
+    return true;
+  }
+  template <typename Condition>
+  void stop_waiting(Condition&& condition) {
+    const auto is_such = [&](const std::weak_ptr<Entry>& other) { return condition(other.lock()); };
+    waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_such), waiting_.end());
+  }
+
+  std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
+};
+
+// The roots of the paths of what a cache is found by.
+Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options")); }
+
+}  // namespace
 
 Ref living_caches(PyObject* callable) {
-  Ref list = Ref::checked(PyList_New(0));
   std::vector<Ref> caches;
-  SharedCaches::instance().each([&](const EntryPtr& entry) {
-    if (entry->value && (callable == Py_None || entry->owners.count(callable) != 0)) caches.push_back(entry->value);
+  const SharedCaches& shared = SharedCaches::instance();
+  shared.table.each([&](const EntryPtr& entry) {
+    const bool is_such = entry->value && (callable == Py_None || entry->owners.count(callable) != 0);
+    if (is_such && !shared.is_waiting(entry)) caches.push_back(entry->value);
   });
-  for (const Ref& cache : caches) checked_int(PyList_Append(list.get(), cache.get()));
-  return list;
+  return list_of(std::move(caches));
 }
 
-void register_cache_type(PyObject* module) { Boxed<CallCache>::type = add_type(module, cache_spec); }
-
-FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract) {
-  FlattenOptions options;
-  options.abstract = abstract;
-  options.callables = cache.callables;
-  if (cache.rule.any()) {
-    options.rule = &cache.rule;
-    options.rule_values =
-        cache.rule.values(call.size(), shape_data(cache.parameters, call.shape(), call.has_callable()));
-  }
-  return options;
-}
-
-Ref call_data(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves) {
+TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
+  const Ref key = attribute(options, "key");
   TreeSpec spec;
-  FlattenOptions options = flatten_options(cache, call, abstract);
-  options.hashed = false;
-  options.keyed = true;
-  const Ref names = value_names(cache.parameters, call.shape(), call.has_callable());
-  flatten_call(spec, leaves, options, call.values(), call.size(), [&] { return Ref::borrow(names.get()); });
-  return spec_data(spec, names);
+  LeafBuffer leaves;
+  FlattenOptions flatten_options;
+  flatten_options.callables = callables;
+  PyObject* const values[] = {function, key.get()};
+  flatten_values(spec, leaves, flatten_options, values, 2, root_names);
+  return spec;
+}
+
+// ---- Which of them a wrapper uses.
+
+namespace {
+
+// Whether the callable is as it was when the cache was found.
+bool is_as_seen(const JitFunction& jit) {
+  const SeenCallable seen = jit.seen;
+  return seen == nullptr || seen->is_still(jit.function) || is_self_changing(jit.function);
+}
+
+// Both at once, and only then lets go of what was there, which may run Python.
+void set_cache(JitFunction& jit, Ref cache, SeenCallable seen) noexcept {
+  const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
+  jit.seen.swap(seen);
+}
+
+// What a wrapper remembers of its callable, or null of one that is matched with the arguments.
+SeenCallable see_callable(const JitFunction& jit) {
+  TypeTable::instance().epoch();  // classes may have been registered since
+  if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
+  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
+  return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
+}
+
+// Finds the cache of an equal callable with equal options, or makes one.
+Ref find_cache(JitFunction& jit) {
+  // Seen first: a change from here on, by another thread, is noticed in the next call.
+  SeenCallable seen;
+  TreeSpec spec;
+  try {
+    seen = see_callable(jit);
+    spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+    SharedCaches& caches = SharedCaches::instance();
+    const EntryPtr entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
+    const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
+    Ref cache;
+    try {
+      if (is_new) {
+        Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
+        cache_in(made.get()).difference = caches.table.difference(spec, CallShape(), jit.callable);
+        if (!entry->value) entry->value = std::move(made);  // else another thread was first
+      }
+      cache = entry->value;
+      cache_in(cache.get()).root = entry;
+      if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    } catch (...) {
+      // Without a cache, or where nothing would tell when the callable goes.
+      if (is_new && entry->owners.empty()) caches.table.erase(*entry);
+      throw;
+    }
+    jit.callable_is_tree = is_tree;
+    // Where another thread has changed the callable since it was seen, the next call looks again.
+    const bool is_seen = seen == nullptr || seen->is_still(jit.function);
+    if (!is_seen && !is_self_changing(jit.function)) return cache;
+    set_cache(jit, cache, is_tree ? nullptr : std::move(seen));
+    return cache;
+  } catch (const WalkError& error) {
+    // Where the callable could not be looked at, the walk over it and the options says why.
+    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+    raise_at_static(error, spec, root_names());
+  }
+}
+
+// Whether the cache is found by what the callable is now.
+bool is_known(PyObject* function, const CallCache& cache) {
+  const EntryPtr root = cache.root.lock();
+  if (!root || !root->key.holds_callables()) return true;
+  const TreeSpec spec = root_spec(function, cache.options.get(), cache.callables);
+  try {
+    const MadeAnew made_anew;
+    return root->key.equals(spec) && root->is_for(function, made_anew.any(), spec.values());
+  } catch (const WalkError& error) {
+    raise_at_static(error, spec, root_names());
+  }
+}
+
+}  // namespace
+
+Ref ready_cache(JitFunction& jit) {
+  function_of(jit);
+  Ref cache = Ref::borrow(jit.cache);
+  if (cache && is_as_seen(jit)) return cache;
+  return find_cache(jit);
+}
+
+Ref renewed_cache(JitFunction& jit) {
+  Ref cache = ready_cache(jit);
+  if (is_known(jit.function, cache_in(cache.get()))) return cache;
+  return find_cache(jit);
 }
 
 }  // namespace partax

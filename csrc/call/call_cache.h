@@ -1,10 +1,13 @@
-// The cache of one callable: its parameters, its options, and the entries of its calls by their static part.
+// The cache of one callable: its parameters, its options, and the entries of its calls by their static part; and which
+// cache a wrapper uses, that of all callables like its own.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "call/bound_call.h"
 #include "call/entry_table.h"
+#include "call/jit_function.h"
 #include "tree/flatten.h"
 
 namespace partax {
@@ -14,20 +17,10 @@ enum class Stored : std::uint8_t { kAsTold, kNever, kAlways };
 
 // What all wrappers of equal callables with equal options share.
 struct CallCache {
-  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, DynamicRule traced, Ref changing,
-            Stored kept)
-      : parameters(std::move(named)),
-        options(std::move(of)),
-        table(max_size, [](const EntryPtr& entry, bool) { return survives_owner(*entry); }),
-        callables(how),
-        rule(std::move(traced)),
-        graph(std::move(changing)),
-        stored(kept) {}
+  CallCache(PyObject* function, PyObject* options);
 
   int traverse(visitproc visit, void* arg) const {
-    for (const Ref* it : {&options, &history, &graph, &parameters.description}) Py_VISIT(it->get());
-    if (const int status = rule.traverse(visit, arg)) return status;
-    return table.traverse(visit, arg);
+    return visit_all(visit, arg, options, history, graph, parameters.description, rule, table);
   }
 
   Parameters parameters;
@@ -45,35 +38,21 @@ struct CallCache {
   std::string difference;  // what made its callable another one than the latest of the same code; empty: there was none
 };
 
-void register_cache_type(PyObject* module);
-// A cache for a callable that has none yet.
-Ref make_cache(PyObject* function, PyObject* options);
-// The caller must hold `object` for as long as it uses the cache.
+// What is in such a Python object. The collector lets it be: whoever has the object uses the cache.
 CallCache& cache_in(PyObject* object) noexcept;
-// What the option `callables` says.
-Callables callables_of(PyObject* options);
+int forget_entries(PyObject* cache) noexcept;
 // The caches of all callables that live, or of one unless it is None.
 Ref living_caches(PyObject* callable);
 
-// How the values of a call are flattened.
-FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract);
+// The static part by which the cache of a callable is found.
+TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
+// The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
+Ref ready_cache(JitFunction& jit);
+// The same, but another one if the callable has changed since the cache was found.
+Ref renewed_cache(JitFunction& jit);
 
-// Flattens the values of a call; `names()` gives the roots of their paths, for errors only. Raises PythonError.
-template <typename GetNames>
-void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options, PyObject* const* values,
-                  std::size_t count, GetNames&& names) {
-  try {
-    Flattener(spec, leaves, options).call(values, count);
-  } catch (const WalkError& error) {
-    const Ref roots = names();
-    PyObject* root = PyTuple_GetItem(roots.get(), static_cast<Py_ssize_t>(error.origin()));
-    if (root == nullptr) throw PythonError{};
-    error.raise(exact_text(root));
-    throw PythonError{};
-  }
-}
-
-// What the values of a call are flattened to, as Python takes it: see `spec_data`.
-Ref call_data(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves);
+// Flattens some values; `names()` gives the roots of their paths, for errors only. Raises PythonError.
+void flatten_values(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options, PyObject* const* values,
+                    std::size_t count, const std::function<Ref()>& names);
 
 }  // namespace partax

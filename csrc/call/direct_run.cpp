@@ -50,32 +50,28 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
-  std::vector<Ref> which;
-  which.reserve(free.size());
-  for (const std::uint32_t i : free) which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
-  const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
-  const Ref found = python::direct_run(target, stored, entry.takes_tuple ? Py_True : Py_False, leaves.tuple(),
-                                       tuple_of(std::move(which)));
-  if (found.get() == Py_None) return {};
-  const auto item = [](PyObject* tuple, std::size_t i) {
-    return Ref::borrow(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
-  };
+  const Ref target = entry.value;
+  const Ref told = python::direct_run(target, or_none(entry.stored), truth(entry.takes_tuple), leaves.tuple(),
+                                      tuple_of_numbers(free));
+  if (told.get() == Py_None) return {};
   auto made = std::make_shared<DirectRun>();
-  const Ref properties = item(found.get(), 0), settings = item(found.get(), 2), places = item(found.get(), 6);
-  for (std::size_t i = 0; i < kNumProperties; ++i) made->properties_[i] = item(properties.get(), i);
+  PyObject *properties, *context, *settings, *execute, *handlers, *arguments, *places;
+  parse_tuple(told.get(), "OOOOOOO", &properties, &context, &settings, &execute, &handlers, &arguments, &places);
+  std::size_t next = 0;
+  for (PyObject* property : Items(properties)) made->properties_[next++] = Ref::borrow(property);
   for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
-  for (PyObject* place : Items(places.get())) made->places_.push_back(PyLong_AsSsize_t(place));
-  made->context_ = item(found.get(), 1);
-  for (PyObject* setting : Items(settings.get())) {
-    const Ref property = item(setting, 0), of = item(setting, 1);
-    made->settings_.push_back({property, of, read(property, of.get())});
+  for (PyObject* place : Items(places)) made->places_.push_back(PyLong_AsSsize_t(place));
+  for (PyObject* setting : Items(settings)) {
+    PyObject *property, *of;
+    parse_tuple(setting, "OO", &property, &of);
+    made->settings_.push_back({Ref::borrow(property), Ref::borrow(of), read(Ref::borrow(property), of)});
   }
-  made->execute_ = item(found.get(), 3);
-  made->handlers_ = item(found.get(), 4);
-  made->arguments_ = item(found.get(), 5);
-  made->node_ = is_output_node(returned.get()) ? returned : Ref::borrow(Py_None);
-  const Ref results =
-      made->node_.get() == Py_None ? Ref::checked(PyTuple_Pack(1, returned.get())) : results_of(returned.get());
+  made->context_ = Ref::borrow(context);
+  made->execute_ = Ref::borrow(execute);
+  made->handlers_ = Ref::borrow(handlers);
+  made->arguments_ = Ref::borrow(arguments);
+  made->node_ = is_output_node(returned.get()) ? returned : Ref();
+  const Ref results = made->node_ ? results_of(returned.get()) : tuple_of({returned});
   for (PyObject* result : Items(results.get())) {
     if (!is_array(result)) return {};
     made->expected_.push_back(made->signature(result));
@@ -129,22 +125,7 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
   }();
   is_other_ = !are_expected(arrays);
   if (is_other_) return {};
-  if (node_.get() == Py_None) return Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));
-  return with_children(node_.get(), std::move(arrays));
-}
-
-int DirectRun::traverse(visitproc visit, void* arg) const {
-  for (const auto* some : {&free_, &expected_}) {
-    for (const Signature& it : *some) {
-      for (const Ref& value : it) Py_VISIT(value.get());
-    }
-  }
-  for (const Ref& it : properties_) Py_VISIT(it.get());
-  for (const Setting& it : settings_) {
-    for (const Ref* part : {&it.property, &it.of, &it.value}) Py_VISIT(part->get());
-  }
-  for (const Ref* it : {&context_, &execute_, &handlers_, &arguments_, &node_}) Py_VISIT(it->get());
-  return 0;
+  return node_ ? with_children(node_.get(), std::move(arrays)) : Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));
 }
 
 }  // namespace partax

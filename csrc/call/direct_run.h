@@ -21,7 +21,10 @@ class DirectRun {
   bool is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
   // What the target would return; null where another thread is at it.
   Ref run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, free_, expected_, properties_, settings_, context_, execute_, handlers_, arguments_,
+                     node_);
+  }
 
  private:
   // What jax tells programs apart by: its properties of an array, or the values of one. It looks at the layout of those
@@ -31,6 +34,7 @@ class DirectRun {
   // A property of some object's, and the value that it had.
   struct Setting {
     Ref property, of, value;
+    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, property, of, value); }
   };
 
   Signature signature(PyObject* array) const;
@@ -44,7 +48,7 @@ class DirectRun {
   std::vector<Setting> settings_;   // what else a run depends on
   Ref execute_, handlers_;
   Ref arguments_;                    // the list, with None for what is free; null while a run has it
-  Ref node_;                         // what the target has returned, or None for one array alone
+  Ref node_;                         // what the target has returned; null for one array alone
   std::vector<Signature> expected_;  // of its arrays, until the first run has given such
   bool is_other_ = false;            // it has not: this jax has what it takes otherwise
 };

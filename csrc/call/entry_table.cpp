@@ -257,29 +257,18 @@ void EntryTable::clear() noexcept {
 }
 
 int Entry::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(value.get());
-  Py_VISIT(program.get());
-  Py_VISIT(stored.get());
-  Py_VISIT(function.get());
-  if (objects) {
-    if (objects->changed.use_count() == 1) Py_VISIT(objects->changed->owners.get());
-    if (objects->valid.use_count() == 1) {
-      Py_VISIT(objects->valid->current.get());
-      for (const Ref& trace : objects->valid->of_owners) Py_VISIT(trace.get());
-    }
-  }
-  return key.traverse(visit, arg);
+  const bool has_valid = objects && objects->valid.use_count() == 1;
+  if (const int status = has_valid ? objects->valid->traverse(visit, arg) : 0) return status;
+  return visit_all(visit, arg, value, program, stored, function, key);
 }
 
 int EntryTable::traverse(visitproc visit, void* arg) const {
   // The table has each entry twice: by its hash too.
   constexpr long kOwn = 2;
   for (const EntryPtr& entry : recency_) {
-    if (entry.use_count() > kOwn) continue;
-    if (const int status = entry->traverse(visit, arg)) return status;
+    if (const int status = entry.use_count() > kOwn ? 0 : entry->traverse(visit, arg)) return status;
   }
-  Py_VISIT(callback_.get());
-  return 0;
+  return visit_all(visit, arg, callback_);
 }
 
 }  // namespace partax

@@ -25,6 +25,7 @@ struct EntryTrace {
 struct ValidTraces {
   Ref current;
   std::vector<Ref> of_owners;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, current, of_owners); }
 };
 
 // The values of Variables that the outcome of a trace gives anew: all that it changes.
@@ -111,11 +112,9 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key that is for `callable`, which becomes the most recent one; or null. Errors as of
-  // TreeSpec::equals.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
-  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
-  // look for one key at once get one entry.
+  // The entry of an equal key that is for `callable`, which becomes the most recent one; or a new one without a value,
+  // which drops the least recently used one if there are too many. Threads that look for one key at once get one entry.
+  // Errors as of TreeSpec::equals.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
   std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
@@ -157,6 +156,7 @@ class EntryTable {
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
   std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // Makes the entry found by its key; if that fails, nothing has changed.
   void enlist(const EntryPtr& entry);
   // The entries of a hash, the latest first: comparing runs user code, which may change this table.

@@ -14,6 +14,7 @@ struct HeldVariable {
   Ref owner, value;
   std::size_t node, leaf;
   bool is_array;  // else it held no array, or more than one, and `leaf` is none
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, owner, value); }
   // What it holds now; empty where there is nothing.
   Ref now() const noexcept;
 };

@@ -5,7 +5,6 @@
 #include "base/boxed.h"
 #include "base/owned_reads.h"
 #include "call/call.h"
-#include "call/shared_caches.h"
 
 namespace partax {
 namespace {
@@ -84,21 +83,23 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
   });
 }
 
-// What a wrapper tells of its callable. The attributes are the callable's own unless set on the wrapper.
-enum : std::uint8_t { kName, kQualname, kDoc, kModule, kAnnotations, kNumDelegated };
-PyObject* delegated[kNumDelegated] = {};
-
+// What a wrapper tells of its callable: the attributes are the callable's own unless set on the wrapper, and its first
+// two those of its class where it has none.
 PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
+  static Name delegated[] = {Name("__name__"), Name("__qualname__"), Name("__doc__"), Name("__module__"),
+                             Name("__annotations__")};
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     const JitFunction& jit = as_jit(self);
     const Ref function = Ref::borrow(jit.function);
-    for (int i = 0; i < kNumDelegated; ++i) {
-      if (name != delegated[i] || !function) continue;
+    for (Name& known : delegated) {
+      if (name != known.get() || !function) continue;
       if (const Ref dict = part_at(self, jit.dict)) {
         if (Ref own = dict_item(dict.get(), name)) return own.release();
       }
       PyObject* value = PyObject_GetAttr(function.get(), name);
-      if (value != nullptr || i > kQualname || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
+      const bool is_of_class =
+          value == nullptr && &known - delegated < 2 && PyErr_ExceptionMatches(PyExc_AttributeError);
+      if (!is_of_class) return value;
       PyErr_Clear();
       return PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(function.get())), name);
     }
@@ -106,16 +107,12 @@ PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
   });
 }
 
-PyObject* released(PyObject*) noexcept {
-  set_released();
-  return nullptr;
-}
-
 PyObject* get_wrapped(PyObject* self, void*) noexcept {
-  const Turn turn;
-  const JitFunction& jit = as_jit(self);
-  if (jit.function == nullptr) return released(self);
-  return jit.self == nullptr ? Py_NewRef(jit.function) : PyMethod_New(jit.function, jit.self);
+  return guarded<PyObject*>(nullptr, [&] {
+    const JitFunction& jit = as_jit(self);
+    PyObject* const function = function_of(jit);
+    return jit.self == nullptr ? Py_NewRef(function) : PyMethod_New(function, jit.self);
+  });
 }
 
 PyObject* get_self(PyObject* self, void*) noexcept {
@@ -128,32 +125,23 @@ PyObject* get_self(PyObject* self, void*) noexcept {
 }
 
 PyObject* get_function(PyObject* self, void*) noexcept {
-  const Turn turn;
-  return as_jit(self).function == nullptr ? released(self) : Py_NewRef(as_jit(self).function);
+  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(function_of(as_jit(self))); });
 }
 
 PyObject* get_cache(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return ready_cache(as_jit(self)).release(); });
 }
 
-PyObject* get_options(PyObject* self, void*) noexcept {
-  const Turn turn;
-  return Py_NewRef(as_jit(self).options);
-}
-
-PyMethodDef jit_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
-
 PyGetSetDef jit_getset[] = {
     {"__wrapped__", get_wrapped, nullptr, "The wrapped callable, bound if the wrapper is.", nullptr},
     {"__self__", get_self, nullptr, "The bound instance, or None.", nullptr},
     {"_function", get_function, nullptr, "The wrapped callable, unbound.", nullptr},
     {"_cache", get_cache, nullptr, "The cache, shared with all wrappers of equal callables.", nullptr},
-    {"_options", get_options, nullptr, "The options of filter_jit.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMemberDef jit_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
+PyMemberDef jit_members[] = {{"_options", T_OBJECT_EX, offsetof(JitFunction, options), READONLY, nullptr},
+                             {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
                              {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
                              {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
                              {nullptr, 0, 0, 0, nullptr}};
@@ -167,7 +155,7 @@ PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
                            {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
                            {Py_tp_descr_get, reinterpret_cast<void*>(jit_get)},
                            {Py_tp_getattro, reinterpret_cast<void*>(jit_getattro)},
-                           {Py_tp_methods, jit_methods},
+                           {Py_tp_methods, generic_methods},
                            {Py_tp_getset, jit_getset},
                            {Py_tp_members, jit_members},
                            {0, nullptr}};
@@ -186,9 +174,9 @@ PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     check_is_wrapper(object);
     const JitFunction& jit = as_jit(object);
-    if (jit.function == nullptr) return released(object);
-    return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
-                               : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+    PyObject* const function = function_of(jit);
+    return jit.self == nullptr ? Py_BuildValue("((O)O)", function, jit.options)
+                               : Py_BuildValue("((OO)O)", function, jit.self, jit.options);
   });
 }
 
@@ -217,13 +205,11 @@ bool is_tree(PyObject* object) {
 }  // namespace
 
 void register_jit_function_types(PyObject* module) {
-  const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
-  for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
   jit_type = add_type(module, jit_spec);
   bound_type = add_type(module, bound_spec, jit_type);
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
-  taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
+  taken_apart().wrapped = [](PyObject* wrapper) { return Ref::borrow(function_of(as_jit(wrapper))); };
   add_function(module, "_flatten_jit", flatten_jit_method);
   add_function(module, "_unflatten_jit", unflatten_jit_method);
 }

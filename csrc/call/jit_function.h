@@ -32,7 +32,10 @@ void check_is_wrapper(PyObject* object);
 
 // The caller must hold the wrapper.
 JitFunction& as_jit(PyObject* object) noexcept;
-// Sets the exception of a wrapper that the garbage collector has cleared.
-inline void set_released() noexcept { PyErr_SetString(PyExc_ReferenceError, "the wrapper is being deleted"); }
+// The wrapped callable; raises of a wrapper that the garbage collector has cleared.
+inline PyObject* function_of(const JitFunction& jit) {
+  if (jit.function != nullptr) return jit.function;
+  raise_error(PyExc_ReferenceError, "the wrapper is being deleted");
+}
 
 }  // namespace partax

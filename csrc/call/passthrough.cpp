@@ -1,47 +1,37 @@
-#include "call/passthrough.h"
+// Which nodes of a result are nodes of an argument, to be given back as they came.
 
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
 
 #include "base/python_hooks.h"
+#include "call/traced_result.h"
 
 namespace partax {
 namespace {
 
 // Whether instances of a node's type never change, and have no state beside their fields.
-class FrozenTypes {
- public:
-  bool has(const Node& node) {
-    switch (node.kind) {
-      case Kind::kDynamicLeaf:
-      case Kind::kDynamicRun:
-      case Kind::kStaticLeaf:
-      case Kind::kStaticRun:
-      case Kind::kNone:
-      case Kind::kTuple:
-      case Kind::kStatic:
-        return true;
-      case Kind::kNamedTuple:
-      case Kind::kModule:
-      case Kind::kDataclass:
-      case Kind::kDeclared:
-        return !node.has_wrapper_fields && is_frozen(*node.info);
-      default:
-        return false;
+bool is_frozen(const Node& node) {
+  switch (node.kind) {
+    case Kind::kDynamicLeaf:
+    case Kind::kDynamicRun:
+    case Kind::kStaticLeaf:
+    case Kind::kStaticRun:
+    case Kind::kNone:
+    case Kind::kTuple:
+    case Kind::kStatic:
+      return true;
+    case Kind::kNamedTuple:
+    case Kind::kModule:
+    case Kind::kDataclass:
+    case Kind::kDeclared: {
+      auto* const type = reinterpret_cast<PyObject*>(node.info->type);
+      return !node.has_wrapper_fields && python::is_frozen_class(type).get() == Py_True;
     }
+    default:
+      return false;
   }
-
- private:
-  bool is_frozen(const TypeInfo& info) {
-    const auto known = known_.find(&info);
-    if (known != known_.end()) return known->second;
-    const Ref answer = python::is_frozen_class(reinterpret_cast<PyObject*>(info.type));
-    return known_[&info] = answer.get() == Py_True;
-  }
-
-  std::unordered_map<const TypeInfo*, bool> known_;
-};
+}
 
 // The dynamic leaves that a node stands for by itself.
 std::size_t own_leaves(const Node& node) noexcept {
@@ -64,15 +54,6 @@ Counts counted(const TreeSpec& spec, Count&& count) {
   return counts;
 }
 
-// For each static value, and one past the last, the sum of the addresses before it.
-std::vector<std::size_t> summed(const TreeSpec& spec) {
-  std::vector<std::size_t> sums{0};
-  for (const StaticValue& value : spec.statics) {
-    sums.push_back(sums.back() + reinterpret_cast<std::size_t>(value.identity()));
-  }
-  return sums;
-}
-
 class Finder {
  public:
   Finder(TraceOutput& output, const TreeSpec& arguments)
@@ -81,9 +62,7 @@ class Finder {
         arguments_(arguments),
         leaves_before_(counted(arguments, own_leaves)),
         leaves_before_in_result_(counted(result_, own_leaves)),
-        changeable_(counted(arguments, [this](const Node& node) { return frozen_.has(node) ? 0 : 1; })),
-        static_sums_(summed(arguments)),
-        static_sums_in_result_(summed(result_)) {
+        changeable_(counted(arguments, [](const Node& node) { return is_frozen(node) ? 0 : 1; })) {
     for (const StaticValue& value : arguments.statics) {
       const bool may_change = value.identity() == nullptr || holds_mutable(value.identity());
       changeable_statics_.push_back(changeable_statics_.back() + (may_change ? 1 : 0));
@@ -91,7 +70,7 @@ class Finder {
     for (std::size_t i = 0; i < arguments.nodes.size(); ++i) {
       if (!may_come_back(i)) continue;
       const std::size_t first = leaves_before_[i], count = leaves_before_[i + arguments.nodes[i].extent] - first;
-      candidates_[hash(arguments, static_sums_, i, count, first)].push_back(i);
+      candidates_[hash(arguments, i, count, first)].push_back(i);
     }
   }
 
@@ -111,11 +90,10 @@ class Finder {
   }
 
   // Of what two equal nodes have in common.
-  static std::size_t hash(const TreeSpec& spec, const std::vector<std::size_t>& static_sums, std::size_t at,
-                          std::size_t leaf_count, std::size_t first_leaf) {
-    const Node& node = spec.nodes[at];
-    const auto [first, last] = statics_of(spec, at, at + node.extent);
-    std::size_t seed = reinterpret_cast<std::size_t>(node.info) ^ (static_sums[last] - static_sums[first]);
+  static std::size_t hash(const TreeSpec& spec, std::size_t at, std::size_t leaf_count, std::size_t first_leaf) {
+    const auto [first, last] = statics_of(spec, at, at + spec.nodes[at].extent);
+    std::size_t seed = reinterpret_cast<std::size_t>(spec.nodes[at].info);
+    for (std::size_t i = first; i < last; ++i) seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
     for (const std::size_t part : {last - first, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
       seed = (seed ^ part) * 0x9E3779B97F4A7C15ull;
     }
@@ -124,7 +102,7 @@ class Finder {
 
   bool gives_back(std::size_t at) {
     const Node& node = result_.nodes[at];
-    if (!frozen_.has(node) || node.info == nullptr) return false;
+    if (node.info == nullptr || !is_frozen(node)) return false;
     const std::size_t first = leaves_before_in_result_[at];
     const std::size_t count = leaves_before_in_result_[at + node.extent] - first;
     const auto input_of = [&](std::size_t leaf) { return ~static_cast<std::size_t>(output_.source[leaf]); };
@@ -132,7 +110,7 @@ class Finder {
     for (std::size_t i = 0; i < count; ++i) {
       if (output_.source[first + i] >= 0 || input_of(first + i) != input + i) return false;
     }
-    const auto found = candidates_.find(hash(result_, static_sums_in_result_, at, count, input));
+    const auto found = candidates_.find(hash(result_, at, count, input));
     if (found == candidates_.end()) return false;
     // In order, and each once: where nodes without arrays are equal, they come back where they came from.
     auto& candidates = found->second;
@@ -175,15 +153,13 @@ class Finder {
   TraceOutput& output_;
   TreeSpec& result_;
   const TreeSpec& arguments_;
-  FrozenTypes frozen_;
   const Counts leaves_before_, leaves_before_in_result_, changeable_;
-  const std::vector<std::size_t> static_sums_, static_sums_in_result_;
   Counts changeable_statics_{0};
   std::unordered_map<std::size_t, std::deque<std::size_t>> candidates_;
 };
 
 }  // namespace
 
-void find_passthroughs(TraceOutput& output, const TreeSpec& arguments) { Finder(output, arguments).find(); }
+void TraceOutput::find_passthroughs(const TreeSpec& arguments) { Finder(*this, arguments).find(); }
 
 }  // namespace partax

@@ -2,8 +2,6 @@
 
 #include "base/boxed.h"
 #include "base/owned_reads.h"
-#include "call/forwarded.h"
-#include "call/shared_caches.h"
 #include "call/user_result.h"
 
 namespace partax {
@@ -18,14 +16,13 @@ PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* k
   }
   call_ = std::make_unique<Call>(as_jit(jit), std::move(cache), arguments_->arguments(), num_args, keyword_names_.get(),
                                  abstract);
-  const CallFrame frame = call_->frame();
+  const CallFrame frame(*call_);
   call_->read_objects();
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), args, kwargs, abstract) {
-  CallFrame frame = call_->frame();
-  if (call_->objects().has_read()) frame.objects = &call_->objects();
+  CallFrame frame(*call_);
   bool is_new = false;
   entry_ = call_->find(frame, is_new);
   is_stored_ = frame.is_stored;
@@ -46,7 +43,7 @@ Ref PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
 }
 
 Ref PreparedCall::run(PyObject* callable) const {
-  CallFrame frame = call().frame();
+  CallFrame frame(call());
   frame.entry = entry_.get();
   frame.is_stored = is_stored_;
   frame.traced = traced_;
@@ -58,7 +55,7 @@ Ref PreparedCall::run(PyObject* callable) const {
     const Away away;
     returned = Ref::checked(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
   } catch (const PythonError&) {
-    frame.cache.table.erase_untraced(*entry_);
+    frame.call.cache().table.erase_untraced(*entry_);
   }
   frame.in_user_code = true;
   record_ = frame.record;
@@ -78,7 +75,7 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
 
 Ref PreparedCall::described() const {
   LeafBuffer leaves;
-  return call_data(call().cache(), call().bound(), call().abstract(), leaves);
+  return call().described(leaves);
 }
 
 Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
@@ -91,15 +88,7 @@ void PreparedCall::detach() noexcept {
 }
 
 int PreparedCall::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(jit_.get());
-  Py_VISIT(keyword_names_.get());
-  Py_VISIT(record_.get());
-  if (arguments_) {
-    if (const int status = arguments_->traverse(visit, arg)) return status;
-  }
-  if (call_) {
-    if (const int status = call_->traverse(visit, arg)) return status;
-  }
+  if (const int status = visit_all(visit, arg, jit_, keyword_names_, record_, arguments_, call_)) return status;
   // One that is in a table too, or in use, is not this object's alone to report.
   return entry_.use_count() == 1 ? entry_->traverse(visit, arg) : 0;
 }
@@ -111,7 +100,7 @@ namespace {
 Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject* const* args, std::size_t num_args,
                  PyObject* keyword_names) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
-  CallFrame frame = call.frame();
+  CallFrame frame(call);
   bool is_such = call.matches(entry);
   if (!is_such && call.cache().graph) {
     call.read_objects();

@@ -2,12 +2,6 @@
 // In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #include "base/binding.h"
 #include "call/bound_programs.h"
-#include "call/build_target.h"
-#include "call/call_cache.h"
-#include "call/call_frame.h"
-#include "call/explain_retrace.h"
-#include "call/graph_objects.h"
-#include "call/jit_function.h"
 #include "call/prepared_call.h"
 #include "call/trace.h"
 #include "call/user_result.h"
@@ -16,13 +10,6 @@ namespace py = pybind11;
 
 namespace partax {
 namespace {
-
-PyObject* trace(PyObject*, PyObject* const* leaves, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return run_trace(leaves, static_cast<std::size_t>(count)).release(); });
-}
-
-PyMethodDef trace_method = {"trace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace)), METH_FASTCALL,
-                            "trace(*leaves)\n--\n\nThe body of a target: the user's function on tracers."};
 
 PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
@@ -50,25 +37,67 @@ py::tuple output_info(PyObject* node) {
 
 template <>
 struct IsBoxed<PreparedCall> : std::true_type {};
+template <>
+struct IsBoxed<CallCache> : std::true_type {};
 
 namespace {
+
+// (calls, target, [(number of a trace, its calls or None)]) of every key.
+py::list entries_of(const CallCache& cache) {
+  std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
+  cache.table.each([&](const EntryPtr& entry) { entries.push_back(entry); });
+  py::list all;
+  for (const EntryPtr& entry : entries) {
+    py::list log;
+    for (const EntryTrace& trace : std::vector<EntryTrace>(entry->log)) {
+      log.append(py::make_tuple(give(number(trace.number)), give(trace.calls ? number(*trace.calls) : or_none({}))));
+    }
+    all.append(py::make_tuple(give(number(entry->calls)), give(or_none(entry->value)), log));
+  }
+  return all;
+}
+
+// (static keys, traces, hits, misses, size limit, loads)
+py::tuple info_of(const CallCache& cache) {
+  std::size_t traces = 0;
+  cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
+  const EntryTable& table = cache.table;
+  py::tuple info(6);
+  std::size_t i = 0;
+  for (const std::size_t it : {table.size(), traces, cache.hits, cache.misses, table.max_size(), cache.loads}) {
+    info[i++] = give(number(it));
+  }
+  return info;
+}
+
+// Drops every key, trace and executable, and begins to count anew.
+void clear(CallCache& cache) {
+  cache.table.clear();
+  cache.hits = cache.misses = cache.loads = 0;
+}
+
+void register_cache(py::module_& module) {
+  BoxedClass<CallCache>(module, "partax._core.CallCache", "What all wrappers of equal callables share.",
+                        {{Py_tp_clear, reinterpret_cast<void*>(forget_entries)}})
+      .def_property("history", [](const CallCache& cache) { return or_none(cache.history); })
+      .def_property("options", [](const CallCache& cache) { return cache.options; })
+      .def("entries", &entries_of)
+      .def("info", &info_of)
+      .def("clear", &clear);
+  define(module, "caches", &living_caches, py::arg("callable") = py::none());
+}
 
 void register_output(py::module_& module) {
   register_trace_output_types(module.ptr());
   define(module, "output_info", &output_info);
-  define(module, "with_children", [](PyObject* node, PyObject* children) {
-    check_is_output(node);
-    return with_children(node, Ref::borrow(children));
-  });
-  define(module, "stored_result", [](PyObject* node) {
-    check_is_output(node);
-    return stored_result(node);
-  });
+  define(module, "with_children",
+         [](PyObject* node, PyObject* children) { return with_children(node, Ref::borrow(children)); });
+  define(module, "stored_result", &stored_result);
 }
 
 // What Python asks while a call is under way, of the innermost.
 void register_call_under_way(py::module_& module) {
-  add_function(module.ptr(), "trace", trace_method);
+  define(module, "trace", [](const py::args& leaves) { return run_trace(Items(leaves.ptr()).begin(), leaves.size()); });
   define(module, "on_call_exit", &on_call_exit);
   define(module, "call_under_way", &call_under_way);
   define(module, "call_shape", &call_shape);
@@ -90,7 +119,8 @@ void register_call_under_way(py::module_& module) {
 }
 
 void register_prepared_call(py::module_& module) {
-  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
+  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.",
+                           {{Py_tp_new, reinterpret_cast<void*>(new_prepared_call)}})
       .def_property("record", &PreparedCall::record)
       .def_property("stored", &PreparedCall::stored)
       .def_property("objects", &PreparedCall::objects)
@@ -107,8 +137,7 @@ void register_prepared_call(py::module_& module) {
 }  // namespace
 
 void register_call(py::module_& module) {
-  register_cache_type(module.ptr());
-  define(module, "caches", &living_caches, py::arg("callable") = py::none());
+  register_cache(module);
   register_jit_function_types(module.ptr());
   define(module, "make_jit_function", &make_jit_function);
   register_bound_function_type(module.ptr());

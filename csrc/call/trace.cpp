@@ -1,12 +1,9 @@
 #include "call/trace.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/python_hooks.h"
-#include "call/call_frame.h"
-#include "call/explain_retrace.h"
-#include "call/passthrough.h"
-#include "call/shared_caches.h"
 #include "call/user_result.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
@@ -35,7 +32,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
     if (i >= entry.not_forwardable.size() || entry.not_forwardable[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
-  Ref shardings = python::leaf_out_shardings(frame.cache.options, result);
+  Ref shardings = python::leaf_out_shardings(frame.call.cache().options, result);
   Ref kept_shardings;
   if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
 
@@ -58,7 +55,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
   if (bare && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
-  find_passthroughs(*output, arguments);
+  output->find_passthroughs(arguments);
   output->find_own_statics(arguments, entry.key);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
@@ -93,9 +90,11 @@ CallFrame& frame_of_entry() {
 // Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
 // call, and of the static nodes in it. An argument that has changed meanwhile may have fewer of them.
 template <typename Visit>
-void each_static_part(const CallFrame& frame, const TreeSpec& key, const TreeSpec& now, Visit&& visit) {
-  if (const EntryPtr root = frame.cache.root.lock()) {
-    visit(root->key, root_spec(frame.function, frame.cache.options.get(), frame.cache.callables));
+void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
+  const CallCache& cache = frame.call.cache();
+  const TreeSpec& key = frame.entry->key;
+  if (const EntryPtr root = cache.root.lock()) {
+    visit(root->key, root_spec(frame.call.jit().function, cache.options.get(), cache.callables));
   }
   visit(key, now);
   if (key.statics.size() != now.statics.size()) return;
@@ -109,38 +108,89 @@ void each_static_part(const CallFrame& frame, const TreeSpec& key, const TreeSpe
 void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
 
 // What the user's function gives for these values of the call under way.
-Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>& values) {
+Ref user_call(const CallFrame& frame, const std::vector<Ref>& values) {
+  const Call& call = frame.call;
+  PyObject* const callable = call.bound().has_callable() ? values[0].get() : call.jit().function;
   const Ref tuple = tuple_of(std::vector<Ref>(values));
-  if (frame.cache.graph) return python::traced_graph(frame.cache.options, callable, tuple);
+  if (call.cache().graph) return python::traced_graph(call.cache().options, callable, tuple);
   const Ref watched = python::watch_changes(tuple);
   Ref result = call_body(callable, values);
   python::refuse_lost_changes(watched, result);
   return result;
 }
 
+// Tells Python of a trace: of its beginning, which Python may refuse by an exception, and of its end.
+class TraceRecorder {
+ public:
+  TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafBuffer& values, PyObject* const* tracers,
+                std::size_t count)
+      : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
+    const CallCache& cache = frame.call.cache();
+    const Ref history = frame.call.history();
+    end_ = python::end_trace.get();
+    const Ref epoch = number(TypeTable::instance().epoch());
+    const bool first = frame.entry->log.empty();
+    Ref described = std::move(frame.described);
+    if (!described) described = spec_data(spec, frame.call.names());
+    record_ = python::begin_trace(history, described, frame.call.values(), values.tuple(), tuple_of(tracers, count),
+                                  truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
+                                  exact_unicode(frame.entry->difference));
+    frame.record = record_;
+    const std::size_t number = size_of_number(attribute(record_.get(), "number").get());
+    frame.entry->log.push_back(EntryTrace{number, nullptr});
+    number_ = number;
+    frame.in_user_code = true;
+  }
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+  ~TraceRecorder() {
+    frame_.in_user_code = false;
+    --frame_.entry->tracing;
+    if (failed_) {
+      std::vector<EntryTrace>& log = frame_.entry->log;
+      const auto mine = [&](const EntryTrace& trace) { return trace.number == number_; };
+      log.erase(std::remove_if(log.begin(), log.end(), mine), log.end());
+    }
+    if (!record_) return;
+    Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
+    const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(end_, record_.get(), truth(failed_), nullptr));
+    if (!done) PyErr_WriteUnraisable(record_.get());
+    if (exception) restore_exception(std::move(exception));
+  }
+  // The trace has succeeded; `calls` counts the calls of its program.
+  void succeed(const std::shared_ptr<std::size_t>& calls) noexcept {
+    failed_ = false;
+    ++frame_.entry->traces;
+    for (EntryTrace& trace : frame_.entry->log) {
+      if (trace.number == number_) trace.calls = calls;
+    }
+  }
+
+ private:
+  explicit TraceRecorder(CallFrame& frame) noexcept : frame_(frame) { ++frame.entry->tracing; }
+
+  CallFrame& frame_;
+  PyObject* end_ = nullptr;  // what Python is told the end by, which lives as long as the process
+  Ref record_;               // once Python knows of the trace
+  std::size_t number_ = 0;   // by which the entry's log has this trace; 0 before it does
+  bool failed_ = true;
+};
+
 }  // namespace
 
-Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
-  const CallFrame& frame = CallFrame::under_way();
-  if (values.size() != frame.call.size())
-    raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
-  const std::size_t first = frame.call.has_callable() ? 1 : 0;
-  return call_with(frame.cache.parameters, frame.call.shape(), callable, values, first);
-}
-
-void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays) {
-  FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
+void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
+  FlattenOptions options;
   options.keyed = true;
-  const auto names = [&] { return names_of(frame); };
-  flatten_call(spec, arrays, options, frame.call.values(), frame.call.size(), names);
-  each_static_part(frame, key, spec, observe);
+  frame.call.flatten(spec, arrays, options);
+  each_static_part(frame, spec, observe);
+  const TreeSpec& key = frame.entry->key;
   spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
   bool unchanged = false;
   const MadeAnew made_anew;  // what it is has been asked when the entry was found
   try {
     unchanged = key.equals(spec);
   } catch (const WalkError& error) {
-    raise_at_static(error, spec, names());
+    raise_at_static(error, spec, frame.call.names());
   }
   if (unchanged) return;
   raise_error(PyExc_RuntimeError,
@@ -154,23 +204,22 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(frame, frame.entry->key, spec, arrays);
+  flatten_unchanged(frame, spec, arrays);
   frame.traced = true;
   TraceRecorder recorder(frame, spec, arrays, leaves, count);
   ListedLeaves tracers(leaves, count);
   const std::vector<Ref> values = rebuild_call(spec, tracers);
-  PyObject* callable = frame.call.has_callable() ? values[0].get() : frame.function;
   frame.in_body = true;
-  const Ref result = user_call(frame, callable, values);
+  const Ref result = user_call(frame, values);
   frame.in_body = false;
-  each_static_part(frame, frame.entry->key, spec, observe);
+  each_static_part(frame, spec, observe);
   std::shared_ptr<const TraceOutput> output;
   const Ref node = packed_output(frame, result.get(), spec, leaves, count, output);
   if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
   }
   if (output && output->holds_user_objects()) {
-    each_static_part(frame, frame.entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
+    each_static_part(frame, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");
     });
   }
@@ -183,23 +232,10 @@ Ref restore_output(PyObject* result, PyObject* inputs) {
   const CallFrame& frame = frame_of_entry();
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(frame, frame.entry->key, spec, arrays);
+  flatten_unchanged(frame, spec, arrays);
   std::shared_ptr<const TraceOutput> output;
   return packed_output(frame, result, spec, reinterpret_cast<PyTupleObject*>(inputs)->ob_item,
                        static_cast<std::size_t>(PyTuple_GET_SIZE(inputs)), output);
-}
-
-void forget_program() noexcept {
-  CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || frame->entry == nullptr) return;
-  const Ref program = std::move(frame->entry->program), stored = std::move(frame->entry->stored);
-}
-
-bool on_call_exit(PyObject* callback) {
-  CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || frame->on_exit) return false;
-  frame->on_exit = Ref::borrow(callback);
-  return true;
 }
 
 }  // namespace partax

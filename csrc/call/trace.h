@@ -1,23 +1,24 @@
-// The body of a target under tracing.
+// The target of a new entry, and its body under tracing.
 #pragma once
 
-#include "call/call_frame.h"
-#include "tree/leaf_buffer.h"
+#include "call/call.h"
 
 namespace partax {
 
-// Flattens the values of a call again, which `key` must still describe: RuntimeError where they have changed meanwhile.
-void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays);
+// Whether Python is asked for stored programs (partax._store); set by the switch.
+extern bool programs_are_stored;
+
+// Python makes the jax.jit target, and may trace it to know which arguments it must not donate. Tells whether it did,
+// or another thread was first. The caller must keep `entry`; from the last look at what other traces forward until the
+// target is set no Python may run.
+bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves);
+
+// Flattens the values of a call again, which its entry's key must still describe: RuntimeError where they have changed.
+void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays);
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);
 // The output node of a result that was stored: with these arrays, of which `inputs` came in, in the place of tracers.
 Ref restore_output(PyObject* result, PyObject* inputs);
-// The innermost call and those after it run the target itself.
-void forget_program() noexcept;
-// Calls the function of the innermost call with these values in the place of its own.
-Ref call_body(PyObject* callable, const std::vector<Ref>& values);
-// Has `callback` called when the innermost call ends; false if it has such a callback already.
-bool on_call_exit(PyObject* callback);
 
 }  // namespace partax

@@ -30,7 +30,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   // What the functions of a registered node give for its aux data is not in the result.
   std::vector<Ref> aux_data;
   for (const Node& node : spec.nodes) {
-    if (node.kind == Kind::kRegistered) aux_data.push_back(Ref::checked(PyLong_FromSize_t(node.first_static)));
+    if (node.kind == Kind::kRegistered) aux_data.push_back(number(node.first_static));
   }
   const Ref told = python::find_own_statics(objects(arguments), objects(spec), tuple_of(std::move(aux_data)));
   PyObject *sources, *holds, *same;
@@ -81,12 +81,6 @@ bool TraceOutput::holds_user_objects() const noexcept {
     if (!is_own && spec.statics[i].keeps_alive()) return true;
   }
   return false;
-}
-
-int TraceOutput::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(shardings.get());
-  for (const HeldObject& it : held) Py_VISIT(it.object.get());
-  return spec.traverse(visit, arg);
 }
 
 }  // namespace partax

@@ -20,6 +20,7 @@ struct HeldObject {
   bool is(PyObject* other) const noexcept {
     return PyWeakref_CheckRef(object.get()) ? weakly_is(object.get(), other) : object.get() == other;
   }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object); }
 };
 
 // A node of the result that is a node of an argument: no field of it can change, and all that is in it came in with it.
@@ -46,6 +47,10 @@ struct TraceOutput {
   Ref shardings;                // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
+  // Finds the largest nodes of the result that an argument has too: of the same types, with the same static values, and
+  // with its arrays, forwarded, in the same order. Only of types whose instances never change, at any depth.
+  // `arguments` is what was flattened for the trace. To be called before `find_own_statics`.
+  void find_passthroughs(const TreeSpec& arguments);
   // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
   // the call's key, `arguments` what was flattened for it.
   void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
@@ -53,7 +58,7 @@ struct TraceOutput {
   std::optional<Places> objects_apart(const ValueAt& value_at) const;
   // Whether the result holds objects that did not come in with the call, and are no plain values.
   bool holds_user_objects() const noexcept;
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, shardings, held, spec); }
 };
 
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.

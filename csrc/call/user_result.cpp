@@ -87,6 +87,10 @@ Ref make_node(PyObject* handle, Ref results) {
   return node;
 }
 
+void check_is_output(PyObject* object) {
+  if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
+}
+
 PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     check_is_output(node);
@@ -192,17 +196,16 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
 
-void check_is_output(PyObject* object) {
-  if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
-}
-
 std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
   std::shared_ptr<const TraceOutput> output = output_in(as<OutputNode>(node)->handle);
   if (!output) raise_error(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
   return output;
 }
 
-Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
+Ref with_children(PyObject* node, Ref children) {
+  check_is_output(node);
+  return make_node(as<OutputNode>(node)->handle, std::move(children));
+}
 
 Ref results_of(PyObject* node) { return Ref::borrow(as<OutputNode>(node)->results); }
 
@@ -211,8 +214,9 @@ void set_stored_result(PyObject* node, Ref stored) {
 }
 
 Ref stored_result(PyObject* node) {
+  check_is_output(node);
   const OutputSlot* slot = slot_in(as<OutputNode>(node)->handle);
-  return Ref::borrow(slot != nullptr && slot->stored ? slot->stored.get() : Py_None);
+  return or_none(slot == nullptr ? Ref() : slot->stored);
 }
 
 bool is_given_away(PyObject* returned) {

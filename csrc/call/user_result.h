@@ -14,15 +14,14 @@ void register_trace_output_types(PyObject* module);
 // The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
-void check_is_output(PyObject* object);  // raises a TypeError if it is none
 // Raises if the entry of the trace is gone.
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
-// A node of the same structure with other children.
+// A node of the same structure with other children; raises of what is none.
 Ref with_children(PyObject* node, Ref children);
 // Its children, a tuple.
 Ref results_of(PyObject* node);
 
-// The trace's result as it is stored, which the node's trace keeps: bytes, or None.
+// The trace's result as it is stored, which the node's trace keeps: bytes, or None. Raises of what is none.
 void set_stored_result(PyObject* node, Ref stored);
 Ref stored_result(PyObject* node);
 

@@ -1,6 +1,9 @@
 #include "statics/static_value.h"
 
 #include <algorithm>
+#include <unordered_set>
+
+#include "base/python_hooks.h"
 
 namespace partax {
 
@@ -80,14 +83,226 @@ bool StaticValue::survives_owner() const noexcept {
 }
 
 int StaticValue::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(held_.get());
+  if (const int status = visit_all(visit, arg, held_)) return status;
   // A composite that a copy of this value shares is not this object's alone to report.
-  if (composite_ == nullptr || composite_.use_count() > 1) return 0;
-  Py_VISIT(composite_->type_ref.get());
-  for (const StaticValue& item : composite_->items) {
-    if (const int status = item.traverse(visit, arg)) return status;
+  return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type_ref, composite_->items) : 0;
+}
+
+// ---- Whether another value is the same static value.
+
+bool StaticValue::equals(PyObject* other) const {
+  return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
+}
+
+bool StaticValue::is_still(PyObject* other) const {
+  const Ref keep = Ref::borrow(other);
+  return attempt([&] { return equals_value(other, stack_reserve()); }, [] { return false; });
+}
+
+// It is no deeper than could be sealed, but the stack may have less room now.
+bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const {
+  switch (mode_) {
+    case Mode::kAbsent:
+      return false;
+    case Mode::kWeak:
+      return weakly_is(held_.get(), other);
+    case Mode::kPointer:
+      return held_.get() == other;
+    case Mode::kHeld: {
+      if (held_.get() == other && !mutable_) return true;
+      if (composite_ != nullptr) return equals_items(other, stack);
+      if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
+      const Form form = form_of(other);
+      const bool equal = equal_atoms(held_.get(), other, form, hash_);
+      return equal && (form != Form::kTreedef || have_equal_aux(held_.get(), other, stack));
+    }
+    case Mode::kComposite:
+      return (held_ && held_.get() == other) || equals_items(other, stack);
+    case Mode::kCallable:
+      return equals_callable(other, stack);
   }
-  return 0;
+  return false;
+}
+
+// Of two treedefs that are equal for jax, which takes 1 for True.
+bool StaticValue::have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack) {
+  static Name state("__getstate__");  // of all its nodes
+  const auto nodes = [](PyObject* of) { return Ref::checked(PyObject_CallMethodNoArgs(of, state.get())); };
+  return loose(nodes(treedef)).sealed(nullptr).equals_value(nodes(other).get(), stack);
+}
+
+bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
+  if (Py_TYPE(other) != composite_->type) return false;
+  if (!stack.is_free()) refuse_depth();
+  const Form form = form_of(other);
+  const std::vector<StaticValue>& items = composite_->items;
+  std::size_t seen = 0;
+  bool equal = true;
+  each_item(other, form, [&](const Ref& item) {
+    const std::size_t i = seen++;
+    equal = equal && i < items.size() &&
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
+  });
+  return equal && seen == items.size();
+}
+
+// One that changes what it holds while it is traced is known by identity alone.
+bool StaticValue::equals_callable(PyObject* other, const StackReserve& stack) const {
+  if (!stack.is_free()) refuse_depth();
+  if (is_object(other) && (is_self_changing(other) || holds_the_same(other, stack))) return true;
+  return Py_TYPE(other) == composite_->type && !is_self_changing(other) && MadeAnew::note();
+}
+
+bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) const {
+  if (is_repeated_) return true;
+  const Composite& known = *composite_;
+  const CallableSort sort = callable_sort(callable);
+  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), code_of(callable).get())) return false;
+  return all_held(callable, sort, [&](std::size_t i, const Ref& part) {
+    if (i >= known.items.size()) return false;
+    if (known.is_left_out(i)) return true;
+    if (!part) return known.items[i].absent();
+    return attempt([&] { return known.items[i].equals_value(part.get(), stack); }, [] { return false; });
+  });
+}
+
+bool StaticValue::equals(const StaticValue& other) const {
+  if (absent() || other.absent()) return absent() && other.absent();
+  const Ref value = other.value_for_comparison();
+  const StaticValue keep = *this;  // user code may drop this one
+  return value && keep.equals(value.get());
+}
+
+// ---- What of a static value a key may keep: snapshots of it.
+
+// Makes sealed values.
+class Sealer {
+ public:
+  Sealer(PyObject* on_death, Callables callables, bool of_key)
+      : on_death_(on_death), callables_(callables), of_key_(of_key) {}
+
+  StaticValue seal(PyObject* value) {
+    const DepthGuard guard;
+    const Form form = form_of(value);
+    if (form == Form::kCallable) return seal_callable(value);
+    // Inside a callable other objects are known by identity: their == may keep them, or hide what they are.
+    if (depth_ > 0 && (form == Form::kArray || form == Form::kGeneric)) return weak(value);
+    if (is_composite(form)) return seal_composite(value, form);
+    if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
+    StaticValue result;
+    result.mode_ = StaticValue::Mode::kHeld;
+    result.held_ = Ref::borrow(value);
+    if (form == Form::kGeneric || form == Form::kTreedef) result.hash_ = own_hash(value, Unhashable::kCompare);
+    result.is_users_ = is_users(value);
+    return result;
+  }
+
+ private:
+  StaticValue seal_composite(PyObject* value, Form form) {
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    composite->type_ref = hold_type(Py_TYPE(value));
+    bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
+    each_item(value, form, [&](const Ref& item) {
+      // The object of a method is known by identity, as for Python, whatever its == says.
+      const bool is_object =
+          form == Form::kMethod && !composite->items.empty() && form_of(item.get()) == Form::kGeneric;
+      composite->items.push_back(!item ? StaticValue() : is_object ? weak(item.get()) : seal(item.get()));
+      reusable = reusable && composite->items.back().identity() != nullptr;
+    });
+    // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
+    StaticValue result;
+    result.mode_ = StaticValue::Mode::kComposite;
+    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
+      result.mode_ = StaticValue::Mode::kHeld;
+      result.held_ = Ref::borrow(value);
+    }
+    result.composite_ = std::move(composite);
+    // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
+    const bool immutable = form != Form::kSubclass && !holds_mutable(value);
+    if (!of_key_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
+    return result;
+  }
+
+  StaticValue seal_callable(PyObject* value) {
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value)) != 0;
+    if (callables_ == Callables::kByIdentity || depth_ >= kMaxCallableDepth || !weakly) return weak(value);
+    // What it holds is looked at, and its death heard of, where it was met first.
+    const bool is_first = met_.insert(value).second;
+    StaticValue result;
+    result.held_ = Ref::checked(PyWeakref_NewRef(value, is_first ? on_death_ : nullptr));
+    result.mode_ = is_first ? StaticValue::Mode::kCallable : StaticValue::Mode::kWeak;
+    if (!is_first) return result;
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    composite->type_ref = hold_type(Py_TYPE(value));
+    const CallableSort sort = callable_sort(value);
+    std::vector<Ref> held;  // user code may change the callable meanwhile
+    all_held(value, sort, [&](std::size_t, Ref part) {
+      held.push_back(std::move(part));
+      return true;
+    });
+    if (sort == CallableSort::kFunction) composite->code = code_of(value);
+    if (sort == CallableSort::kFunction) composite->left_out = left_out(value);
+    composite->items.resize(held.size());
+    ++depth_;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i] && !composite->is_left_out(i)) composite->items[i] = seal_part(held[i].get());
+    }
+    --depth_;
+    result.composite_ = std::move(composite);
+    return result;
+  }
+
+  // The cells in which the same function may find anything.
+  static std::vector<bool> left_out(PyObject* function) {
+    std::vector<bool> left;
+    if (reinterpret_cast<PyFunctionObject*>(function)->func_closure == nullptr) return left;
+    each_item(python::own_cells(function).get(), Form::kTuple,
+              [&](const Ref& is_own) { left.push_back(is_own.get() == Py_True); });
+    return left;
+  }
+
+  // Inside a callable nothing is refused.
+  StaticValue seal_part(PyObject* part) {
+    const int depth = depth_;
+    return attempt([&] { return seal(part); },
+                   [&] {
+                     depth_ = depth;
+                     return weak(part);
+                   });
+  }
+
+  StaticValue weak(PyObject* value) const {
+    StaticValue result;
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+    result.mode_ = weakly ? StaticValue::Mode::kWeak : StaticValue::Mode::kPointer;
+    result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
+    result.is_users_ = !weakly && is_users(value);
+    return result;
+  }
+
+  static bool is_users(PyObject* value) {
+    return PyObject_GC_IsTracked(value) != 0 && !TypeTable::instance().find(value).is_installed;
+  }
+
+  Ref hold_type(PyTypeObject* type) const {
+    auto* object = reinterpret_cast<PyObject*>(type);
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return Ref::borrow(object);
+    return Ref::checked(PyWeakref_NewRef(object, on_death_));
+  }
+
+  static constexpr int kMaxCallableDepth = 100;  // of callables inside callables: beyond, identity decides
+  PyObject* on_death_;
+  Callables callables_;
+  bool of_key_;
+  int depth_ = 0;  // inside how many callables
+  std::unordered_set<PyObject*> met_;
+};
+
+StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool of_key) const {
+  if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
+  return reading([&] { return Sealer(on_death, callables, of_key).seal(held_.get()); }, kComparing);
 }
 
 }  // namespace partax

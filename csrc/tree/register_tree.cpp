@@ -91,7 +91,7 @@ template <>
 struct IsBoxed<Spec> : std::true_type {};
 
 void register_tree(py::module_& module) {
-  BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
+  BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", {})
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
            [](const Spec& spec) { return python::leaf_paths(spec_data(spec.loose, root_of(spec.root))); })

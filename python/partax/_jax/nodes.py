@@ -52,6 +52,17 @@ def flatten_one_level_with_keys(node: Any) -> Any:
     return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
 
 
+def child_segments(node: Any, count: int) -> tuple[str, ...]:
+    """The steps of paths to the first children of a node, as jax names them. Called by the native walks."""
+    try:
+        names = [str(key).encode(errors="replace").decode() for key, _ in flatten_one_level_with_keys(node)[0][:count]]
+    except MemoryError:
+        raise
+    except Exception:  # of the user's functions, and of keys
+        names = []
+    return (*names, *(f"[<flat index {i}>]" for i in range(len(names), count)))
+
+
 def one_level(node: Any) -> Any:
     """The treedef of a node whose children are leaves."""
     return jax.tree.structure(node, is_leaf=_first_only())
