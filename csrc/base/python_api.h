@@ -81,39 +81,29 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-// A tuple of these. Items that run code of users are made before it: an incomplete tuple can be found by the collector.
-inline Ref tuple_of(std::vector<Ref> items) {
-  Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), items[i].release());
-  }
-  return tuple;
-}
-
-inline Ref tuple_of(PyObject* const* items, std::size_t count) {
+// A tuple or a list of these. Items that run code of users are made before it: an incomplete one can be found by the
+// collector.
+inline PyObject* new_reference(const Ref& item) noexcept { return Py_XNewRef(item.get()); }
+inline PyObject* new_reference(PyObject* item) noexcept { return Py_NewRef(item); }
+template <typename Item>
+Ref tuple_of(const Item* items, std::size_t count) {
   Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; i < count; ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), new_reference(items[i]));
   }
   return tuple;
 }
-
 // Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
-inline Ref list_of(std::vector<Ref> items) {
-  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(items.size())));
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), items[i].release());
-  }
-  return list;
-}
-
-inline Ref list_of(PyObject* const* items, std::size_t count) {
+template <typename Item>
+Ref list_of(const Item* items, std::size_t count) {
   Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; i < count; ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), new_reference(items[i]));
   }
   return list;
 }
+inline Ref tuple_of(const std::vector<Ref>& items) { return tuple_of(items.data(), items.size()); }
+inline Ref list_of(const std::vector<Ref>& items) { return list_of(items.data(), items.size()); }
 
 [[noreturn]] inline void raise_error(PyObject* type, const char* message) {
   PyErr_SetString(type, message);
@@ -191,6 +181,15 @@ inline void restore_exception(Ref exception) noexcept {
   Py_INCREF(type);
   PyErr_Restore(type, value, PyException_GetTraceback(value));
 #endif
+}
+
+// Calls what must disturb neither a result nor an exception that is on its way.
+template <typename... Arguments>
+void call_unheard(PyObject* callable, Arguments... arguments) noexcept {
+  Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
+  const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(callable, arguments..., nullptr));
+  if (!done) PyErr_WriteUnraisable(callable);
+  if (exception) restore_exception(std::move(exception));
 }
 
 // Turns the C++ exception in flight into a Python one: the catch-all of every slot.

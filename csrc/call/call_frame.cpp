@@ -1,5 +1,4 @@
-#include "call/call_frame.h"
-
+// A call while it is under way, and what Python asks of it.
 #include "base/python_hooks.h"
 #include "call/call.h"
 
@@ -21,13 +20,7 @@ CallFrame& CallFrame::under_way() {
 
 CallFrame::~CallFrame() {
   innermost_frame = outer;
-  if (!on_exit) return;
-  // A result or an exception is on its way to the caller: the callback must not disturb it.
-  const bool failed = PyErr_Occurred() != nullptr;
-  Ref exception = failed ? take_exception() : Ref();
-  const Ref done = Ref::steal(PyObject_CallNoArgs(on_exit.get()));
-  if (!done) PyErr_WriteUnraisable(on_exit.get());
-  if (failed) restore_exception(std::move(exception));
+  if (on_exit) call_unheard(on_exit.get());
 }
 
 void explain_failure(const CallFrame& frame) {

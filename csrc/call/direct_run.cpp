@@ -1,9 +1,8 @@
-#include "call/direct_run.h"
-
 #include <algorithm>
 
 #include "base/python_hooks.h"
-#include "call/user_result.h"
+#include "call/bound_programs.h"
+#include "call/output.h"
 #include "classes/type_table.h"
 
 namespace partax {

@@ -9,7 +9,7 @@
 
 #include "base/python_api.h"
 #include "call/bound_call.h"
-#include "call/traced_result.h"
+#include "call/output.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 

@@ -110,14 +110,13 @@ class NewValues {
     owners_.reserve(count);
     bool are_known = known_ && known_->of_owners.size() == count;
     std::vector<Ref> traces;
-    PyTypeObject *variable = nullptr, *state_of_one = nullptr;  // as found to be right
     std::size_t hint = 0;
     for (std::size_t i = 0; i < count; ++i) {
       PyObject* owner = leaves.node(changed->nodes[i], hint);
-      if (owner == nullptr || !is_such(owner, slots.value, variable) || !slots.value.of(owner)) return false;
+      if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner)) || !slots.value.of(owner)) return false;
       owners_.push_back(owner);
       const Ref state = slots.state.of(owner);
-      if (!state || !is_such(state.get(), slots.trace, state_of_one)) return false;
+      if (!state || !slots.trace.is_of(Py_TYPE(state.get()))) return false;
       Ref trace = slots.trace.of(state.get());
       if (!trace) return false;
       are_known = are_known && known_->of_owners[i].get() == trace.get();
@@ -136,13 +135,6 @@ class NewValues {
   }
 
  private:
-  static bool is_such(PyObject* object, const ClassSlot& slot, PyTypeObject*& known) {
-    if (Py_TYPE(object) == known) return true;
-    if (!slot.is_of(Py_TYPE(object))) return false;
-    known = Py_TYPE(object);
-    return true;
-  }
-
   // Notes which nodes the owners are: their numbers, as Python has them in memory.
   bool read(PyObject* owners) {
     if (!PyBytes_CheckExact(owners)) return false;

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "base/python_hooks.h"
-#include "call/traced_result.h"
+#include "call/output.h"
 
 namespace partax {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "base/boxed.h"
 #include "base/owned_reads.h"
-#include "call/user_result.h"
+#include "call/output.h"
 
 namespace partax {
 

@@ -2,9 +2,9 @@
 // In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #include "base/binding.h"
 #include "call/bound_programs.h"
+#include "call/output.h"
 #include "call/prepared_call.h"
 #include "call/trace.h"
-#include "call/user_result.h"
 
 namespace py = pybind11;
 

@@ -2,7 +2,7 @@
 // classes with a Layout.
 #pragma once
 
-#include "base/collection_pause.h"
+#include "base/held_values.h"
 #include "tree/rebuild.h"
 
 namespace partax {

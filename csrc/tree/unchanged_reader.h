@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "base/collection_pause.h"
 #include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/instance_fields.h"

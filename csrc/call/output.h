@@ -1,10 +1,11 @@
-// What one trace returned: the static part of the result, and for each of its arrays where a call finds it.
+// The output of a trace: the static part of the result, and for each of its arrays where a call finds it; what a target
+// returns to jax of it, and the user's result made of that.
 #pragma once
 
 #include <memory>
 #include <optional>
 
-#include "base/python_api.h"
+#include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
@@ -66,5 +67,27 @@ struct OutputSlot {
   std::shared_ptr<const TraceOutput> output;
   Ref stored;  // the result of the trace as it is stored: bytes, or None, or nothing
 };
+
+// Adds the opaque node types to the module, and what jax's registry takes to flatten and to unflatten them.
+void register_trace_output_types(PyObject* module);
+
+// The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
+bool is_output_node(PyObject* object) noexcept;
+// Raises if the entry of the trace is gone.
+std::shared_ptr<const TraceOutput> output_of(PyObject* node);
+// A node of the same structure with other children; raises of what is none.
+Ref with_children(PyObject* node, Ref children);
+// Its children, a tuple.
+Ref results_of(PyObject* node);
+
+// The trace's result as it is stored, which the node's trace keeps: bytes, or None. Raises of what is none.
+void set_stored_result(PyObject* node, Ref stored);
+Ref stored_result(PyObject* node);
+
+// Whether it holds an object that can be changed, which another call has got already.
+bool is_given_away(PyObject* returned);
+// The user's result from what a target returned for these input leaves.
+Ref user_result(PyObject* returned, const LeafBuffer& inputs);
 
 }  // namespace partax
