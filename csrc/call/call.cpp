@@ -128,25 +128,24 @@ std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundP
   for (std::size_t i = 0; i < programs.all().size();) {
     std::shared_ptr<BoundProgram> program = programs.all()[i++];
     EntryPtr entry = program->entry(cache_.table);
-    if (!entry || entry->epoch != TypeTable::instance().epoch() || !matches(*entry, program.get())) continue;
-    if (entry->table == &cache_.table) cache_.table.touch(*entry);
-    return {std::move(entry), std::move(program)};
+    if (entry && is_still(*entry, program.get())) return {std::move(entry), std::move(program)};
   }
   return {};
 }
 
 // The entry, if it is the last one or the one that followed that, which is known without hashing.
 EntryPtr Call::guess() {
-  EntryTable& table = cache_.table;
-  const auto is_such = [&](Entry& entry) {
-    return entry.value && entry.epoch == TypeTable::instance().epoch() && matches(entry);
-  };
-  EntryPtr latest = table.latest();
-  if (!latest || is_such(*latest)) return latest;
+  EntryPtr latest = cache_.table.latest();
+  if (!latest || is_still(*latest)) return latest;
   EntryPtr entry = latest->successor.lock();
-  if (!entry || entry->table != &table || !is_such(*entry)) return {};
-  if (entry->table == &table) table.touch(*entry);
-  return entry;
+  return entry && entry->table == &cache_.table && is_still(*entry) ? entry : EntryPtr();
+}
+
+// Whether an entry of the table, which then becomes the most recent one, has the program of this call.
+bool Call::is_still(Entry& entry, const BoundProgram* bound) {
+  if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !matches(entry, bound)) return false;
+  if (entry.table == &cache_.table) cache_.table.touch(entry);
+  return true;
 }
 
 bool Call::matches(Entry& entry, const BoundProgram* bound) {

@@ -63,6 +63,7 @@ class Call {
 
  private:
   EntryPtr guess();
+  bool is_still(Entry& entry, const BoundProgram* bound = nullptr);
   EntryPtr look_up(CallFrame& frame, bool& is_new);
   void keep_nodes(const Entry& entry);
 

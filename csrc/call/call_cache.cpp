@@ -142,10 +142,10 @@ Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options"));
 Ref living_caches(PyObject* callable) {
   std::vector<Ref> caches;
   const SharedCaches& shared = SharedCaches::instance();
-  shared.table.each([&](const EntryPtr& entry) {
+  for (const EntryPtr& entry : shared.table.all()) {
     const bool is_such = entry->value && (callable == Py_None || entry->owners.count(callable) != 0);
     if (is_such && !shared.is_waiting(entry)) caches.push_back(entry->value);
-  });
+  }
   return list_of(std::move(caches));
 }
 

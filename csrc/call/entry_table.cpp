@@ -257,8 +257,8 @@ void EntryTable::clear() noexcept {
 }
 
 int Entry::traverse(visitproc visit, void* arg) const {
-  const bool has_valid = objects && objects->valid.use_count() == 1;
-  if (const int status = has_valid ? objects->valid->traverse(visit, arg) : 0) return status;
+  const bool has_changed = objects && objects->changed.use_count() == 1;
+  if (const int status = has_changed ? objects->changed->traverse(visit, arg) : 0) return status;
   return visit_all(visit, arg, value, program, stored, function, key);
 }
 

@@ -21,17 +21,13 @@ struct EntryTrace {
   std::shared_ptr<std::size_t> calls;
 };
 
-// The traces that the changed objects of a call belong to, all of them the current one.
-struct ValidTraces {
-  Ref current;
-  std::vector<Ref> of_owners;
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, current, of_owners); }
-};
-
 // The values of Variables that the outcome of a trace gives anew: all that it changes.
 struct ChangedValues {
   Ref owners;                        // of the outcome
   std::vector<std::uint32_t> nodes;  // the node of each
+  Ref current;                       // jax's trace in the last call
+  std::vector<Ref> traces;           // those that they belonged to then, all equal to it
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, current, traces); }
 };
 
 // Of the key of a function that may change objects in its arguments.
@@ -39,8 +35,7 @@ struct KeyObjects {
   std::vector<std::uint32_t> nodes;  // which nodes of the key they are, in order
   bool are_all = false;              // Python has found no others, and needs nothing else in their place
   std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
-  std::shared_ptr<const ValidTraces> valid;
-  std::shared_ptr<const ChangedValues> changed;  // null: there has been none such
+  std::shared_ptr<const ChangedValues> changed;  // by the last call; null: there has been none such
 };
 
 class EntryTable;
@@ -144,11 +139,7 @@ class EntryTable {
   void clear() noexcept;
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
-  // `visit` must not run Python code, nor make a Python object.
-  template <typename Visit>
-  void each(Visit&& visit) const {
-    for (const EntryPtr& entry : recency_) visit(entry);
-  }
+  std::vector<EntryPtr> all() const { return {recency_.begin(), recency_.end()}; }
   int traverse(visitproc visit, void* arg) const;
 
  private:

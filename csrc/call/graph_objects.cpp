@@ -93,79 +93,52 @@ bool have_each_once(std::vector<PyObject*> objects) {
   return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
 }
 
-// Gives variables new values.
-class NewValues {
- public:
-  explicit NewValues(KeyObjects& key) : key_(key), current_(python::current_trace()) {
-    // Comparing runs Python, so what was found equal is remembered, by identity.
-    const std::shared_ptr<const ValidTraces> known = key.valid;
-    if (known && are_equal(known->current.get(), current_.get())) known_ = known;
+// Which nodes the owners of new values are, by their numbers, which Python has in memory; null where they are not such.
+std::shared_ptr<ChangedValues> changed_values(const KeyObjects& key, PyObject* owners) {
+  if (!PyBytes_CheckExact(owners)) return {};
+  auto changed = std::make_shared<ChangedValues>();
+  changed->nodes.resize(static_cast<std::size_t>(PyBytes_GET_SIZE(owners)) / sizeof(std::uint32_t));
+  std::memcpy(changed->nodes.data(), PyBytes_AS_STRING(owners), changed->nodes.size() * sizeof(std::uint32_t));
+  for (std::uint32_t& node : changed->nodes) {
+    if (node >= key.nodes.size()) return {};
+    node = key.nodes[node];
   }
+  changed->owners = Ref::borrow(owners);
+  return changed;
+}
 
-  // Whether all that changes are values of variables that belong to the current trace.
-  bool are_for(PyObject* owners, const LeafBuffer& leaves) {
-    if ((!key_.changed || key_.changed->owners.get() != owners) && !read(owners)) return false;
-    const std::shared_ptr<const ChangedValues> changed = key_.changed;
-    const std::size_t count = changed->nodes.size();
-    owners_.reserve(count);
-    bool are_known = known_ && known_->of_owners.size() == count;
-    std::vector<Ref> traces;
-    std::size_t hint = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      PyObject* owner = leaves.node(changed->nodes[i], hint);
-      if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner)) || !slots.value.of(owner)) return false;
-      owners_.push_back(owner);
-      const Ref state = slots.state.of(owner);
-      if (!state || !slots.trace.is_of(Py_TYPE(state.get()))) return false;
-      Ref trace = slots.trace.of(state.get());
-      if (!trace) return false;
-      are_known = are_known && known_->of_owners[i].get() == trace.get();
-      if (!are_known) traces.push_back(std::move(trace));
-    }
-    return are_known || are_current(std::move(traces));
+// The variables that get new values, held by the match; empty where something else changes, or one of them does not
+// belong to the current trace.
+std::vector<PyObject*> changed_variables(KeyObjects& key, PyObject* owners, const LeafBuffer& leaves) {
+  const Ref current = python::current_trace();
+  std::shared_ptr<const ChangedValues> known = key.changed;
+  if (!known || known->owners.get() != owners) known = changed_values(key, owners);
+  if (!known) return {};
+  std::vector<PyObject*> variables;
+  std::vector<Ref> traces;
+  variables.reserve(known->nodes.size());
+  traces.reserve(known->nodes.size());
+  std::size_t hint = 0;
+  for (const std::uint32_t node : known->nodes) {
+    PyObject* owner = leaves.node(node, hint);
+    if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner)) || !slots.value.of(owner)) return {};
+    const Ref state = slots.state.of(owner);
+    if (!state || !slots.trace.is_of(Py_TYPE(state.get()))) return {};
+    variables.push_back(owner);
+    traces.push_back(slots.trace.of(state.get()));
+    if (!traces.back()) return {};
   }
-
-  void set(PyObject* values) {
-    std::vector<Ref> before;  // let go of at the end, since that may run any code
-    before.reserve(owners_.size());
-    for (std::size_t i = 0; i < owners_.size(); ++i) {
-      PyObject* value = PyTuple_GET_ITEM(values, static_cast<Py_ssize_t>(i));
-      before.push_back(replaced(owners_[i], slots.value.place(owners_[i]), value));
-    }
-  }
-
- private:
-  // Notes which nodes the owners are: their numbers, as Python has them in memory.
-  bool read(PyObject* owners) {
-    if (!PyBytes_CheckExact(owners)) return false;
-    auto changed = std::make_shared<ChangedValues>();
-    changed->nodes.resize(static_cast<std::size_t>(PyBytes_GET_SIZE(owners)) / sizeof(std::uint32_t));
-    std::memcpy(changed->nodes.data(), PyBytes_AS_STRING(owners), changed->nodes.size() * sizeof(std::uint32_t));
-    for (std::uint32_t& node : changed->nodes) {
-      if (node >= key_.nodes.size()) return false;
-      node = key_.nodes[node];
-    }
-    changed->owners = Ref::borrow(owners);
-    const std::shared_ptr<const ChangedValues> before = std::exchange(key_.changed, std::move(changed));
-    return true;
-  }
-
-  // `traces` are the last ones of the owners, those before them are known.
-  bool are_current(std::vector<Ref> traces) {
-    for (const Ref& trace : traces) {
-      if (!are_equal(trace.get(), current_.get())) return false;
-    }
-    const auto num_known = static_cast<std::ptrdiff_t>(owners_.size() - traces.size());
-    if (num_known > 0) traces.insert(traces.begin(), known_->of_owners.begin(), known_->of_owners.begin() + num_known);
-    key_.valid = std::make_shared<ValidTraces>(ValidTraces{current_, std::move(traces)});
-    return true;
-  }
-
-  KeyObjects& key_;
-  Ref current_;
-  std::shared_ptr<const ValidTraces> known_;
-  std::vector<PyObject*> owners_;  // held by the match
-};
+  // Comparing runs Python, so what was found equal is remembered, by identity.
+  const auto is_same = [](const Ref& a, const Ref& b) { return a.get() == b.get(); };
+  const auto is_current = [&](const Ref& trace) { return are_equal(trace.get(), current.get()); };
+  const bool are_known = known->current && is_current(known->current) &&
+                         std::equal(traces.begin(), traces.end(), known->traces.begin(), known->traces.end(), is_same);
+  if (are_known) return variables;
+  if (!std::all_of(traces.begin(), traces.end(), is_current)) return {};
+  const auto now = std::make_shared<ChangedValues>(ChangedValues{known->owners, known->nodes, current, traces});
+  const std::shared_ptr<const ChangedValues> before = std::exchange(key.changed, now);
+  return variables;
+}
 
 }  // namespace
 
@@ -203,12 +176,15 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   if (fields[kIsPlain] == Py_True && !has_read()) {
     is_plain_ = PyTuple_GET_SIZE(fields[kValues]) == 0;
     if (is_plain_) return Ref::borrow(fields[kResult]);
-    NewValues values(*entry.objects);
-    is_plain_ = values.are_for(fields[kOwners], leaves);
-    if (is_plain_) {
-      values.set(fields[kValues]);
-      return Ref::borrow(fields[kResult]);
+    const std::vector<PyObject*> variables = changed_variables(*entry.objects, fields[kOwners], leaves);
+    is_plain_ = !variables.empty();
+    std::vector<Ref> before;  // let go of at the end, since that may run any code
+    before.reserve(variables.size());
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      PyObject* const value = PyTuple_GET_ITEM(fields[kValues], static_cast<Py_ssize_t>(i));
+      before.push_back(replaced(variables[i], slots.value.place(variables[i]), value));
     }
+    if (is_plain_) return Ref::borrow(fields[kResult]);
   }
   if (!has_read()) {
     const std::vector<PyObject*> found = found_in(*entry.objects, leaves);

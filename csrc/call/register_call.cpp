@@ -24,13 +24,12 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject*) noexcept 
 
 // (the forwarded leaves, the shardings or None) of what a target has returned.
 py::tuple output_info(PyObject* node) {
-  py::list forwarded;
-  if (!is_output_node(node)) return py::make_tuple(forwarded, py::none());
-  const std::shared_ptr<const TraceOutput> output = output_of(node);
+  std::vector<std::size_t> forwarded;
+  const auto output = is_output_node(node) ? output_of(node) : std::make_shared<const TraceOutput>();
   for (const std::int32_t source : output->source) {
-    if (source < 0) forwarded.append(give(number(~static_cast<std::size_t>(source))));
+    if (source < 0) forwarded.push_back(~static_cast<std::size_t>(source));
   }
-  return py::make_tuple(forwarded, output->shardings ? output->shardings : Ref::borrow(Py_None));
+  return py::make_tuple(give(tuple_of_numbers(forwarded)), give(or_none(output->shardings)));
 }
 
 }  // namespace
@@ -44,10 +43,8 @@ namespace {
 
 // (calls, target, [(number of a trace, its calls or None)]) of every key.
 py::list entries_of(const CallCache& cache) {
-  std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
-  cache.table.each([&](const EntryPtr& entry) { entries.push_back(entry); });
   py::list all;
-  for (const EntryPtr& entry : entries) {
+  for (const EntryPtr& entry : cache.table.all()) {
     py::list log;
     for (const EntryTrace& trace : std::vector<EntryTrace>(entry->log)) {
       log.append(py::make_tuple(give(number(trace.number)), give(trace.calls ? number(*trace.calls) : or_none({}))));
@@ -60,7 +57,7 @@ py::list entries_of(const CallCache& cache) {
 // (static keys, traces, hits, misses, size limit, loads)
 py::tuple info_of(const CallCache& cache) {
   std::size_t traces = 0;
-  cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
+  for (const EntryPtr& entry : cache.table.all()) traces += entry->traces;
   const EntryTable& table = cache.table;
   py::tuple info(6);
   std::size_t i = 0;

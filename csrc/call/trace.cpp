@@ -33,12 +33,10 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
   Ref shardings = python::leaf_out_shardings(frame.call.cache().options, result);
-  Ref kept_shardings;
-  if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
-
-  std::vector<Ref> results;
+  const bool has_shardings = shardings.get() != Py_None;
+  std::vector<Ref> results, kept_shardings;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    PyObject* sharding = kept_shardings ? PyTuple_GetItem(shardings.get(), static_cast<Py_ssize_t>(i)) : Py_None;
+    PyObject* sharding = has_shardings ? PyTuple_GetItem(shardings.get(), static_cast<Py_ssize_t>(i)) : Py_None;
     if (sharding == nullptr) throw PythonError{};
     const auto input = forwardable.find(arrays[i]);
     if (sharding == Py_None && input != forwardable.end() && may_forward(arrays[i])) {
@@ -48,9 +46,9 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
     }
     output->source.push_back(static_cast<std::int32_t>(results.size()));
     results.push_back(Ref::borrow(arrays[i]));
-    if (kept_shardings) checked_int(PyList_Append(kept_shardings.get(), sharding));
+    kept_shardings.push_back(Ref::borrow(sharding));
   }
-  if (kept_shardings) output->shardings = Ref::checked(PyList_AsTuple(kept_shardings.get()));
+  if (has_shardings) output->shardings = tuple_of(kept_shardings);
   const bool bare = spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
   if (bare && !output->shardings) return results[0];
 
