@@ -7,7 +7,6 @@
 #include <pybind11/type_caster_pyobject_ptr.h>
 
 #include <stdexcept>
-#include <utility>
 
 #include "base/boxed.h"
 

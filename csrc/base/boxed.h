@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 
 #include "base/python_api.h"
 
@@ -16,9 +15,33 @@ struct NestableHead {
   PyObject* weakrefs;  // null for ever in a type without
 };
 
+inline constexpr int kMaxNested = 50;
+inline thread_local int nested = 0;
+inline thread_local PyObject* waiting = nullptr;
+
 // The whole `tp_dealloc` of such an object: `let_go(self)` drops all that it holds. Inside of too many others it waits
 // until they are done.
-void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept;
+inline void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
+  if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
+  const Turn turn;
+  // Once there are no weak references to it, their place has room for the next object that waits.
+  const auto next_of = [](PyObject* object) -> PyObject*& { return reinterpret_cast<NestableHead*>(object)->weakrefs; };
+  if (next_of(self) != nullptr) PyObject_ClearWeakRefs(self);
+  if (nested == kMaxNested) {
+    next_of(self) = std::exchange(waiting, self);
+    return;
+  }
+  ++nested;
+  let_go(self);
+  free_heap_object(self);
+  // The outermost one counts itself until the end, or each that waited would be the outermost of the next.
+  while (nested == 1 && waiting != nullptr) {
+    PyObject* const next = std::exchange(waiting, next_of(waiting));
+    next_of(next) = nullptr;
+    Py_TYPE(next)->tp_dealloc(next);
+  }
+  --nested;
+}
 
 // What such an object is, or begins with. The value tells the garbage collector what it holds, by a
 // `traverse(visit, arg)`.

@@ -7,16 +7,6 @@ namespace {
 
 constexpr std::size_t kShownSegments = 24;
 
-std::string repr_or_placeholder(PyObject* object) {
-  Ref text = Ref::steal(PyObject_Repr(object));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  if (utf8 == nullptr) {
-    forgive();
-    return "<" + type_name(object) + ">";
-  }
-  return utf8;
-}
-
 }  // namespace
 
 WalkError WalkError::diagnosed(PyObject* type, std::string message) {
@@ -78,7 +68,12 @@ std::string attribute_segment(PyObject* name) {
 
 std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
 
-std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
+std::string key_segment(PyObject* key) {
+  const Ref text = Ref::steal(PyObject_Repr(key));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  forgive();
+  return utf8 == nullptr ? "[<" + type_name(key) + ">]" : std::string("[") + utf8 + "]";
+}
 
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
   const Ref told = python::child_segments(node, number(count));

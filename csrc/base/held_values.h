@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
-#include <utility>
 
 #include "base/python_api.h"
 

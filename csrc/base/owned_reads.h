@@ -5,16 +5,10 @@
 
 namespace partax {
 
-// Empty where the list is shorter.
-inline Ref list_item(PyObject* list, Py_ssize_t i) noexcept {
-  const Reading reading(list);
-  return i < PyList_GET_SIZE(list) ? Ref::borrow(PyList_GET_ITEM(list, i)) : Ref();
-}
-
-// The same of a list or tuple.
+// Of a list or tuple; empty where it is shorter.
 inline Ref item_of(PyObject* sequence, Py_ssize_t i) noexcept {
-  if (PyList_Check(sequence)) return list_item(sequence, i);
-  return i < PyTuple_GET_SIZE(sequence) ? Ref::borrow(PyTuple_GET_ITEM(sequence, i)) : Ref();
+  const Reading reading(sequence);
+  return i < PySequence_Fast_GET_SIZE(sequence) ? Ref::borrow(PySequence_Fast_GET_ITEM(sequence, i)) : Ref();
 }
 
 // Empty where the key is absent. Comparing keys may run user code.

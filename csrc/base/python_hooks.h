@@ -1,8 +1,6 @@
 // The functions of partax's own Python that C++ calls: all of them, in one table.
 #pragma once
 
-#include <cassert>
-
 #include "base/python_api.h"
 
 namespace partax {

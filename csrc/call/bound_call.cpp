@@ -8,8 +8,11 @@
 namespace partax {
 namespace {
 
+bool is_same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
+
+// As many as there are where it is none of them.
 std::size_t place_among(const std::vector<Ref>& names, PyObject* name, std::size_t first) {
-  const auto is_it = [&](const Ref& known) { return known.get() == name || PyUnicode_Compare(known.get(), name) == 0; };
+  const auto is_it = [&](const Ref& known) { return is_same_name(known.get(), name); };
   const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
   return static_cast<std::size_t>(std::find_if(begin, names.end(), is_it) - names.begin());
 }
@@ -17,9 +20,7 @@ std::size_t place_among(const std::vector<Ref>& names, PyObject* name, std::size
 }  // namespace
 
 bool CallShape::operator==(const CallShape& other) const {
-  const auto is_same = [](const Ref& a, const Ref& b) {
-    return a.get() == b.get() || PyUnicode_Compare(a.get(), b.get()) == 0;
-  };
+  const auto is_same = [](const Ref& a, const Ref& b) { return is_same_name(a.get(), b.get()); };
   return left_out == other.left_out && num_extra == other.num_extra &&
          std::equal(keywords.begin(), keywords.end(), other.keywords.begin(), other.keywords.end(), is_same);
 }
@@ -32,10 +33,6 @@ std::size_t CallShape::hash() const {
   }
   return seed;
 }
-
-std::size_t Parameters::index_of(PyObject* name) const { return place_among(names, name, num_positional_only); }
-
-std::size_t Parameters::shown_index_of(PyObject* name) const { return place_among(shown_named, name, 0); }
 
 BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
                      std::size_t num_args, PyObject* keyword_names)
@@ -70,14 +67,14 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
   for (std::size_t i = 0; i < num_keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(keyword_names, static_cast<Py_ssize_t>(i));
     PyObject* value = args[num_args + i];
-    const std::size_t index = parameters.index_of(name);
+    const std::size_t index = place_among(parameters.names, name, parameters.num_positional_only);
     if (index < named) {
       if (by_parameter[index] != nullptr) {
         raise_error(PyExc_TypeError, "%s() got multiple values for argument '%U'", function, name);
       }
       by_parameter[index] = value;
     } else if (parameters.var_keyword) {
-      keywords.push_back({parameters.shown_index_of(name), name, value});
+      keywords.push_back({place_among(parameters.shown_named, name, 0), name, value});
     } else {
       raise_error(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
     }

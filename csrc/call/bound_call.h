@@ -1,8 +1,6 @@
 // The parameters of a wrapped function, and the one form that every way of passing the same arguments is brought into.
 #pragma once
 
-#include <memory>
-
 #include "base/python_api.h"
 
 namespace partax {
@@ -29,9 +27,6 @@ struct Parameters {
   bool var_keyword = true;
   std::vector<Ref> shown_named;  // the values in **kwargs that the callable shows by name, in order
   Ref description;               // all of it as Python has it: partax._jit.parameters.CallParameters
-
-  std::size_t index_of(PyObject* name) const;        // names.size() if there is none
-  std::size_t shown_index_of(PyObject* name) const;  // shown_named.size() if there is none
 };
 
 // The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given

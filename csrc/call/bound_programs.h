@@ -3,8 +3,6 @@
 #pragma once
 
 #include <array>
-#include <memory>
-#include <vector>
 
 #include "base/held_values.h"
 #include "call/entry_table.h"

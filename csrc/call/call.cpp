@@ -12,11 +12,34 @@
 namespace partax {
 namespace {
 
-[[noreturn]] void refuse_shared_result() {
-  raise_error(PyExc_RuntimeError,
-              "found an object in the result that can be changed and is made by the trace, in a first call that "
-              "donates arrays and ran in several threads at once, expected one for each call; call the function "
-              "once before the threads do, or return what cannot be changed");
+// Whether a leaf is an array of jax that has been deleted or given away.
+bool is_deleted(PyObject* leaf) {
+  const bool is_array =
+      hooks().jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
+  if (!is_array) return false;
+  static Name name("is_deleted");
+  return checked_int(PyObject_IsTrue(Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get())).get())) == 1;
+}
+
+Ref bytes_of(const std::vector<std::uint8_t>& flags) {
+  return Ref::checked(
+      PyBytes_FromStringAndSize(reinterpret_cast<const char*>(flags.data()), static_cast<Py_ssize_t>(flags.size())));
+}
+
+// After a run: raises jax's error if an array that the call gives back is deleted. `were_there` says that they had been
+// checked before.
+void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
+  if (!is_output_node(returned)) return;
+  const std::shared_ptr<const TraceOutput> output = output_of(returned);
+  for (const std::int32_t source : output->source) {
+    if (source >= 0) continue;
+    const std::size_t i = ~static_cast<std::size_t>(source);
+    if (!is_deleted(leaves[i])) continue;
+    const Ref target = entry.value;
+    const Ref index = number(i);
+    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(were_there));
+    return;
+  }
 }
 
 // After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
@@ -101,7 +124,12 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   if (entry->is_of_one_call) {
     cache.table.erase(*entry);
     if (is_given_away(returned.get())) {  // to a call in another thread, which was the first at the same moment
-      if (!entry->donated.empty()) refuse_shared_result();
+      if (!entry->donated.empty()) {
+        raise_error(PyExc_RuntimeError,
+                    "found an object in the result that can be changed and is made by the trace, in a first call that "
+                    "donates arrays and ran in several threads at once, expected one for each call; call the function "
+                    "once before the threads do, or return what cannot be changed");
+      }
       return run_call(jit, args, num_args, keyword_names, bound);
     }
   }
@@ -247,24 +275,6 @@ void Call::read_objects() {
 
 // ---- The arrays that a call gives back as they came.
 
-namespace {
-
-// Whether a leaf is an array of jax that has been deleted or given away.
-bool is_deleted(PyObject* leaf) {
-  const bool is_array =
-      hooks().jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
-  if (!is_array) return false;
-  static Name name("is_deleted");
-  return checked_int(PyObject_IsTrue(Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get())).get())) == 1;
-}
-
-Ref bytes_of(const std::vector<std::uint8_t>& flags) {
-  return Ref::checked(
-      PyBytes_FromStringAndSize(reinterpret_cast<const char*>(flags.data()), static_cast<Py_ssize_t>(flags.size())));
-}
-
-}  // namespace
-
 bool are_any_deleted(const LeafBuffer& leaves) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (is_deleted(leaves[i])) return true;
@@ -291,20 +301,6 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   const Ref target = entry.value;
   python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated));
-}
-
-void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
-  if (!is_output_node(returned)) return;
-  const std::shared_ptr<const TraceOutput> output = output_of(returned);
-  for (const std::int32_t source : output->source) {
-    if (source >= 0) continue;
-    const std::size_t i = ~static_cast<std::size_t>(source);
-    if (!is_deleted(leaves[i])) continue;
-    const Ref target = entry.value;
-    const Ref index = number(i);
-    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(were_there));
-    return;
-  }
 }
 
 }  // namespace partax

@@ -86,8 +86,6 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves);
 // Then raises jax's error, if this very call would do so; nothing has been given away. For a trace of another shape the
 // frame of the call must be there.
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
-// After it: raises jax's error if an array that the call gives back is deleted. `were_there`: they were before.
-void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
 // allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.

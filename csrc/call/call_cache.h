@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "call/bound_call.h"
 #include "call/entry_table.h"

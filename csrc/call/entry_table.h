@@ -3,11 +3,9 @@
 #pragma once
 
 #include <list>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 
-#include "base/python_api.h"
 #include "call/bound_call.h"
 #include "call/output.h"
 #include "tree/leaf_buffer.h"
@@ -32,9 +30,9 @@ struct ChangedValues {
 
 // Of the key of a function that may change objects in its arguments.
 struct KeyObjects {
-  std::vector<std::uint32_t> nodes;  // which nodes of the key they are, in order
-  bool are_all = false;              // Python has found no others, and needs nothing else in their place
-  std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
+  std::vector<std::uint32_t> nodes;              // which nodes of the key they are, in order
+  bool are_all = false;                          // Python has found no others, and needs nothing else in their place
+  std::vector<PyObject*> distinct;               // the addresses of a call's that were found to be all different
   std::shared_ptr<const ChangedValues> changed;  // by the last call; null: there has been none such
 };
 

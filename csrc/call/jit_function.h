@@ -1,7 +1,6 @@
 // The wrapper that filter_jit returns, as a Python type.
 #pragma once
 
-#include "base/python_api.h"
 #include "statics/static_value.h"
 
 namespace partax {

@@ -2,7 +2,6 @@
 // returns to jax of it, and the user's result made of that.
 #pragma once
 
-#include <memory>
 #include <optional>
 
 #include "tree/leaf_buffer.h"

@@ -1,21 +1,17 @@
 #include "call/prepared_call.h"
 
 #include "base/boxed.h"
-#include "base/owned_reads.h"
 #include "call/output.h"
 
 namespace partax {
 
 PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* kwargs, bool abstract)
-    : jit_(Ref::borrow(jit)) {
-  for (PyObject* argument : Items(args)) arguments_->push(argument);
-  const std::size_t num_args = arguments_->size();
-  if (PyDict_GET_SIZE(kwargs) > 0) {
-    keyword_names_ = Ref::checked(PySequence_Tuple(kwargs));
-    for (PyObject* name : Items(keyword_names_.get())) arguments_->push(dict_item(kwargs, name).get());
-  }
-  call_ = std::make_unique<Call>(as_jit(jit), std::move(cache), arguments_->arguments(), num_args, keyword_names_.get(),
-                                 abstract);
+    : jit_(Ref::borrow(jit)),
+      keyword_names_(PyDict_GET_SIZE(kwargs) == 0 ? Ref() : Ref::checked(PySequence_Tuple(kwargs))) {
+  const Ref named = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
+  arguments_ = Ref::checked(PySequence_Concat(args, named.get()));
+  call_ = std::make_unique<Call>(as_jit(jit), std::move(cache), Items(arguments_.get()).begin(),
+                                 static_cast<std::size_t>(PyTuple_GET_SIZE(args)), keyword_names_.get(), abstract);
   const CallFrame frame(*call_);
   call_->read_objects();
 }
@@ -84,7 +80,7 @@ Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
 
 void PreparedCall::detach() noexcept {
   call_.reset();
-  const std::unique_ptr<LeafBuffer> dropped = std::move(arguments_);
+  arguments_.reset();
 }
 
 int PreparedCall::traverse(visitproc visit, void* arg) const {

@@ -1,9 +1,6 @@
 // A call that is run step by step: lowered, traced, or with a compiled program.
 #pragma once
 
-#include <memory>
-
-#include "base/python_api.h"
 #include "call/call.h"
 
 namespace partax {
@@ -45,8 +42,7 @@ class PreparedCall {
   Call& call() const;
 
   Ref jit_;
-  std::unique_ptr<LeafBuffer> arguments_ = std::make_unique<LeafBuffer>();
-  Ref keyword_names_;
+  Ref keyword_names_, arguments_;  // tuples
   std::unique_ptr<Call> call_;
   EntryPtr entry_;
   mutable Ref record_;

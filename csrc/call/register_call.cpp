@@ -67,12 +67,6 @@ py::tuple info_of(const CallCache& cache) {
   return info;
 }
 
-// Drops every key, trace and executable, and begins to count anew.
-void clear(CallCache& cache) {
-  cache.table.clear();
-  cache.hits = cache.misses = cache.loads = 0;
-}
-
 void register_cache(py::module_& module) {
   BoxedClass<CallCache>(module, "partax._core.CallCache", "What all wrappers of equal callables share.",
                         {{Py_tp_clear, reinterpret_cast<void*>(forget_entries)}})
@@ -80,7 +74,10 @@ void register_cache(py::module_& module) {
       .def_property("options", [](const CallCache& cache) { return cache.options; })
       .def("entries", &entries_of)
       .def("info", &info_of)
-      .def("clear", &clear);
+      .def("clear", [](CallCache& cache) {
+        cache.table.clear();
+        cache.hits = cache.misses = cache.loads = 0;
+      });
   define(module, "caches", &living_caches, py::arg("callable") = py::none());
 }
 

@@ -61,6 +61,16 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
   return true;
 }
 
+// All of it.
+inline std::vector<Ref> all_held(PyObject* callable) {
+  std::vector<Ref> held;
+  all_held(callable, callable_sort(callable), [&](std::size_t, const Ref& part) {
+    held.push_back(part);
+    return true;
+  });
+  return held;
+}
+
 // The same code, also where it was compiled twice, whatever the file is called.
 bool is_same_code(PyObject* left, PyObject* right);
 

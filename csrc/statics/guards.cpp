@@ -25,25 +25,26 @@ Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
 // Appends the parts of a value; fewer where it is of another kind than was asked about.
 void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref>& found) {
   const auto add = [&](const Ref& part) { found.push_back(part); };
+  const Ref type = it == nullptr ? Ref() : Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it)));
   switch (parts) {
     case Guards::kNone:
       return;
     case Guards::kType:
-      return add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      return add(type);
     case Guards::kItems:
     case Guards::kState:
-      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      add(type);
       return each_item(it, parts == Guards::kItems ? form_of(it) : Form::kSubclass, add);
     case Guards::kAsked: {  // the argument is (type, function)
-      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
-      if (reinterpret_cast<PyObject*>(Py_TYPE(it)) != PyTuple_GetItem(argument, 0)) return;
+      add(type);
+      if (type.get() != PyTuple_GetItem(argument, 0)) return;
       const Ref told = Ref::checked(PyObject_CallOneArg(PyTuple_GET_ITEM(argument, 1), it));
       if (!PyTuple_CheckExact(told.get())) return add(told);
       return each_item(told.get(), Form::kTuple, add);
     }
     case Guards::kClass: {
       if (!PyType_Check(it) || PyType_HasFeature(reinterpret_cast<PyTypeObject*>(it), Py_TPFLAGS_HEAPTYPE) == 0) return;
-      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      add(type);
       add(part_at(it, reinterpret_cast<PyHeapTypeObject*>(it)->ht_name));
       add(part_at(it, reinterpret_cast<PyHeapTypeObject*>(it)->ht_qualname));
       const Ref mro = part_at(it, reinterpret_cast<PyTypeObject*>(it)->tp_mro);
@@ -56,10 +57,7 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       if (!PyFunction_Check(it)) return;
       const auto* function = reinterpret_cast<PyFunctionObject*>(it);
       add(code_of(it));
-      all_held(it, CallableSort::kFunction, [&](std::size_t, const Ref& part) {
-        add(part);
-        return true;
-      });
+      for (const Ref& part : all_held(it)) add(part);
       add(part_at(it, function->func_name));
       add(part_at(it, function->func_qualname));
       const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <string>
 
 #include "base/python_api.h"
 

@@ -40,6 +40,11 @@ const Content* content_in(PyObject* value) noexcept {
   return nullptr;
 }
 
+template <typename Bits>
+bool have_same_bits(const Bits& a, const Bits& b) noexcept {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
 bool has_state(PyObject* value, const TypeInfo& info) noexcept {
   return _PyObject_GetDictPtr(value) != nullptr || !info.slots.empty();
 }
@@ -158,14 +163,10 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   switch (form) {
     case Form::kIdentity:
       return left == right;
-    case Form::kFloat: {
-      const double a = PyFloat_AS_DOUBLE(left), b = PyFloat_AS_DOUBLE(right);
-      return std::memcmp(&a, &b, sizeof a) == 0;
-    }
-    case Form::kComplex: {
-      const Py_complex a = PyComplex_AsCComplex(left), b = PyComplex_AsCComplex(right);
-      return std::memcmp(&a, &b, sizeof a) == 0;
-    }
+    case Form::kFloat:
+      return have_same_bits(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));
+    case Form::kComplex:
+      return have_same_bits(PyComplex_AsCComplex(left), PyComplex_AsCComplex(right));
     case Form::kArray:
       refuse_array(right);
     default:

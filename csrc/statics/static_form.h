@@ -73,15 +73,12 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
   const auto located = [&](const Ref& item, auto&& segment) { below(segment, [&] { visit(item); }); };
   switch (form) {
     case Form::kTuple:
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-        located(Ref::borrow(PyTuple_GET_ITEM(value, i)), [&] { return index_segment(i); });
-      }
+    case Form::kList: {
+      Py_ssize_t i = 0;
+      for (Ref item = item_of(value, i); item; item = item_of(value, ++i))
+        located(item, [&] { return index_segment(i); });
       break;
-    case Form::kList:
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
-        if (const Ref item = list_item(value, i)) located(item, [&] { return index_segment(i); });
-      }
-      break;
+    }
     case Form::kDict: {
       if (hooks().default_dict.is(Py_TYPE(value))) {
         static Name factory("default_factory");

@@ -58,14 +58,10 @@ bool StaticValue::mark_changed(PyObject* other) const {
   const std::shared_ptr<const Composite> composite = composite_;
   if (Py_TYPE(other) != composite->type || is_self_changing(other)) return false;
   std::vector<Ref> parts;
-  const auto add = [&](const Ref& part) { parts.push_back(part); };
   if (mode_ == Mode::kCallable) {
-    all_held(other, callable_sort(other), [&](std::size_t, const Ref& part) {
-      add(part);
-      return true;
-    });
+    parts = all_held(other);
   } else {
-    each_item(other, form_of(other), add);
+    each_item(other, form_of(other), [&](const Ref& part) { parts.push_back(part); });
   }
   bool found = false;
   for (std::size_t i = 0; i < parts.size() && i < composite->items.size(); ++i) {
@@ -200,9 +196,7 @@ class Sealer {
 
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
-    auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Py_TYPE(value);
-    composite->type_ref = hold_type(Py_TYPE(value));
+    const auto composite = composite_of(value);
     bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
     each_item(value, form, [&](const Ref& item) {
       // The object of a method is known by identity, as for Python, whatever its == says.
@@ -218,7 +212,7 @@ class Sealer {
       result.mode_ = StaticValue::Mode::kHeld;
       result.held_ = Ref::borrow(value);
     }
-    result.composite_ = std::move(composite);
+    result.composite_ = composite;
     // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
     const bool immutable = form != Form::kSubclass && !holds_mutable(value);
     if (!of_key_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
@@ -234,24 +228,19 @@ class Sealer {
     result.held_ = Ref::checked(PyWeakref_NewRef(value, is_first ? on_death_ : nullptr));
     result.mode_ = is_first ? StaticValue::Mode::kCallable : StaticValue::Mode::kWeak;
     if (!is_first) return result;
-    auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Py_TYPE(value);
-    composite->type_ref = hold_type(Py_TYPE(value));
-    const CallableSort sort = callable_sort(value);
-    std::vector<Ref> held;  // user code may change the callable meanwhile
-    all_held(value, sort, [&](std::size_t, Ref part) {
-      held.push_back(std::move(part));
-      return true;
-    });
-    if (sort == CallableSort::kFunction) composite->code = code_of(value);
-    if (sort == CallableSort::kFunction) composite->left_out = left_out(value);
+    const auto composite = composite_of(value);
+    const std::vector<Ref> held = all_held(value);  // user code may change the callable meanwhile
+    if (PyFunction_Check(value)) {
+      composite->code = code_of(value);
+      composite->left_out = left_out(value);
+    }
     composite->items.resize(held.size());
     ++depth_;
     for (std::size_t i = 0; i < held.size(); ++i) {
       if (held[i] && !composite->is_left_out(i)) composite->items[i] = seal_part(held[i].get());
     }
     --depth_;
-    result.composite_ = std::move(composite);
+    result.composite_ = composite;
     return result;
   }
 
@@ -287,10 +276,14 @@ class Sealer {
     return PyObject_GC_IsTracked(value) != 0 && !TypeTable::instance().find(value).is_installed;
   }
 
-  Ref hold_type(PyTypeObject* type) const {
-    auto* object = reinterpret_cast<PyObject*>(type);
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return Ref::borrow(object);
-    return Ref::checked(PyWeakref_NewRef(object, on_death_));
+  // Without its items.
+  std::shared_ptr<StaticValue::Composite> composite_of(PyObject* value) const {
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    auto* type = reinterpret_cast<PyObject*>(composite->type);
+    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
+    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
+    return composite;
   }
 
   static constexpr int kMaxCallableDepth = 100;  // of callables inside callables: beyond, identity decides

@@ -1,10 +1,7 @@
 // Type-exact equality and hash of one static value: equal only if a traced program cannot tell them apart.
 #pragma once
 
-#include <memory>
-
 #include "base/error_path.h"
-#include "base/python_api.h"
 #include "base/stack_room.h"
 #include "statics/callable_parts.h"
 #include "statics/guards.h"

@@ -234,7 +234,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
       open(info.kind, size, &info);
       const auto item = [&](std::size_t i) {
-        Ref found = list_item(object, static_cast<Py_ssize_t>(i));
+        Ref found = item_of(object, static_cast<Py_ssize_t>(i));
         if (!found) changed_while_walking();
         return found;
       };
