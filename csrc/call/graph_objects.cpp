@@ -21,9 +21,7 @@ struct ClassSlot {
   PyTypeObject* type = nullptr;  // lives as long as the process
   Py_ssize_t offset = 0;
 
-  bool is_of(PyTypeObject* other) const noexcept {
-    return type != nullptr && (other == type || PyType_IsSubtype(other, type) != 0);
-  }
+  bool is_of(PyTypeObject* other) const noexcept { return type != nullptr && PyType_IsSubtype(other, type) != 0; }
   // What is in it, or empty. The object is of the class.
   Ref of(PyObject* object) const noexcept { return part_at(object, place(object)); }
   PyObject*& place(PyObject* object) const noexcept {
@@ -76,16 +74,6 @@ std::vector<PyObject*> found_in(const KeyObjects& key, const LeafBuffer& leaves)
     found.push_back(object);
   }
   return found;
-}
-
-// Whether they are those that were found to be all different. Only addresses are looked at: the ones known may be gone.
-bool are_known_distinct(const KeyObjects& key, const LeafBuffer& leaves) {
-  if (key.distinct.size() != key.nodes.size()) return false;
-  std::size_t hint = 0;
-  for (std::size_t i = 0; i < key.nodes.size(); ++i) {
-    if (leaves.node(key.nodes[i], hint) != key.distinct[i]) return false;
-  }
-  return true;
 }
 
 bool have_each_once(std::vector<PyObject*> objects) {
@@ -145,9 +133,10 @@ std::vector<PyObject*> changed_variables(KeyObjects& key, PyObject* owners, cons
 bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
   if (!entry.objects || !entry.objects->are_all || !are_arrays(leaves)) return false;
   KeyObjects& key = *entry.objects;
-  if (are_known_distinct(key, leaves)) return true;
   std::vector<PyObject*> found = found_in(key, leaves);
-  if (found.size() != key.nodes.size() || !have_each_once(found)) return false;
+  if (found.size() != key.nodes.size()) return false;
+  if (found == key.distinct) return true;  // only addresses are looked at: the ones known may be gone
+  if (!have_each_once(found)) return false;
   key.distinct = std::move(found);
   return true;
 }

@@ -74,7 +74,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     const JitFunction& jit = as_jit(self);
     if (instance == nullptr || instance == Py_None || Py_TYPE(self) == bound_type) return Py_NewRef(self);
-    Ref bound = new_jit(jit.callable, jit.function, instance, jit.options);
+    Ref bound = new_jit(jit.callable, function_of(jit), instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
     as_jit(bound.get()).seen = jit.seen;
     as_jit(bound.get()).dict = part_at(self, jit.dict).release();

@@ -106,13 +106,11 @@ struct Handle {
 };
 
 struct OutputNode {
-  PyObject_HEAD
-  PyObject* handle;
-  PyObject* results;  // tuple
+  Ref handle, results;  // the latter a tuple
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, handle, results); }
 };
 
 PyTypeObject* handle_type = nullptr;
-PyTypeObject* node_type = nullptr;
 
 template <typename Object>
 Object* as(PyObject* object) noexcept {
@@ -147,27 +145,12 @@ PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
 // Handles may become equal by their shardings, and none is ever in a large table.
 Py_hash_t handle_hash(PyObject*) noexcept { return 1; }
 
-int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(as<OutputNode>(self)->handle);
-  Py_VISIT(as<OutputNode>(self)->results);
-  return 0;
+Ref make_node(Ref handle, Ref results) {
+  return box(std::make_unique<OutputNode>(OutputNode{std::move(handle), std::move(results)}));
 }
 
-void node_dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  const Turn turn;
-  Py_XDECREF(as<OutputNode>(self)->handle);
-  Py_XDECREF(as<OutputNode>(self)->results);
-  free_heap_object(self);
-}
-
-Ref make_node(PyObject* handle, Ref results) {
-  Ref node = Ref::checked(node_type->tp_alloc(node_type, 0));
-  as<OutputNode>(node.get())->handle = Py_NewRef(handle);
-  as<OutputNode>(node.get())->results = results.release();
-  return node;
-}
+// Of an output node.
+const OutputNode& in_node(PyObject* node) { return Boxed<OutputNode>::in(node); }
 
 void check_is_output(PyObject* object) {
   if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
@@ -176,7 +159,7 @@ void check_is_output(PyObject* object) {
 PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     check_is_output(node);
-    return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+    return tuple_of({in_node(node).results, in_node(node).handle}).release();
   });
 }
 
@@ -185,7 +168,7 @@ PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noe
     if (count != 2 || Py_TYPE(args[0]) != handle_type)
       raise_error(PyExc_TypeError, "expected a handle and its results");
     Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
-    return make_node(args[0], std::move(results)).release();
+    return make_node(Ref::borrow(args[0]), std::move(results)).release();
   });
 }
 
@@ -251,16 +234,9 @@ class CallLeaves final : public LeafSource {
 }  // namespace
 
 void register_trace_output_types(PyObject* module) {
-  static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
-  // Without `tp_clear`: it never changes, as a tuple.
-  static PyType_Slot node_slots[] = {{Py_tp_doc, const_cast<char*>(kNodeDoc)},
-                                     {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
-                                     {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
-                                     {0, nullptr}};
-  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                  node_slots};
-  node_type = add_type(module, node_spec);
+  Boxed<OutputNode>::type =
+      add_boxed_type<OutputNode>(module, "partax._core.OutputNode",
+                                 "The arrays that a target returned, with what is needed to rebuild the result.", {});
   handle_type = add_boxed_type<HeldSlot>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
                                          {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
                                           {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}},
@@ -273,31 +249,31 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
   const bool has_shardings = static_cast<bool>(slot->output->shardings);
   const Ref handle = box(std::make_unique<HeldSlot>(HeldSlot{std::move(slot)}), handle_type);
   as<Handle>(handle.get())->has_shardings = has_shardings;
-  return make_node(handle.get(), std::move(results));
+  return make_node(handle, std::move(results));
 }
 
-bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
+bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<OutputNode>::type; }
 
 std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
-  std::shared_ptr<const TraceOutput> output = output_in(as<OutputNode>(node)->handle);
+  std::shared_ptr<const TraceOutput> output = output_in(in_node(node).handle.get());
   if (!output) raise_error(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
   return output;
 }
 
 Ref with_children(PyObject* node, Ref children) {
   check_is_output(node);
-  return make_node(as<OutputNode>(node)->handle, std::move(children));
+  return make_node(in_node(node).handle, std::move(children));
 }
 
-Ref results_of(PyObject* node) { return Ref::borrow(as<OutputNode>(node)->results); }
+Ref results_of(PyObject* node) { return in_node(node).results; }
 
 void set_stored_result(PyObject* node, Ref stored) {
-  if (OutputSlot* slot = slot_in(as<OutputNode>(node)->handle)) std::swap(slot->stored, stored);
+  if (OutputSlot* slot = slot_in(in_node(node).handle.get())) std::swap(slot->stored, stored);
 }
 
 Ref stored_result(PyObject* node) {
   check_is_output(node);
-  const OutputSlot* slot = slot_in(as<OutputNode>(node)->handle);
+  const OutputSlot* slot = slot_in(in_node(node).handle.get());
   return or_none(slot == nullptr ? Ref() : slot->stored);
 }
 
@@ -311,7 +287,7 @@ Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   if (!is_output_node(returned)) return Ref::borrow(returned);
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   ++*output->calls;
-  CallLeaves leaves(*output, as<OutputNode>(returned)->results, inputs);
+  CallLeaves leaves(*output, in_node(returned).results.get(), inputs);
   return rebuild(output->spec, leaves);
 }
 

@@ -3,6 +3,7 @@ chains of any length die on a small stack."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import weakref
@@ -303,3 +304,55 @@ def test_a_nest_of_any_depth_is_freed_on_a_small_stack() -> None:
     done = subprocess.run([sys.executable, "-c", NESTS], capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[-2:] == ["all", ""], done.stdout + done.stderr
     assert done.returncode == 0
+
+
+# ---- What the collector has cleared, and what a destructor may still ask.
+
+TP_CLEAR = 51  # of CPython's stable interface
+
+
+def cleared(made: Any) -> Any:
+    """As the collector leaves an object of a cycle that is garbage."""
+    slot = ctypes.pythonapi.PyType_GetSlot
+    slot.restype, slot.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
+    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot(type(made), TP_CLEAR))(made) == 0
+    return made
+
+
+WRAPPER_USES: dict[str, Callable[[Any], Any]] = {
+    "call": lambda f: f(array(2)),
+    "method": lambda f: f.__get__(1, int),
+    "wrapped": lambda f: f.__wrapped__,
+    "function": lambda f: f._function,
+    "cache": lambda f: f._cache,
+    "bind": lambda f: f.bind(array(2)),
+    "lower": lambda f: f.lower(array(2)),
+    "tree": jax.tree.leaves,
+    "inside": lambda f: filter_jit(lambda x: f(x))(array(2)),
+}
+BOUND_USES: dict[str, Callable[[Any], Any]] = {
+    "call": lambda bound: bound(),
+    "func": lambda bound: bound.func,
+    "args": lambda bound: bound.args,
+    "keywords": lambda bound: bound.keywords,
+    "rebind": lambda bound: bound.rebind(array(2)),
+}
+
+
+@pytest.mark.parametrize("use", WRAPPER_USES.values(), ids=WRAPPER_USES)
+def test_a_cleared_wrapper_raises(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(ReferenceError):
+        use(cleared(filter_jit(lambda x: x)))
+
+
+@pytest.mark.parametrize("use", BOUND_USES.values(), ids=BOUND_USES)
+def test_a_cleared_bound_function_raises(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(ReferenceError):
+        use(cleared(filter_jit(lambda x: x).bind(array(2))))
+
+
+def test_a_cleared_cache_serves_on() -> None:
+    double = filter_jit(lambda x: x * 2)
+    first = double(array(2))
+    cleared(double._cache)
+    assert (double(array(2)) == first).all()
