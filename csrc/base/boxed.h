@@ -33,7 +33,8 @@ inline void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) n
   }
   ++nested;
   let_go(self);
-  free_heap_object(self);
+  const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
+  Py_TYPE(self)->tp_free(self);
   // The outermost one counts itself until the end, or each that waited would be the outermost of the next.
   while (nested == 1 && waiting != nullptr) {
     PyObject* const next = std::exchange(waiting, next_of(waiting));

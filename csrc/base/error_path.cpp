@@ -66,8 +66,6 @@ std::string attribute_segment(PyObject* name) {
   return std::string(".") + (utf8 == nullptr ? "?" : utf8);
 }
 
-std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
-
 std::string key_segment(PyObject* key) {
   const Ref text = Ref::steal(PyObject_Repr(key));
   const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;

@@ -83,10 +83,10 @@ class Ref {
 
 // A tuple or a list of these. Items that run code of users are made before it: an incomplete one can be found by the
 // collector.
-inline PyObject* new_reference(const Ref& item) noexcept { return Py_XNewRef(item.get()); }
+inline PyObject* new_reference(Ref& item) noexcept { return item.release(); }
 inline PyObject* new_reference(PyObject* item) noexcept { return Py_NewRef(item); }
 template <typename Item>
-Ref tuple_of(const Item* items, std::size_t count) {
+Ref tuple_of(Item* items, std::size_t count) {
   Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; i < count; ++i) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), new_reference(items[i]));
@@ -95,15 +95,15 @@ Ref tuple_of(const Item* items, std::size_t count) {
 }
 // Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
 template <typename Item>
-Ref list_of(const Item* items, std::size_t count) {
+Ref list_of(Item* items, std::size_t count) {
   Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; i < count; ++i) {
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), new_reference(items[i]));
   }
   return list;
 }
-inline Ref tuple_of(const std::vector<Ref>& items) { return tuple_of(items.data(), items.size()); }
-inline Ref list_of(const std::vector<Ref>& items) { return list_of(items.data(), items.size()); }
+inline Ref tuple_of(std::vector<Ref> items) { return tuple_of(items.data(), items.size()); }
+inline Ref list_of(std::vector<Ref> items) { return list_of(items.data(), items.size()); }
 
 [[noreturn]] inline void raise_error(PyObject* type, const char* message) {
   PyErr_SetString(type, message);
@@ -336,13 +336,6 @@ int visit_all(visitproc visit, void* arg, const Parts&... parts) {
   int status = 0;
   ((status = status != 0 ? status : visit_part(visit, arg, parts)), ...);
   return status;
-}
-
-// The end of a `tp_dealloc`.
-inline void free_heap_object(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
 }
 
 inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }

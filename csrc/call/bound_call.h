@@ -15,8 +15,7 @@ struct CallShape {
 };
 
 // Parameters by which a callable is really called. Where nobody knows them it has none and takes everything by *args
-// and
-// **kwargs. What these take has the names that the callable shows (`functools.wraps`), if they are others.
+// and **kwargs. What these take has the names that the callable shows (`functools.wraps`), if they are others.
 struct Parameters {
   std::string function;    // its name, for messages
   std::vector<Ref> names;  // interned; positional ones first, then keyword-only

@@ -29,10 +29,6 @@ std::size_t size_of(PyObject* tuple) {
   return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
 }
 
-PyObject** copy_items(const Ref& tuple, PyObject** to) {
-  return std::copy_n(reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item, size_of(tuple.get()), to);
-}
-
 }  // namespace
 
 BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
@@ -152,9 +148,10 @@ BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::s
       all_(size_),
       data_(all_.to_fill()) {
   const std::size_t num_named = size_of(keyword_names);
-  PyObject** next = copy_items(bindings.args, all_.to_fill());
+  const Items bound(bindings.args.get()), named(bindings.named.get());
+  PyObject** next = std::copy(bound.begin(), bound.end(), all_.to_fill());
   next = std::copy_n(args, num_args, next);
-  next = copy_items(bindings.named, next);
+  next = std::copy(named.begin(), named.end(), next);
   std::copy_n(args + num_args, num_named, next);
   names_ = bindings.names ? bindings.names : Ref::borrow(keyword_names);
   if (!bindings.names || num_named == 0) return;

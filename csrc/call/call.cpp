@@ -252,13 +252,14 @@ void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) c
   flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }
 
-Ref Call::described(LeafBuffer& leaves) const {
+Ref Call::described() const {
   TreeSpec spec;
+  LeafBuffer leaves;
   FlattenOptions options;
   options.hashed = false;
   options.keyed = true;
   flatten(spec, leaves, options);
-  return spec_data(spec, names());
+  return tuple_of({spec_data(spec, names()), leaves.tuple()});
 }
 
 Ref Call::history() const {
@@ -290,8 +291,8 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
     if (entry.donated[i] != 0) donated.push_back(leaves[i]);
   }
   std::sort(donated.begin(), donated.end());
-  for (std::size_t next = 0; next < entry.forwarded.size(); ++next) {  // asking runs Python: another thread may trace
-    const std::size_t i = entry.forwarded[next];
+  const std::vector<std::uint32_t> forwarded = entry.forwarded;  // asking runs Python, and another thread may trace
+  for (const std::uint32_t i : forwarded) {
     if (i >= leaves.size()) continue;
     if (std::binary_search(donated.begin(), donated.end(), leaves[i]) || is_deleted(leaves[i])) return true;
   }

@@ -39,8 +39,8 @@ class Call {
 
   // Flattens the values by the cache's options and these; raises PythonError.
   void flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options = {}) const;
-  // What they are flattened to, as Python takes it: see `spec_data`.
-  Ref described(LeafBuffer& leaves) const;
+  // (what they are flattened to, as `spec_data` gives it, array leaves).
+  Ref described() const;
   // Has Python read the objects that the function may change, if it may. The call must be under way.
   void read_objects();
   // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none. What `bound` (may
@@ -128,7 +128,7 @@ void explain_failure(const CallFrame& frame);
 Ref call_under_way();
 // Which values it has: see shape_data.
 Ref call_shape();
-// (what it is flattened to, as `spec_data` gives it, array leaves).
+// What it is flattened to: see Call::described.
 Ref describe_call();
 // Its wrapped callable, or None.
 Ref called_function();

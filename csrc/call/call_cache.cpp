@@ -37,12 +37,6 @@ Callables callables_of(PyObject* options) {
                                                                        : Callables::kByStructure;
 }
 
-Stored stored_of(PyObject* options) {
-  const Ref store = attribute(options, "store");
-  if (store.get() == Py_None) return Stored::kAsTold;
-  return store.get() == Py_False ? Stored::kNever : Stored::kAlways;
-}
-
 }  // namespace
 
 CallCache::CallCache(PyObject* function, PyObject* given)
@@ -52,8 +46,7 @@ CallCache::CallCache(PyObject* function, PyObject* given)
             [](const EntryPtr& entry, bool) { return survives_owner(*entry); }),
       callables(callables_of(given)),
       rule(attribute(given, "trace").get()),
-      graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))),
-      stored(stored_of(given)) {}
+      graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))) {}
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
 

@@ -11,9 +11,6 @@
 
 namespace partax {
 
-// Whether its programs are stored: as the switch says, or as the option does.
-enum class Stored : std::uint8_t { kAsTold, kNever, kAlways };
-
 // What all wrappers of equal callables with equal options share.
 struct CallCache {
   CallCache(PyObject* function, PyObject* options);
@@ -27,8 +24,7 @@ struct CallCache {
   EntryTable table;
   Callables callables;
   DynamicRule rule;
-  Ref graph;  // the option of that name; null where the function is to change no argument
-  Stored stored;
+  Ref graph;                  // the option of that name; null where the function is to change no argument
   std::weak_ptr<Entry> root;  // where wrappers find this cache
   std::size_t hits = 0;
   std::size_t misses = 0;

@@ -44,11 +44,7 @@ Ref call_shape() {
   return shape_data(call.cache().parameters, call.bound());
 }
 
-Ref describe_call() {
-  LeafBuffer leaves;
-  const Ref data = CallFrame::under_way().call.described(leaves);
-  return tuple_of({data, leaves.tuple()});
-}
+Ref describe_call() { return CallFrame::under_way().call.described(); }
 
 Ref called_function() {
   const CallFrame* frame = CallFrame::innermost();

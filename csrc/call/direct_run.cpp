@@ -10,10 +10,8 @@ namespace {
 
 // Most often of the very same items.
 bool are_equal_tuples(PyObject* left, PyObject* right) {
-  const auto* items = reinterpret_cast<PyTupleObject*>(left)->ob_item;
-  const auto* others = reinterpret_cast<PyTupleObject*>(right)->ob_item;
-  const Py_ssize_t size = PyTuple_GET_SIZE(left);
-  return (PyTuple_GET_SIZE(right) == size && std::equal(items, items + size, others)) || are_equal(left, right);
+  const Items items(left), others(right);
+  return std::equal(items.begin(), items.end(), others.begin(), others.end()) || are_equal(left, right);
 }
 
 bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }

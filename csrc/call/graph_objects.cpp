@@ -76,11 +76,6 @@ std::vector<PyObject*> found_in(const KeyObjects& key, const LeafBuffer& leaves)
   return found;
 }
 
-bool have_each_once(std::vector<PyObject*> objects) {
-  std::sort(objects.begin(), objects.end());
-  return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
-}
-
 // Which nodes the owners of new values are, by their numbers, which Python has in memory; null where they are not such.
 std::shared_ptr<ChangedValues> changed_values(const KeyObjects& key, PyObject* owners) {
   if (!PyBytes_CheckExact(owners)) return {};
@@ -136,7 +131,9 @@ bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
   std::vector<PyObject*> found = found_in(key, leaves);
   if (found.size() != key.nodes.size()) return false;
   if (found == key.distinct) return true;  // only addresses are looked at: the ones known may be gone
-  if (!have_each_once(found)) return false;
+  std::vector<PyObject*> sorted = found;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
   key.distinct = std::move(found);
   return true;
 }

@@ -112,14 +112,11 @@ struct OutputNode {
 
 PyTypeObject* handle_type = nullptr;
 
-template <typename Object>
-Object* as(PyObject* object) noexcept {
-  return reinterpret_cast<Object*>(object);
-}
+Handle* as_handle(PyObject* object) noexcept { return reinterpret_cast<Handle*>(object); }
 
 // Null once the garbage collector has cleared it.
 OutputSlot* slot_in(PyObject* handle) noexcept {
-  const HeldSlot* held = as<Handle>(handle)->box.value;
+  const HeldSlot* held = as_handle(handle)->box.value;
   return held == nullptr ? nullptr : held->slot.get();
 }
 
@@ -132,7 +129,7 @@ std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
 PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
   if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   // Most often without a turn: jax compares them in caches whose locks CPython lets go of where a thread waits.
-  if (self == other || !as<Handle>(self)->has_shardings || !as<Handle>(other)->has_shardings) {
+  if (self == other || !as_handle(self)->has_shardings || !as_handle(other)->has_shardings) {
     return PyBool_FromLong((self == other) == (op == Py_EQ));
   }
   return guarded<PyObject*>(nullptr, [&] {
@@ -248,7 +245,7 @@ void register_trace_output_types(PyObject* module) {
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
   const bool has_shardings = static_cast<bool>(slot->output->shardings);
   const Ref handle = box(std::make_unique<HeldSlot>(HeldSlot{std::move(slot)}), handle_type);
-  as<Handle>(handle.get())->has_shardings = has_shardings;
+  as_handle(handle.get())->has_shardings = has_shardings;
   return make_node(handle, std::move(results));
 }
 

@@ -92,7 +92,7 @@ class Finder {
   // Of what two equal nodes have in common.
   static std::size_t hash(const TreeSpec& spec, std::size_t at, std::size_t leaf_count, std::size_t first_leaf) {
     const auto [first, last] = statics_of(spec, at, at + spec.nodes[at].extent);
-    std::size_t seed = reinterpret_cast<std::size_t>(spec.nodes[at].info);
+    auto seed = reinterpret_cast<std::size_t>(spec.nodes[at].info);
     for (std::size_t i = first; i < last; ++i) seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
     for (const std::size_t part : {last - first, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
       seed = (seed ^ part) * 0x9E3779B97F4A7C15ull;

@@ -69,11 +69,6 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   return user_result(returned, others);
 }
 
-Ref PreparedCall::described() const {
-  LeafBuffer leaves;
-  return call().described(leaves);
-}
-
 Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
   return PreparedCall(jit_.get(), ready_cache(as_jit(jit_.get())), args, kwargs, false).described();
 }

@@ -12,8 +12,8 @@ class PreparedCall {
 
   // The same program's call with other arguments, or None if their static part differs.
   Ref rebind(PyObject* args, PyObject* kwargs) const;
-  // What this call, or one with other arguments, is flattened to: see `spec_data`.
-  Ref described() const;
+  // What this call, or one with other arguments, is flattened to: see Call::described.
+  Ref described() const { return call().described(); }
   Ref described_of(PyObject* args, PyObject* kwargs) const;
   // Lets go of the arguments; all but `record`, `stored`, `rebind`, `entry`, `jit` and `described_of` raises from now
   // on.
@@ -21,13 +21,13 @@ class PreparedCall {
   int traverse(visitproc visit, void* arg) const;
 
   // The record of the trace that `run` made, or None.
-  Ref record() const { return record_ ? record_ : Ref::borrow(Py_None); }
+  Ref record() const { return or_none(record_); }
   // The objects in the arguments that the function may change, a list; or None.
-  Ref objects() const { return call().objects().has_read() ? call().objects().objects() : Ref::borrow(Py_None); }
+  Ref objects() const { return or_none(call().objects().objects()); }
   // The `Programs` that its program may be stored by, or None.
-  Ref stored() const { return entry_->stored ? entry_->stored : Ref::borrow(Py_None); }
+  Ref stored() const { return or_none(entry_->stored); }
   Ref leaves() const { return call().leaves().tuple(); }
-  // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
+  // Calls `callable(target, arguments)` as part of this call; gives what it returns.
   Ref run(PyObject* callable) const;
   // The key and the program of this call, and its wrapper, which others of the same static part may be run by.
   const EntryPtr& entry() const noexcept { return entry_; }

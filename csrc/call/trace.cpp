@@ -14,8 +14,8 @@ namespace {
 
 bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
-// The output node of a result, or nothing where another thread has made a target meanwhile that passes a leaf through
-// XLA which this trace forwards.
+// The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
+// XLA which this trace forwards: then it is to be packed once more.
 Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
                 std::size_t num_inputs, std::shared_ptr<const TraceOutput>& packed) {
   Entry& entry = *frame.entry;
@@ -67,14 +67,6 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
   packed = output;
   entry.add_output(slot);
   for (const PassthroughNode& given : output->passthroughs) entry.key.mark_passthrough(given.node);
-  return node;
-}
-
-// The same with such a target too.
-Ref packed_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
-                  std::size_t num_inputs, std::shared_ptr<const TraceOutput>& packed) {
-  Ref node;
-  while (!node) node = pack_output(frame, result, arguments, inputs, num_inputs, packed);
   return node;
 }
 
@@ -208,7 +200,8 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame.in_body = false;
   each_static_part(frame, spec, observe);
   std::shared_ptr<const TraceOutput> output;
-  const Ref node = packed_output(frame, result.get(), spec, leaves, count, output);
+  Ref node;
+  while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);
   if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
   }
@@ -228,8 +221,10 @@ Ref restore_output(PyObject* result, PyObject* inputs) {
   LeafBuffer arrays;
   flatten_unchanged(frame, spec, arrays);
   std::shared_ptr<const TraceOutput> output;
-  return packed_output(frame, result, spec, reinterpret_cast<PyTupleObject*>(inputs)->ob_item,
-                       static_cast<std::size_t>(PyTuple_GET_SIZE(inputs)), output);
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
+  Ref node;
+  while (!node) node = pack_output(frame, result, spec, Items(inputs).begin(), count, output);
+  return node;
 }
 
 // ---- The target of a new entry.
@@ -271,11 +266,11 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   return entry.function;
 }
 
-// The programs of the key that are stored, if they are to be; else None.
+// The programs of the key that are stored, if they are to be, as the option says or else the switch; else None.
 Ref find_stored(const CallCache& cache, const Ref& function, const Ref& leaves) {
-  const Stored stored = cache.stored;
-  if (stored == Stored::kNever || (stored == Stored::kAsTold && !programs_are_stored)) return Ref::borrow(Py_None);
-  return python::stored_programs(cache.options, leaves, function);
+  const Ref option = attribute(cache.options.get(), "store");
+  const bool is_wanted = option.get() == Py_None ? programs_are_stored : option.get() != Py_False;
+  return is_wanted ? python::stored_programs(cache.options, leaves, function) : Ref::borrow(Py_None);
 }
 
 }  // namespace

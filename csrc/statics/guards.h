@@ -45,8 +45,6 @@ class Guards {
   void disprove(const std::string& reason) {
     if (proven()) unproven_ = reason;
   }
-  // What is not proven, as "self.lr through closure cell 'self'".
-  const std::string& unproven() const noexcept { return unproven_; }
   // What is not proven of functions among the roots, which count as the same only as the same objects; empty if all are
   // proven.
   const std::string& of_same_objects() const noexcept { return of_same_objects_; }
@@ -69,9 +67,10 @@ class Guards {
 
   std::vector<Check> checks_;
   std::size_t num_roots_ = 0;
-  Ref place_;       // (number of a check) -> what it is, as text
-  Ref registered_;  // how much was registered with abstract classes
-  std::string unproven_, of_same_objects_;
+  Ref place_;             // (number of a check) -> what it is, as text
+  Ref registered_;        // how much was registered with abstract classes
+  std::string unproven_;  // as "self.lr through closure cell 'self'"; empty if all is proven
+  std::string of_same_objects_;
   bool holds_arrays_ = false;
 };
 

@@ -33,11 +33,6 @@ Ref hash_of_value(PyObject* value) {
   return with_path("value", [&] { return number(static_hash(value, Unhashable::kRefuse)); });
 }
 
-// What is read next of a value: see guards.h.
-Ref parts_of(PyObject* value, int parts, PyObject* argument, PyObject* absent) {
-  return Guards::parts_of(value, static_cast<Guards::Parts>(parts), argument, absent);
-}
-
 }  // namespace
 
 void register_statics(py::module_& module) {
@@ -45,7 +40,9 @@ void register_statics(py::module_& module) {
          py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
   define(module, "static_equal", &static_equal);
   define(module, "static_hash", &hash_of_value);
-  define(module, "parts_of", &parts_of);
+  define(module, "parts_of", [](PyObject* value, int parts, PyObject* argument, PyObject* absent) {
+    return Guards::parts_of(value, static_cast<Guards::Parts>(parts), argument, absent);
+  });
 }
 
 }  // namespace partax

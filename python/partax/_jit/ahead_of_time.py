@@ -45,7 +45,7 @@ class Program:
         self.wrapper = wrapper
         self.call = call
         self.arrays = arrays
-        described = call.described()
+        described, _ = call.described()
         self.statics = static_values(described)
         self.record = call.record
         self.paths = leaf_paths(described)
@@ -313,8 +313,8 @@ class Compiled(_Stage):
         """Says what of a call is otherwise than in the compiled one: a static value, a shape or a dtype."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
-            now = static_values(self._program.call.described_of(args, kwargs))
-            return _static_difference(self._program.statics, now)
+            described, _ = self._program.call.described_of(args, kwargs)
+            return _static_difference(self._program.statics, static_values(described))
         compiled_for = jax.tree.leaves(self._of_jax.args_info)
         for path, info, leaf in zip(self._program.paths, compiled_for, call.leaves, strict=True):
             now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
