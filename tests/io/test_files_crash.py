@@ -6,16 +6,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import re
 import resource
 import signal
 import stat
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +21,9 @@ import pytest
 import safetensors
 
 from partax import load, save
-from partax._io import file_format, save_and_load
+from partax._io import file_format, save_and_load, whole_file
+from processes import python
 
-KILLS = 60
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
 
 
@@ -68,68 +65,33 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-# --- killed. In a process of its own that has imported jax but not started it, so that it may fork.
-
-
-def in_child(run: Callable[[], None], delay: float | None) -> int:
-    """Runs something in a child process and, after the delay, kills that; tells how it ended."""
-    child = os.fork()
-    if child == 0:
-        try:
-            run()
-        finally:
-            os._exit(0)
-    if delay is not None:
-        time.sleep(delay)
-        os.kill(child, signal.SIGKILL)
-    return os.waitpid(child, 0)[1]
-
-
-def kill_at_random(path: Path) -> None:
-    generator = random.Random(0)
-    last = 1
-    begin = time.perf_counter()
-    in_child(lambda: save(path, version(1)), None)
-    few_saves = 4 * (time.perf_counter() - begin)  # with the fork
-    for _ in range(KILLS):
-
-        def save_on(start: int = last) -> None:
-            for number in range(start + 1, start + 10_000):
-                save(path, version(number))
-
-        in_child(save_on, generator.uniform(0, few_saves))
-        found = version_in(path)
-        assert found >= last, (found, last)
-        last = found
-    assert last > KILLS // 4, last
-    assert all(TEMPORARY.fullmatch(name) for name in leftovers(path))
-    print("interrupted", len(leftovers(path)), "of", last)
+# --- killed
 
 
 def kill_at_each_line(path: Path) -> None:
-    """Kills a save before its first line of our code, before its second, and so on to the end."""
+    """Kills a save before its first line of our code, before its second, and so on to the end.
+
+    In a process of its own that has imported jax but not started it, so that it may fork.
+    """
     seen = set()
     for lines in range(10_000):
-        before = version_in(path)
+        before, count = version_in(path), 0
 
-        def save_and_die(number: int = before + 1, lines: int = lines) -> None:
-            count = 0
+        def trace(frame: Any, event: str, _: Any, lines: int = lines) -> Any:
+            nonlocal count
+            if frame.f_code.co_filename not in (save_and_load.__file__, file_format.__file__, whole_file.__file__):
+                return None
+            count += event == "line"
+            if count > lines:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
 
-            def trace(frame: Any, event: str, _: Any) -> Any:
-                nonlocal count
-                if frame.f_code.co_filename not in (save_and_load.__file__, file_format.__file__):
-                    return None
-                if event == "line":
-                    count += 1
-                    if count > lines:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                return trace
-
+        child = os.fork()
+        if child == 0:
             sys.settrace(trace)
-            save(path, version(number))
-
-        end = in_child(save_and_die, None)
-        after = version_in(path)
+            save(path, version(before + 1))
+            os._exit(0)
+        end, after = os.waitpid(child, 0)[1], version_in(path)
         assert after in (before, before + 1)
         seen.add(after == before)
         if end == 0:
@@ -139,26 +101,12 @@ def kill_at_each_line(path: Path) -> None:
     print("lines", lines)
 
 
-def run_alone(name: str, path: Path) -> str:
-    command = [sys.executable, "-W", "ignore", __file__, name, str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the savers are forked")
-def test_killed_at_random_moments(path: Path) -> None:
-    interrupted = re.fullmatch(r"interrupted (\d+) of \d+\n", run_alone("kill_at_random", path))
-    assert interrupted is not None and int(interrupted[1]) > KILLS // 10
-    save(path, version(5))
-    assert version_in(path) == 5
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the savers are forked")
 def test_killed_at_each_line(path: Path) -> None:
-    lines = re.fullmatch(r"lines (\d+)\n", run_alone("kill_at_each_line", path))
-    assert lines is not None and int(lines[1]) > 30
+    lines = re.fullmatch(
+        r"lines (\d+)\n", python("-W", "ignore", __file__, str(path), PYTHONPATH=os.pathsep.join(sys.path)).stdout
+    )
+    assert lines is not None and int(lines[1]) > 60
 
 
 # --- no space
@@ -327,4 +275,4 @@ def test_savers_at_the_same_time(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"kill_at_random": kill_at_random, "kill_at_each_line": kill_at_each_line}[sys.argv[1]](Path(sys.argv[2]))
+    kill_at_each_line(Path(sys.argv[1]))

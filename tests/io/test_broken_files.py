@@ -1,0 +1,179 @@
+"""Guards the promise that no file, however broken, does more to who loads it than raise a ValueError with its name."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from partax import load, save
+from trees import array, bits
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+def raw_file(header: Any, data: bytes = b"", *, length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def entry(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+def test_a_file_of_a_newer_version(path: Path) -> None:
+    safetensors.numpy.save_file({"w": np.zeros(1)}, path, metadata={"partax": '{"format": 2, "more": []}'})
+    with pytest.raises(
+        ValueError, match=r"model.safetensors` cannot be loaded: found format 2, expected at most 1; .*new"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused_before_it_is_read(name: str) -> None:
+    if not Path(name).exists():
+        pytest.skip("the system has no such device")
+    with pytest.raises(ValueError, match=f"`{name}` cannot be loaded: found a device or a pipe"):
+        load(name, {"w": np.zeros(1)})
+
+
+def own(text: str) -> bytes:
+    return raw_file({"__metadata__": {"partax": text}, "k": entry("U32", [2], 0, 8)}, bytes(8))
+
+
+U8 = entry("U8", [1], 0, 1)
+
+
+BROKEN: dict[str, bytes] = {
+    "empty": b"",
+    "shorter than its length": b"\1\2\3",
+    "no header": struct.pack("<Q", 2),
+    "huge header": raw_file({}, length=2**40),
+    "largest header": raw_file({}, length=2**64 - 1),
+    "header without a length": raw_file(b""),
+    "no JSON": raw_file(b"{]"),
+    "no object": raw_file(b"[]"),
+    "no UTF-8": raw_file(b'{"\xff": 1}'),
+    "UTF-16": raw_file("{}".encode("utf-16")),
+    "deep JSON": raw_file(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "negative size": raw_file({"a": entry("U8", [-1], 0, 1)}, b"1"),
+    "fraction as size": raw_file(b'{"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}}', b"1"),
+    "sizes that overflow": raw_file({"a": entry("U8", [2**32, 2**32], 0, 0)}),
+    "sizes that overflow beside zero": raw_file({"a": entry("F32", [2**63, 2, 0], 0, 0)}),
+    "size beyond memory beside zero": raw_file({"a": entry("F32", [0, 2**63], 0, 0)}),
+    "size beyond 64 bits": raw_file({"a": entry("U8", [2**70], 0, 1)}, b"1"),
+    "too many dimensions": raw_file({"a": entry("U8", [1] * 1000, 0, 1)}, b"1"),
+    "more data than told": raw_file({"a": U8}, b"12"),
+    "less data than told": raw_file({"a": entry("U8", [9], 0, 9)}, b"1"),
+    "petabytes told": raw_file({"a": entry("U8", [2**50], 0, 2**50)}, b"1"),
+    "shape and length differ": raw_file({"a": entry("U8", [3], 0, 2)}, b"12"),
+    "overlap": raw_file({"a": entry("U8", [2], 0, 2), "b": entry("U8", [2], 1, 3)}, b"123"),
+    "hole": raw_file({"a": U8, "b": entry("U8", [1], 2, 3)}, b"123"),
+    "offsets backwards": raw_file({"a": entry("U8", [1], 1, 0)}, b"1"),
+    "same name twice": raw_file(b'{"a":%b,"a":%b}' % ((json.dumps(U8).encode(),) * 2), b"1"),
+    "same name twice, other data": raw_file(
+        b'{"a":%b,"a":%b}' % (json.dumps(U8).encode(), json.dumps(entry("U8", [1], 1, 2)).encode()), b"12"
+    ),
+    "unknown dtype": raw_file({"a": entry("X9", [1], 0, 1)}, b"1"),
+    "dtype that NumPy has not": raw_file({"a": entry("F6_E2M3", [4], 0, 3)}, b"123"),
+    "half a byte": raw_file({"a": entry("F4", [3], 0, 2)}, b"12"),
+    "neither true nor false": raw_file({"a": entry("BOOL", [2], 0, 2)}, b"\1\2"),
+    "metadata of numbers": raw_file({"__metadata__": {"partax": 1}}),
+    "metadata as a list": raw_file({"__metadata__": ["partax"]}),
+    "own: no JSON": own("{"),
+    "own: deep JSON": own("[" * 100_000),
+    "own: a long number": own("1" * 10_000),
+    "own: null": own("null"),
+    "own: a list": own("[1]"),
+    "own: no format": own('{"keys": {}}'),
+    "own: format 0": own('{"format": 0, "keys": {}}'),
+    "own: format true": own('{"format": true, "keys": {}}'),
+    "own: format 1e400": own('{"format": 1e400, "keys": {}}'),
+    "own: no keys": own('{"format": 1}'),
+    "own: keys as a list": own('{"format": 1, "keys": ["k"]}'),
+    "own: implementation as a number": own('{"format": 1, "keys": {"k": 1}}'),
+    "own: unknown implementation": own('{"format": 1, "keys": {"k": "dice"}}'),
+    "own: implementation of another size": own('{"format": 1, "keys": {"k": "rbg"}}'),
+    "own: key that is not there": own('{"format": 1, "keys": {"other": "threefry2x32"}}'),
+    "own: key in the metadata": own('{"format": 1, "keys": {"__metadata__": "threefry2x32"}}'),
+    "key data of another dtype": raw_file(
+        {"__metadata__": {"partax": '{"format": 1, "keys": {"k": "threefry2x32"}}'}, "k": entry("U64", [2], 0, 16)},
+        bytes(16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files(name: str, path: Path) -> None:
+    path.write_bytes(BROKEN[name])
+    for use in (lambda: load(path), lambda: load(path, {"a": array(2)}, strict=False)):
+        with pytest.raises(ValueError, match=r"^`.*/model.safetensors` cannot be loaded: .") as raised:
+            use()
+        assert type(raised.value) is ValueError and len(str(raised.value)) < 25_000
+
+
+def test_the_file_that_the_broken_ones_come_from_is_good(path: Path) -> None:
+    path.write_bytes(own('{"format": 1, "keys": {"k": "threefry2x32"}}'))
+    assert bits(load(path)["k"]) == bits(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32"))
+
+
+def victim() -> dict[str, Any]:
+    return {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.arange(128) % 3 == 0, "k": jax.random.key(1)}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / "file"
+    save(path, victim())
+    return path.read_bytes()
+
+
+def check_survives(path: Path, data: bytes) -> None:
+    """The file gives arrays or a ValueError, and nothing else."""
+    path.write_bytes(data)
+    for use in (lambda: load(path), lambda: load(path, victim(), strict=False)):
+        try:
+            tree = use()
+        except ValueError as error:
+            assert str(path) in str(error)
+        else:
+            jax.block_until_ready([leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)])
+
+
+def test_every_truncation(whole: bytes, path: Path) -> None:
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=r"model.safetensors` cannot be loaded"):
+            load(path)
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(data=st.data())
+def test_random_damage(whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    damaged = bytearray(whole)
+    header = 8 + int.from_bytes(whole[:8], "little")
+    places = st.one_of(st.integers(0, header - 1), st.integers(0, len(whole) - 1))
+    for place, value in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=4)):
+        damaged[place] = value
+    end = data.draw(st.one_of(st.just(len(damaged)), st.integers(0, len(damaged))))
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    check_survives(path, bytes(damaged[:end]))
+
+
+def test_a_file_that_is_not_there(path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
+        load(path)
+    with pytest.raises(IsADirectoryError):
+        load(path.parent)
