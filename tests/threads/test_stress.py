@@ -5,11 +5,9 @@ Half a second each; `PARTAX_STRESS=60` is the long form, in seconds, for a Pytho
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 import random
-import sys
 import threading
 import time
 import warnings
@@ -24,6 +22,7 @@ import numpy as np
 import pytest
 
 import partax
+from at_once import switching
 from growth import Witness
 from partax import filter_jit
 from stored import written
@@ -35,15 +34,9 @@ Work = Callable[[random.Random], None]
 
 
 @pytest.fixture(autouse=True)
-def ends() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    faulthandler.dump_traceback_later(SECONDS + 180, exit=True, file=sys.__stderr__)
-    try:
+def _switching() -> Iterator[None]:
+    with switching(1e-5, SECONDS + 180):
         yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        sys.setswitchinterval(before)
 
 
 def stress(*works: Work) -> int:
@@ -133,33 +126,6 @@ def test_methods_of_shared_and_of_own_modules() -> None:
         x, weight, scale = numbers(rng), numbers(rng), "s" * rng.randrange(1, 3)
         same(shared(jnp.asarray(x)), 3 * x)
         same(Model(jnp.asarray(weight), layers, scale)(jnp.asarray(x)), weight * x * len(scale))
-
-    stress(work)
-
-
-def test_own_trees_that_change_between_calls() -> None:
-    f = filter_jit(lambda tree: (jax.tree.reduce(jnp.add, partax.filter(tree, partax.is_array)), tree["n"]))
-
-    class Own:
-        def __init__(self) -> None:
-            self.tree: dict[str, Any] = {"a": jnp.zeros(2), "list": [jnp.zeros(2)], "n": "0"}
-            self.total = 0.0
-
-    own = threading.local()
-
-    def work(rng: random.Random) -> None:
-        if not hasattr(own, "state"):
-            own.state = Own()
-        tree = own.state.tree
-        tree["a"] = jnp.full(2, rng.randrange(100), np.float32)
-        tree["n"] = str(rng.randrange(3))
-        if len(tree["list"]) < 3 and rng.random() < 0.5:
-            tree["list"].append(jnp.ones(2))
-        elif len(tree["list"]) > 1:
-            tree["list"].pop()
-        total, name = f(tree)
-        same(total, np.asarray(tree["a"]) + sum(np.asarray(leaf) for leaf in tree["list"]))
-        assert name == tree["n"]
 
     stress(work)
 

@@ -5,19 +5,14 @@ Python may switch threads after every instruction here, and a test that takes mi
 
 from __future__ import annotations
 
-import faulthandler
 import functools
-import gc
-import itertools
 import os
 import random
 import subprocess
 import sys
 import sysconfig
 import threading
-import time
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,68 +20,23 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import partax
-from at_once import at_once
+from at_once import all_right, assert_equal, switching, together
 from conftest import TraceCounter
 from counting import pause
-from growth import Witness
 from older_jax import IS_OLDER
 from partax import filter_jit
-from partax._report.value_parts import ValueParts
 from trees import array
 
 THREADS = 8
-HANGS_AFTER = 120  # seconds; machines may be slow
 
 
 @pytest.fixture(autouse=True)
-def switching_as_often_as_possible() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    faulthandler.dump_traceback_later(HANGS_AFTER, exit=True, file=sys.__stderr__)
-    try:
+def _switching() -> Iterator[None]:
+    with switching():
         yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        sys.setswitchinterval(before)
-
-
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """What each gives in a thread of its own, all starting at once; an exception where one raises it."""
-    return at_once(lambda i: works[i](), len(works))
-
-
-def beside(other: Callable[[], Any], stop: threading.Event, *works: Callable[[], Any]) -> list[Any]:
-    """`together(*works)` while another thread does something until it is to stop."""
-    thread = threading.Thread(target=other, daemon=True)
-    thread.start()
-    try:
-        return together(*works)
-    finally:
-        stop.set()
-        thread.join()
-
-
-def all_right(results: list[Any]) -> None:
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-
-
-def assert_equal(found: Any, expected: Any) -> None:
-    assert np.array_equal(np.asarray(found), np.asarray(expected)), (found, expected)
-
-
-def rounds(count: int, seen: Callable[[], Any]) -> Iterator[int]:
-    """So many, and more for half a minute, until what luck decides has been seen."""
-    end = time.monotonic() + 30
-    for i in itertools.count():
-        if i >= count and (seen() or time.monotonic() > end):
-            return
-        yield i
 
 
 class Traces:
@@ -305,28 +255,6 @@ def test_functions_that_call_each_other() -> None:
             assert_equal(result, array(2) + n)
 
 
-def test_one_key_that_two_functions_reach_from_each_other_by_shape() -> None:
-    """Each thread traces what the other's trace needs, but for another shape: nothing to wait for."""
-    inside = threading.Barrier(2)
-
-    @filter_jit(donate="all")
-    def halves(x: jax.Array, together_: bool = False) -> jax.Array:
-        if x.shape[0] == 8:
-            inside.wait(60)
-        return x + 1 if x.shape[0] <= 2 else thirds(x[: x.shape[0] // 2])
-
-    @filter_jit(donate="all")
-    def thirds(x: jax.Array) -> jax.Array:
-        if x.shape[0] == 9:
-            inside.wait(60)
-        return x + 1 if x.shape[0] <= 2 else halves(x[: x.shape[0] // 3])
-
-    results = together(lambda: halves(array(8)), lambda: thirds(array(9)))
-    all_right(results)
-    assert_equal(results[0], array(8)[:1] + 1)
-    assert_equal(results[1], array(9)[:1] + 1)
-
-
 def test_a_lock_of_the_users_that_a_trace_takes() -> None:
     lock, tracing = threading.Lock(), threading.Event()
 
@@ -349,226 +277,6 @@ def test_a_lock_of_the_users_that_a_trace_takes() -> None:
     all_right(results)
     first.join()
     assert_equal(results[0], array(3) + 1)
-
-
-# --- while others clear, drop, collect
-
-
-def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
-    tracing, cleared = threading.Event(), threading.Event()
-    results: list[Any] = []
-
-    class Config:
-        """A static value that nothing but the key's trace may keep."""
-
-    def f(x: jax.Array, config: Any, n: int) -> Any:
-        tracing.set()
-        assert cleared.wait(60)
-        return {"x": x + n, "n": n, "config": config}
-
-    wrapped = filter_jit(f, cache_size=1)
-
-    def call() -> None:
-        results.append(wrapped(array(2), Config(), 7))
-
-    for disturb in (
-        wrapped.clear_cache,
-        lambda: filter_jit(f, cache_size=1)._cache.info(),
-        lambda: [filter_jit(lambda x, i=i: x + i)(array(2)) for i in range(3)],
-        gc.collect,
-    ):
-        tracing.clear()
-        cleared.clear()
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
-        assert tracing.wait(60)
-        disturb()
-        cleared.set()
-        thread.join()
-        result = results.pop()
-        assert_equal(result["x"], array(2) + 7)
-        assert result["n"] == 7
-        assert type(result["config"]) is Config
-        wrapped.clear_cache()
-
-
-# --- user code that lets other threads run
-
-
-class Slow:
-    """Equal by number; lets other threads run whenever it is asked."""
-
-    def __init__(self, number: int):
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        pause()
-        return isinstance(other, Slow) and self.number == other.number
-
-    def __hash__(self) -> int:
-        pause()
-        return hash(self.number % 2)
-
-
-@jax.tree_util.register_pytree_node_class
-class SlowNode:
-    def __init__(self, children: Any, aux: Any):
-        self.children, self.aux = children, aux
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        pause()
-        return self.children, self.aux  # its own list, which others may change
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> SlowNode:
-        pause()
-        return cls(list(children), aux)
-
-
-def test_comparisons_that_let_others_clear_and_evict() -> None:
-    stop = threading.Event()
-
-    @filter_jit(cache_size=2)
-    def f(tree: Any, value: Slow) -> Any:
-        return tree["node"].children[0] * value.number, value, tree["node"].aux
-
-    end = time.monotonic() + 0.7
-
-    def work(seed: int) -> None:
-        rng = random.Random(seed)
-        while time.monotonic() < end:
-            number = rng.randrange(4)
-            tree = {"node": SlowNode([array(2)], Slow(number + 10))}
-            product, value, aux = f(tree, Slow(number))
-            assert_equal(product, array(2) * number)
-            assert (value.number, aux.number) == (number, number + 10)
-
-    def clears() -> None:
-        while not stop.wait(0.01):
-            f.clear_cache()
-
-    thread = threading.Thread(target=clears, daemon=True)
-    thread.start()
-    try:
-        results = together(*(functools.partial(work, seed) for seed in range(4)))
-    finally:
-        stop.set()
-        thread.join()
-    all_right(results)
-
-
-def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
-    """What another thread may do at this point, done in the walk itself."""
-
-    class Empties:
-        def __init__(self, children: list[Any]):
-            self.children = children
-
-        def __hash__(self) -> int:
-            self.children.clear()
-            return 1
-
-    children: list[Any] = []
-    children += [Empties(children), array(2), array(2)]
-    with pytest.raises(RuntimeError, match=r"`tree`.*changed size|changed size"):
-        filter_jit(lambda tree: 1)(SlowNode(children, 1))
-
-
-def test_the_callable_changes_while_others_call_it() -> None:
-    class Asked(functools.partial):  # type: ignore[type-arg]
-        """Lets other threads run while its parts are read."""
-
-        def __getattribute__(self, name: str) -> Any:
-            pause()
-            return super().__getattribute__(name)
-
-    factors = [Asked(lambda n: n, 2)]
-
-    def f(x: jax.Array) -> jax.Array:
-        return x * factors[0]()
-
-    wrapped = filter_jit(f)
-    stop, seen = threading.Event(), Counter[int]()
-
-    def changes() -> None:
-        for n in (*((3, 2) * 12), 5):
-            factors[:] = [Asked(lambda n: n, n)]
-            pause()
-
-    def work() -> None:
-        while not stop.is_set():
-            try:
-                result = wrapped(array(2))
-            except RuntimeError as error:
-                assert "changed" in str(error)
-                continue
-            (factor,) = (n for n in (2, 3, 5) if np.array_equal(result, array(2) * n))
-            seen[factor] += 1
-
-    def changes_and_stops() -> None:
-        try:
-            changes()
-        finally:
-            stop.set()
-
-    all_right(together(work, work, changes_and_stops))
-    assert seen, "no call got through"
-    work_done = [filter_jit(lambda x, n=n: x * n)(array(2)) for n in (2, 3, 5)]
-    assert any(np.array_equal(wrapped(array(2)), result) for result in work_done)
-
-
-@pytest.mark.parametrize("wraps", ["itself", "an argument"])
-def test_a_callable_that_another_thread_changes_while_it_is_traced_is_known_by_identity(wraps: str) -> None:
-    factors, read, changed = [2], threading.Event(), threading.Event()
-
-    def f(x: jax.Array) -> jax.Array:
-        factor = factors[0]
-        read.set()
-        assert changed.wait(HANGS_AFTER)
-        return x * factor
-
-    def change() -> None:
-        assert read.wait(HANGS_AFTER)
-        factors[0] = 3
-        changed.set()
-
-    wrapped = filter_jit(f) if wraps == "itself" else functools.partial(filter_jit(lambda g, x: g(x)), f)
-    found, _ = together(lambda: wrapped(array(2)), change)
-    assert_equal(found, array(2) * 2)
-    for factors[0] in (3, 2, 5):  # as for jax.jit, the trace that it has is its trace
-        assert_equal(wrapped(array(2)), array(2) * 2)
-    factors[0] = 3
-    assert_equal(wrapped(array(5)), array(5) * 3)
-
-
-def test_an_idle_thread_keeps_nothing_of_its_calls_alive(collect: Callable[[], None]) -> None:
-    dead: list[weakref.ref[Any]] = []
-    called, stop = threading.Event(), threading.Event()
-
-    def calls() -> None:
-        def f(x: jax.Array, witness: Any) -> Any:
-            return x + 1, witness
-
-        x, witness = array(2), Witness()
-        result, _ = filter_jit(f)(x, witness)
-        with pytest.raises(TypeError, match="witness"):
-            filter_jit(f)(x)
-        dead.extend(map(weakref.ref, (f, x, witness, result)))
-
-    def calls_and_idles() -> None:
-        calls()
-        called.set()
-        stop.wait()
-
-    thread = threading.Thread(target=calls_and_idles, daemon=True)
-    thread.start()
-    try:
-        assert called.wait(HANGS_AFTER)
-        collect()
-        assert [ref() for ref in dead] == [None] * 4
-    finally:
-        stop.set()
-        thread.join()
 
 
 # --- limits, records, switches
@@ -640,49 +348,3 @@ def test_importing_the_module_leaves_the_gil_off() -> None:
     code = "import sys, partax, partax._core; sys.exit(sys._is_gil_enabled())"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, timeout=120).returncode == 0
-
-
-# --- tables that all threads share
-
-
-class Adds:
-    """Does while it is looked at what another thread may do then."""
-
-    def __init__(self, add: Callable[[], Any]) -> None:
-        self.add = add
-
-    def __getattr__(self, name: str) -> Any:
-        self.__dict__.get("add", int)()
-        raise AttributeError(name)
-
-
-class AddsByText(Adds):
-    def __repr__(self) -> str:
-        self.add()
-        return "text"
-
-
-def growing_dict() -> Any:
-    values: dict[Any, Any] = {}
-    values[AddsByText(lambda: values.setdefault(f"more {len(values)}", 1))] = 1
-    return values
-
-
-def growing_defaults() -> Any:
-    def fun(*, a: Any = None) -> Any:
-        return a
-
-    assert fun.__kwdefaults__ is not None
-    fun.__kwdefaults__["a"] = Adds(lambda: fun.__kwdefaults__.setdefault(f"more {len(fun.__kwdefaults__)}", 1))
-    return fun
-
-
-def growing_partial() -> Any:
-    partial = functools.partial(lambda **more: more)
-    partial.keywords["a"] = Adds(lambda: partial.keywords.setdefault(f"more {len(partial.keywords)}", 1))
-    return partial
-
-
-@pytest.mark.parametrize("make", [growing_dict, growing_defaults, growing_partial])
-def test_a_container_that_grows_while_it_is_described(make: Callable[[], Any]) -> None:
-    assert len(ValueParts(False, True).value(make()).items) >= 1

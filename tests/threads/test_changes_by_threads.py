@@ -1,0 +1,286 @@
+"""Guards threads of which one changes, clears or drops what another is calling with, also objects of Flax, chex, penzai
+and jax's Partial: each call sees it as it was at one moment, and nothing is kept alive."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from at_once import HANGS_AFTER, all_right, assert_equal, switching, together
+from counting import pause
+from growth import Witness
+from library_trees import PAIRS, parts_of
+from partax import filter_jit
+from partax._report.value_parts import ValueParts
+from trees import array
+
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
+
+@pytest.fixture(autouse=True)
+def _switching() -> Iterator[None]:
+    with switching():
+        yield
+
+
+def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
+    tracing, cleared = threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    class Config:
+        """A static value that nothing but the key's trace may keep."""
+
+    def f(x: jax.Array, config: Any, n: int) -> Any:
+        tracing.set()
+        assert cleared.wait(60)
+        return {"x": x + n, "n": n, "config": config}
+
+    wrapped = filter_jit(f, cache_size=1)
+
+    def call() -> None:
+        results.append(wrapped(array(2), Config(), 7))
+
+    for disturb in (
+        wrapped.clear_cache,
+        lambda: filter_jit(f, cache_size=1)._cache.info(),
+        lambda: [filter_jit(lambda x, i=i: x + i)(array(2)) for i in range(3)],
+        gc.collect,
+    ):
+        tracing.clear()
+        cleared.clear()
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        assert tracing.wait(60)
+        disturb()
+        cleared.set()
+        thread.join()
+        result = results.pop()
+        assert_equal(result["x"], array(2) + 7)
+        assert result["n"] == 7
+        assert type(result["config"]) is Config
+        wrapped.clear_cache()
+
+
+class KeepsAList:
+    """Its flatten function gives its own list, which others may change."""
+
+    def __init__(self, children: list[Any]) -> None:
+        self.children = children
+
+
+jax.tree_util.register_pytree_node(KeepsAList, lambda it: (it.children, 1), lambda _, children: KeepsAList([*children]))
+
+
+class Empties:
+    def __init__(self, children: list[Any]) -> None:
+        self.children = children
+
+    def __hash__(self) -> int:
+        self.children.clear()
+        return 1
+
+
+def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
+    """What another thread may do at this point, done in the walk itself."""
+    children: list[Any] = []
+    children += [Empties(children), array(2), array(2)]
+    with pytest.raises(RuntimeError, match="changed size"):
+        filter_jit(lambda tree: 1)(KeepsAList(children))
+
+
+def test_the_callable_changes_while_others_call_it() -> None:
+    class Asked(functools.partial):  # type: ignore[type-arg]
+        """Lets other threads run while its parts are read."""
+
+        def __getattribute__(self, name: str) -> Any:
+            pause()
+            return super().__getattribute__(name)
+
+    factors = [Asked(lambda n: n, 2)]
+
+    def f(x: jax.Array) -> jax.Array:
+        return x * factors[0]()
+
+    wrapped = filter_jit(f)
+    stop, seen = threading.Event(), Counter[int]()
+
+    def changes() -> None:
+        try:
+            for n in (*((3, 2) * 12), 5):
+                factors[:] = [Asked(lambda n: n, n)]
+                pause()
+        finally:
+            stop.set()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                result = wrapped(array(2))
+            except RuntimeError as error:
+                assert "changed" in str(error)
+                continue
+            (factor,) = (n for n in (2, 3, 5) if np.array_equal(result, array(2) * n))
+            seen[factor] += 1
+
+    all_right(together(work, work, changes))
+    assert seen, "no call got through"
+    # Known by identity, where it was changed while it was traced.
+    assert any(np.array_equal(wrapped(array(2)), array(2) * n) for n in (2, 3, 5))
+
+
+@pytest.mark.parametrize("wraps", ["itself", "an argument"])
+def test_a_callable_that_another_thread_changes_while_it_is_traced_is_known_by_identity(wraps: str) -> None:
+    factors, read, changed = [2], threading.Event(), threading.Event()
+
+    def f(x: jax.Array) -> jax.Array:
+        factor = factors[0]
+        read.set()
+        assert changed.wait(HANGS_AFTER)
+        return x * factor
+
+    def change() -> None:
+        assert read.wait(HANGS_AFTER)
+        factors[0] = 3
+        changed.set()
+
+    wrapped = filter_jit(f) if wraps == "itself" else functools.partial(filter_jit(lambda g, x: g(x)), f)
+    found, _ = together(lambda: wrapped(array(2)), change)
+    assert_equal(found, array(2) * 2)
+    for factors[0] in (3, 2, 5):  # as for jax.jit, the trace that it has is its trace
+        assert_equal(wrapped(array(2)), array(2) * 2)
+    factors[0] = 3
+    assert_equal(wrapped(array(5)), array(5) * 3)
+
+
+def test_an_idle_thread_keeps_nothing_of_its_calls_alive(collect: Callable[[], None]) -> None:
+    dead: list[weakref.ref[Any]] = []
+    called, stop = threading.Event(), threading.Event()
+
+    def calls() -> None:
+        def f(x: jax.Array, witness: Any) -> Any:
+            return x + 1, witness
+
+        x, witness = array(2), Witness()
+        result, _ = filter_jit(f)(x, witness)
+        with pytest.raises(TypeError, match="witness"):
+            filter_jit(f)(x)
+        dead.extend(map(weakref.ref, (f, x, witness, result)))
+
+    def calls_and_idles() -> None:
+        calls()
+        called.set()
+        stop.wait()
+
+    thread = threading.Thread(target=calls_and_idles, daemon=True)
+    thread.start()
+    try:
+        assert called.wait(HANGS_AFTER)
+        collect()
+        assert [ref() for ref in dead] == [None] * 4
+    finally:
+        stop.set()
+        thread.join()
+
+
+def rounds(count: int, seen: Callable[[], Any]) -> Iterator[int]:
+    """So many, and more for half a minute, until what luck decides has been seen."""
+    end = time.monotonic() + 30
+    for i in itertools.count():
+        if i >= count and (seen() or time.monotonic() > end):
+            return
+        yield i
+
+
+CHANGED = {name: make for name, make in PAIRS.items() if parts_of(make(array(1), array(1), 1)) is not None}
+
+
+@pytest.mark.parametrize("make", CHANGED.values(), ids=CHANGED)
+def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(
+    make: Callable[[Any, Any, Any], Any],
+) -> None:
+    stop, seen = threading.Event(), Counter[float]()
+    shared = make(array(2), array(2), 1)
+    parts: Any = parts_of(shared)
+    # An array, or a static value, at a place of its own.
+    place: Any = 0 if isinstance(parts, list) else next(reversed([k for k in parts if not str(k).startswith("_")]))
+    first = parts[place]
+    is_array = isinstance(first, jax.Array)
+    values = [array(2) * n for n in (1, 2, 3)] if is_array else [1, 2, 3]
+
+    @filter_jit
+    def told(tree: Any, x: Any) -> Any:
+        found = parts_of(tree)[place]  # type: ignore[index]
+        pause()
+        return (found if is_array else None), found * x, (None if is_array else found)
+
+    def changes() -> None:
+        while not stop.is_set():
+            for value in values:
+                parts[place] = value
+                pause()
+
+    def work() -> None:
+        for _ in rounds(40, lambda: len(seen) == 3):
+            try:
+                given, product, static = told(shared, array(2))
+            except RuntimeError as error:
+                assert "changed" in str(error), error
+                continue
+            assert any(given is value for value in values) if is_array else static in values
+            assert_equal(product, (given if is_array else static) * array(2))
+            seen[float(np.sum(product))] += 1
+
+    parts[place] = values[0]
+    thread = threading.Thread(target=changes, daemon=True)
+    thread.start()
+    try:
+        all_right(together(work, work, work))
+    finally:
+        stop.set()
+        thread.join()
+    assert len(seen) == 3, seen
+    for value in values[::-1]:
+        parts[place] = value
+        assert_equal(told(shared, array(2))[1], value * array(2))
+
+
+class Adds:
+    """Does while it is looked at what another thread may do then: the container that it is in grows."""
+
+    def __init__(self, container: dict[str, Any]) -> None:
+        self.container = container
+
+    def __getattr__(self, name: str) -> Any:
+        container = self.__dict__.get("container", {})
+        container.setdefault(f"more {len(container)}", 1)
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return self.missing
+
+
+def growing() -> dict[str, Any]:
+    def fun(*, a: Any = None) -> Any: ...
+
+    keys: dict[Any, Any] = {}
+    keys[Adds(keys)] = 1
+    partial = functools.partial(fun, a=None)
+    for values in (fun.__kwdefaults__, partial.keywords):
+        values["a"] = Adds(values)
+    return {"keys": keys, "defaults": fun, "keywords": partial}
+
+
+@pytest.mark.parametrize("kind", growing())
+def test_a_container_that_grows_while_it_is_described(kind: str) -> None:
+    assert len(ValueParts(False, True).value(growing()[kind]).items) >= 1
