@@ -26,23 +26,20 @@ class Case:
 
 
 OPERATIONS: dict[str, Callable[[], Case]] = {}
-QUICK: set[str] = set()
 
 
 def operation(name: str, *, quick: bool = True) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Registers the maker of a case; those that take long are left out of quick runs."""
+    """Registers the maker of a case; those that take long are left out of quick runs, by `run.py`."""
 
     def register(make: Callable[[], Case]) -> Callable[[], Case]:
         assert name not in OPERATIONS, name
         OPERATIONS[name] = make
-        if quick:
-            QUICK.add(name)
         return make
 
     return register
 
 
-def operations(kind: str, makers: dict[str, Callable[[], Case]]) -> None:
+def operations(kind: str, makers: dict[str, Callable[[], Case]], *, quick: bool = True) -> None:
     """Registers the makers of several cases of one kind, each by what its name has beside that."""
     for name, make in makers.items():
-        operation(f"{kind}: {name}")(make)
+        operation(f"{kind}: {name}", quick=quick)(make)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from case import Case, operation
+from case import Case, operation, operations
 from checks import alike, equals, says
 
 import partax
@@ -32,7 +33,8 @@ def as_jax(tree: Any) -> Any:
     return jax.tree.map(lambda x: x, tree)
 
 
-def parts_case(tree: Any, *filters: Any, **options: Any) -> Case:
+def parts_case(*filters: Any, tree: Any = None, **options: Any) -> Case:
+    tree = model() if tree is None else tree
     expected = partax.partition(tree, *filters, **options)
 
     def check(value: Any) -> None:
@@ -44,66 +46,33 @@ def parts_case(tree: Any, *filters: Any, **options: Any) -> Case:
     return Case(lambda: partax.partition(tree, *filters, **options), check, watched=(tree, *jax.tree.leaves(tree)))
 
 
-@operation("partition: by a predicate")
-def _() -> Case:
-    return parts_case(model(), partax.is_inexact_array)
-
-
-@operation("partition: by a Python function and types")
-def _() -> Case:
-    return parts_case(model(), lambda x: isinstance(x, int), (jax.Array, str), partax.not_(np.ndarray))
-
-
-@operation("partition: by abstract classes, what has __jax_array__, and Equinox's predicates")
-def _() -> Case:
-    tree = (model(), trees.Layer, len, lambda: 0, *(f"{i}" for i in range(3)))
-    return parts_case(tree, (eqx.nn.Linear, int | bytes), eqx.is_inexact_array, partax.is_array_like, eqx.is_array_like)
-
-
-@operation("partition: by paths")
-def _() -> Case:
-    first = partax.any_of(partax.by_path("layers/*/weight"), partax.by_path("**/{mu,nu}/**"))
-    return parts_case(model(), first, partax.all_of(partax.by_path(regex="ü"), partax.is_array))
-
-
-@operation("partition: by a prefix of filters")
-def _() -> Case:
-    prefix = {"layers": [partax.is_array, False], "state": True, "bag": int, "schlüssel": str, "pair": True}
-    return parts_case(model(), prefix)
-
-
-@operation("partition: is_leaf")
-def _() -> Case:
-    return parts_case(model(), partax.is_array, is_leaf=lambda x: isinstance(x, trees.Tray))
-
-
-@operation("partition: a filter that fits nowhere")
-def _() -> Case:
-    tree = model()
-    run = lambda: partax.partition(tree, {"layers": [True]})
-    return Case(run, says("pytree"), raises=ValueError, watched=(tree,))
-
-
-@operation("filter")
-def _() -> Case:
-    tree = model()
-    expected = partax.filter(tree, partax.is_array, inverse=True)
-    return Case(
-        lambda: partax.filter(tree, partax.is_array, inverse=True),
-        lambda value: alike(value, expected),
-        watched=(tree, *jax.tree.leaves(tree)),
-    )
+PREFIX = {"layers": [partax.is_array, False], "state": True, "bag": int, "schlüssel": str, "pair": True}
+operations(
+    "partition",
+    {
+        "by a Python function and types": lambda: parts_case(
+            lambda x: isinstance(x, int), (jax.Array, str), partax.not_(np.ndarray)
+        ),
+        "by abstract classes, what has __jax_array__, and Equinox's predicates": lambda: parts_case(
+            *((eqx.nn.Linear, int | bytes), eqx.is_inexact_array, partax.is_array_like, eqx.is_array_like),
+            tree=(model(), trees.Layer, len, lambda: 0, *(f"{i}" for i in range(3))),
+        ),
+        "by paths": lambda: parts_case(
+            partax.any_of(partax.by_path("layers/*/weight"), partax.by_path("**/{mu,nu}/**")),
+            partax.all_of(partax.by_path(regex="ü"), partax.is_array),
+        ),
+        "by a prefix of filters": lambda: parts_case(PREFIX),
+        "is_leaf": lambda: parts_case(partax.is_array, is_leaf=lambda x: isinstance(x, trees.Tray)),
+    },
+)
 
 
 @operation("combine")
 def _() -> Case:
     tree = model()
     parts = partax.partition(tree, partax.is_array)
-    return Case(
-        lambda: partax.combine(*parts),
-        lambda value: alike(value, as_jax(tree)),
-        watched=(*parts, *jax.tree.leaves(tree)),
-    )
+    watched = (*parts, *jax.tree.leaves(tree))
+    return Case(lambda: partax.combine(*parts), lambda value: alike(value, as_jax(tree)), watched=watched)
 
 
 @operation("combine: node by node")
@@ -114,17 +83,31 @@ def _() -> Case:
     return Case(lambda: partax.combine(tree, other), lambda value: alike(value, expected), watched=(tree, other))
 
 
-@operation("combine: trees that differ")
-def _() -> Case:
-    one, other = {"a": [trees.array(1), 2]}, {"a": [None]}
-    return Case(lambda: partax.combine(one, other), says("pytrees[1]['a']"), raises=ValueError, watched=(one, other))
+def refused(run: Callable[..., Any], *trees: Any, told: str) -> Case:
+    return Case(lambda: run(*trees), says(told), raises=ValueError, watched=trees)
 
 
-@operation("combine: static parts that differ")
-def _() -> Case:
-    one, other = ({"a": [trees.Bag(1, trees.Cell(1, mode=mode))]} for mode in ("one", "other"))
-    check = says("`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'")
-    return Case(lambda: partax.combine(one, other), check, raises=ValueError, watched=(one, other))
+def of_mode(mode: str) -> Any:
+    return {"a": [trees.Bag(1, trees.Cell(1, mode=mode))]}
+
+
+operations(
+    "refused",
+    {
+        "a filter that fits nowhere": lambda: refused(
+            lambda tree: partax.partition(tree, {"layers": [True]}), model(), told="pytree"
+        ),
+        "trees that differ": lambda: refused(
+            partax.combine, {"a": [trees.array(1), 2]}, {"a": [None]}, told="pytrees[1]['a']"
+        ),
+        "static parts that differ": lambda: refused(
+            partax.combine,
+            of_mode("one"),
+            of_mode("other"),
+            told="`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'",
+        ),
+    },
+)
 
 
 @operation("broadcast_prefix")
@@ -149,8 +132,8 @@ def _() -> Case:
 @operation("flat_partition: paths of jax, and repeated ones")
 def _() -> Case:
     tree = {"a/b": 1, "a": {"b": 2}, "list": trees.Tray(trees.array(1), [1])}
-    expected = [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)]
     run = lambda: [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)]
+    expected = run()
 
     def check(value: Any) -> None:
         for one, other in zip(value, expected, strict=True):
@@ -163,13 +146,9 @@ def _() -> Case:
 def _() -> Case:
     tree = model()
     spec, arrays, rest = partax.flat_partition(tree, partax.is_array)
-
-    def check(value: Any) -> None:
-        alike(value, as_jax(tree))
-
     return Case(
         lambda: partax.flat_combine(spec, arrays, rest),
-        check,
+        lambda value: alike(value, as_jax(tree)),
         state=lambda: (spec.paths, spec.separator),
         watched=(spec, arrays, rest, *arrays.values()),
     )
@@ -180,15 +159,7 @@ def _() -> Case:
     spec, leaves, _ = partax.flat_partition({"a": [1, 2]}, True, separator="/")
     less = {key: leaf for key, leaf in leaves.items() if key != "a/1"}
     run = lambda: partax.flat_combine(spec, less)
-    return Case(run, says("a/1"), raises=_key_error(spec), watched=(spec, less), allocates=False)
-
-
-def _key_error(spec: Any) -> type[Exception]:
-    try:
-        partax.flat_combine(spec, {})
-    except KeyError as error:
-        return type(error)
-    raise AssertionError("no error")
+    return Case(run, says("a/1"), raises=KeyError, watched=(spec, less), allocates=False)
 
 
 def fresh_spec() -> Any:
@@ -211,13 +182,8 @@ def _() -> Case:
 @operation("FlatSpec: text, paths, copy")
 def _() -> Case:
     spec = fresh_spec()
-    expected = (repr(spec), spec.paths, spec.separator)
-    return Case(
-        lambda: (repr(spec), spec.paths, copy.deepcopy(spec).separator),
-        equals(expected),
-        state=lambda: hash(spec),
-        watched=(spec,),
-    )
+    run = lambda: (repr(spec), spec.paths, copy.deepcopy(spec).separator)
+    return Case(run, equals(run()), state=lambda: hash(spec), watched=(spec,))
 
 
 @operation("FlatSpec: pickle")

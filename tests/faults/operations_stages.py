@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from case import Case, operation
+from case import Case, operation, operations
 from checks import all_same, equals, same, says
 
 import flax_trees
@@ -51,46 +51,40 @@ def _() -> Case:
     return Case(lambda: _core.flatten(tree), check, watched=(tree, *leaves))
 
 
-@operation("flatten: a type that is new")
-def _() -> Case:
-    new: list[Any] = [None]
+def new_dataclass() -> Any:
+    made = type("New", (trees.Cell,), {})
+    jax.tree_util.register_dataclass(made, data_fields=["weight", "bias"], meta_fields=["mode"])
+    return made(trees.array(2), mode="new")
 
-    def prepare() -> None:
-        name = jax.tree_util.register_dataclass(
-            type("New", (trees.Cell,), {}), data_fields=["weight", "bias"], meta_fields=["mode"]
-        )
-        new[0] = name(trees.array(2), mode="new")
+
+def new_declared() -> Any:
+    cls: Any = type("New", (), {})
+
+    def unflatten(label: Any, children: Any) -> Any:
+        made = cls()
+        made.label, made.weight = label, *children
+        return made
+
+    jax.tree_util.register_pytree_node(cls, lambda it: ((it.weight,), it.label), unflatten)
+    partax.register_fields(cls, data=("weight",), static=("label",))
+    return unflatten("new", (trees.array(2),))
+
+
+def new_case(make: Callable[[], Any]) -> Case:
+    new: list[Any] = [None]
 
     def check(value: Any) -> None:
         assert value[1].num_dynamic == 1
-        assert value[1].dynamic_paths() == ["tree.weight"]
-        assert type(value[1].rebuild(value[0])) is type(new[0])
+        again = value[1].rebuild(value[0])
+        assert type(again) is type(new[0]) and vars(again) == vars(new[0])
 
-    return Case(lambda: _core.flatten(new[0]), check, prepare=prepare, keeps=True)
+    return Case(lambda: _core.flatten(new[0]), check, prepare=lambda: new.__setitem__(0, make()), keeps=True)
 
 
-@operation("flatten: a declared class that is new")
-def _() -> Case:
-    new: list[Any] = [None]
-
-    def prepare() -> None:
-        cls: Any = type("New", (), {})
-
-        def unflatten(label: Any, children: Any) -> Any:
-            made = cls()
-            made.label, made.weight = label, *children
-            return made
-
-        jax.tree_util.register_pytree_node(cls, lambda it: ((it.weight,), it.label), unflatten)
-        partax.register_fields(cls, data=("weight",), static=("label",))
-        new[0] = unflatten("new", (trees.array(2),))
-
-    def check(value: Any) -> None:
-        assert _core.node_kind(new[0]) == "declared"
-        assert value[1].num_dynamic == 1
-        assert vars(value[1].rebuild(value[0])) == vars(new[0])
-
-    return Case(lambda: _core.flatten(new[0]), check, prepare=prepare, keeps=True)
+operations(
+    "flatten, a class that is new",
+    {"a dataclass": lambda: new_case(new_dataclass), "declared": lambda: new_case(new_declared)},
+)
 
 
 @operation("flatten: what cannot be static")
@@ -214,18 +208,11 @@ STATICS: dict[str, Callable[[], Any]] = {
 }
 
 
-@operation("static_equal: all kinds")
+@operation("static_equal and static_hash: all kinds")
 def _() -> Case:
     pairs = [(make(), make()) for make in STATICS.values()]
-    expected = [_core.static_equal(*pair) for pair in pairs]
-    return Case(lambda: [_core.static_equal(*pair) for pair in pairs], equals(expected), watched=tuple(pairs))
-
-
-@operation("static_hash: all kinds")
-def _() -> Case:
-    values = [make() for make in STATICS.values()]
-    expected = [_core.static_hash(value) for value in values]
-    return Case(lambda: [_core.static_hash(value) for value in values], equals(expected), watched=tuple(values))
+    run = lambda: [(_core.static_equal(*pair), _core.static_hash(pair[0])) for pair in pairs]
+    return Case(run, equals(run()), watched=tuple(pairs))
 
 
 @operation("static_hash: an array")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from case import Case, operation
-from checks import alike, all_same, equals, says
+from case import Case, operation, operations
+from checks import alike, equals, says
 
 import trees
 from partax import _core, tree
@@ -25,28 +26,53 @@ def one_tree() -> Any:
     }
 
 
-@operation("tree.leaves")
-def _() -> Case:
+def like_jax(run: Callable[[Any], Any], expected: Callable[[Any], Any] = lambda one: one) -> Case:
+    """What gives a tree, or a list, of the same leaves as jax does."""
     one = one_tree()
-    expected = jax.tree.leaves(one)
-    return Case(lambda: tree.leaves(one), lambda value: all_same(value, expected), watched=(one, *expected))
+    wanted = expected(one)
+    return Case(lambda: run(one), lambda value: alike(value, wanted), watched=(one, *jax.tree.leaves(one)))
 
 
-@operation("tree.flatten and unflatten")
-def _() -> Case:
-    one = one_tree()
-
-    def run() -> Any:
-        leaves, structure = tree.flatten(one)
-        return tree.unflatten(structure, leaves)
-
-    return Case(run, lambda value: alike(value, one), watched=(one, *jax.tree.leaves(one)))
+def refused(run: Callable[[], Any], told: str, kind: type[Exception] = ValueError, *watched: Any) -> Case:
+    return Case(run, says(told), raises=kind, watched=watched)
 
 
-@operation("tree.unflatten: a leaf too few")
-def _() -> Case:
-    structure = tree.structure(one_tree())
-    return Case(lambda: tree.unflatten(structure, [1]), says("found 1"), raises=ValueError, watched=(structure,))
+def pairs(x: Any) -> Any:
+    return jax.tree.map(lambda leaf: [leaf, None], x)
+
+
+NEW = object()
+ONE_NUMBER: Any = [1, {"a": 1}, (), trees.Cell(1)]
+SHORT: Any = {"a": [trees.Bag(1), None]}
+operations(
+    "tree",
+    {
+        "leaves": lambda: like_jax(tree.leaves, jax.tree.leaves),
+        "flatten and unflatten": lambda: like_jax(lambda one: tree.unflatten(*tree.flatten(one)[::-1])),
+        "map, three trees": lambda: like_jax(lambda one: tree.map(lambda x, y, z: x, one, one, pairs(one))),
+        "map, is_leaf": lambda: like_jax(
+            lambda one: tree.map(lambda x: x, one, is_leaf=lambda x: x is None or isinstance(x, trees.Tray))
+        ),
+        "at, a node and an array": lambda: like_jax(
+            lambda one: tree.at(lambda t: (t["layers"][1], t["bag"].items[0]), one, (NEW, 5)),
+            lambda one: dict(one, layers=[one["layers"][0], NEW], bag=trees.Bag(5, one["bag"].items[1])),
+        ),
+        "at, one of equal numbers": lambda: Case(
+            lambda: tree.at(lambda t: t[1]["a"], ONE_NUMBER, replace_fn=lambda x: x + 1),
+            lambda value: alike(value, [1, {"a": 2}, (), trees.Cell(1)]),
+            watched=(ONE_NUMBER,),
+        ),
+        "at, what is not there": lambda: refused(
+            lambda: tree.at(lambda t: [[t[0]]], [1, trees.array(2)], [1]), "does not specify"
+        ),
+        "unflatten, a leaf too few": lambda: refused(
+            lambda: tree.unflatten(tree.structure(SHORT["a"]), []), "found 0", ValueError, SHORT
+        ),
+        "map, trees that differ": lambda: refused(
+            lambda: tree.map(lambda x, y: x, SHORT, {"a": [trees.Bag(1), 2]}), "`rest[0]['a'][1]`", ValueError, SHORT
+        ),
+    },
+)
 
 
 @operation("tree.structure: hash, equality, text")
@@ -66,31 +92,6 @@ def _() -> Case:
     return Case(lambda: pickle.loads(pickle.dumps(structure)), equals(structure), watched=(structure,))
 
 
-@operation("tree.map: three trees")
-def _() -> Case:
-    one, prefixed = one_tree(), jax.tree.map(lambda x: [x, None], one_tree())
-    expected = jax.tree.map(lambda x, y, z: x, one, one, prefixed)
-    return Case(
-        lambda: tree.map(lambda x, y, z: x, one, one, prefixed),
-        lambda value: alike(value, expected),
-        watched=(one, prefixed, *jax.tree.leaves(one)),
-    )
-
-
-@operation("tree.map: is_leaf")
-def _() -> Case:
-    one = one_tree()
-    run = lambda: tree.map(lambda x: x, one, is_leaf=lambda x: x is None or isinstance(x, trees.Tray))
-    return Case(run, lambda value: alike(value, one), watched=(one,))
-
-
-@operation("tree.map: trees that differ")
-def _() -> Case:
-    one, other = {"a": [trees.Bag(1), None]}, {"a": [trees.Bag(1), 2]}
-    run = lambda: tree.map(lambda x, y: x, one, other)
-    return Case(run, says("`rest[0]['a'][1]`"), raises=ValueError, watched=(one, other))
-
-
 @operation("tree.map: a function that raises")
 def _() -> Case:
     one = {"a": [1, trees.Tray(2, "x")]}
@@ -99,7 +100,7 @@ def _() -> Case:
         sys._getframe()  # or CPython 3.11 loses the exception where it cannot make the frame of the caller
         return _core.tree_map(lambda x: x / 1, (one,), None, False)
 
-    return Case(run, says("unsupported operand"), raises=TypeError, watched=(one,))
+    return refused(run, "unsupported operand", TypeError, one)
 
 
 @operation("tree.map_with_path")
@@ -113,31 +114,6 @@ def _() -> Case:
         return paths
 
     return Case(run, equals(expected), watched=(one,))
-
-
-@operation("tree.at: a node and an array")
-def _() -> Case:
-    one = one_tree()
-    new = object()
-    expected = dict(one, layers=[one["layers"][0], new], bag=trees.Bag(5, one["bag"].items[1]))
-    where = lambda t: (t["layers"][1], t["bag"].items[0])
-    return Case(lambda: tree.at(where, one, (new, 5)), lambda value: alike(value, expected), watched=(one,))
-
-
-@operation("tree.at: one of equal numbers")
-def _() -> Case:
-    one = [1, {"a": 1}, (), trees.Cell(1)]
-    return Case(
-        lambda: tree.at(lambda t: t[1]["a"], one, replace_fn=lambda x: x + 1),
-        lambda value: alike(value, [1, {"a": 2}, (), trees.Cell(1)]),
-        watched=(one,),
-    )
-
-
-@operation("tree.at: what is not there")
-def _() -> Case:
-    one = [1, trees.array(2)]
-    return Case(lambda: tree.at(lambda t: [[t[0]]], one, [1]), says("does not specify"), raises=ValueError)
 
 
 @operation("tree.equal")

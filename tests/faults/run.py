@@ -34,11 +34,11 @@ def names_in(path: Path, quick: bool) -> list[str]:
     names = []
     for node in ast.walk(ast.parse(path.read_text())):
         called = getattr(node.func, "id", None) if isinstance(node, ast.Call) else None
+        if called not in ("operation", "operations") or (quick and any(it.arg == "quick" for it in node.keywords)):
+            continue
         if called == "operation":
-            slow = any(k.arg == "quick" and not ast.literal_eval(k.value) for k in node.keywords)
-            if not (quick and slow):
-                names.append(ast.literal_eval(node.args[0]))
-        elif called == "operations":
+            names.append(ast.literal_eval(node.args[0]))
+        else:
             kind, makers = node.args
             names += [f"{ast.literal_eval(kind)}: {ast.literal_eval(key)}" for key in makers.keys]
     return names

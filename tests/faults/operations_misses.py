@@ -1,0 +1,274 @@
+"""Operations on a wrapper that traces or compiles, and on its life and death."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from case import Case, operation, operations
+from checks import equals, exactly, says
+
+import trees
+from partax import _core, filter_jit
+from reference import to_jax
+
+X = trees.array(2)
+
+
+def whole_keys(f: Any) -> Any:
+    """Whether every key has a trace: none is half made."""
+    return lambda: f.cache_info().static_keys <= f.cache_info().traces
+
+
+def miss_case(body: Any, *args: Any, before: tuple[Any, ...] = (), calls: int = 1, **options: Any) -> Case:
+    """Calls after the cache was cleared, and after some others."""
+    f = filter_jit(body, callables="identity", **options)
+
+    def prepare() -> None:
+        f.clear_cache()
+        for others in before:
+            f(*others)
+
+    run = lambda: [f(*args) for _ in range(calls)]
+    expected = exactly([to_jax(body(*args))] * calls)
+    return Case(run, expected, prepare=prepare, state=whole_keys(f), watched=(*args, f))
+
+
+def several() -> Any:
+    return {"model": trees.make_model(1), "n": [1, 2, "x"], "bag": trees.Bag(trees.array(1), label=[1])}
+
+
+operations("miss", {"first call of one array": lambda: miss_case(lambda x, n: (x, x + n, n), X, 3)})
+operations(
+    "slow miss",
+    {
+        "first call": lambda: miss_case(trees.add_one, several()),
+        "another shape": lambda: miss_case(lambda x: (x.shape, x * 2), trees.array(3), before=((X,),)),
+        "keys beyond the limit": lambda: miss_case(
+            lambda x, n: x + n[0], X, [3], before=((X, [1]), (X, [2])), calls=2, cache_size=2
+        ),
+    },
+    quick=False,
+)
+
+
+def holds(n: Any) -> Callable[[Any], Any]:
+    def added(x: Any) -> Any:
+        return x + n
+
+    return added
+
+
+@operation("miss: values known by weak references, in a full cache", quick=False)
+def _() -> Case:
+    f = filter_jit(lambda x, n, held: x + n, cache_size=2)
+    alive: list[Any] = []
+
+    # The key goes with its class, wherever making it failed.
+    def prepare() -> None:
+        alive.clear()
+        f.clear_cache()
+        f(X, 1, holds(1))
+        f(X, 2, None)
+
+    def run() -> Any:
+        alive[:] = [type("Local", (), {}), holds(object()), X]
+        return f(X, 3, alive), f.cache_info().static_keys
+
+    return Case(run, exactly((X + 3, 2)), prepare=prepare, watched=(X, f))
+
+
+@operation("miss: a function that raises", quick=False)
+def _() -> Case:
+    @filter_jit
+    def f(x: Any) -> Any:
+        raise LookupError("always")
+
+    return Case(lambda: f(X), says("always"), raises=LookupError, state=whole_keys(f), watched=(X, f))
+
+
+@operation("miss: a function that counts its traces", quick=False)
+def _() -> Case:
+    def make() -> Any:
+        count = 0
+
+        def counting(x: Any) -> Any:
+            nonlocal count
+            count += 1
+            return x + 1
+
+        return counting
+
+    held: list[Any] = []
+
+    def prepare() -> None:
+        held[:] = [make()]
+
+    run = lambda: (filter_jit(held[0])(X), filter_jit(lambda g, x: g(x))(held[0], X))
+    # The history of the lambda keeps the records of its last 256 traces, each with another `counting`.
+    return Case(run, exactly((X + 1, X + 1)), prepare=prepare, watched=(X,), keeps=True)
+
+
+@operation("miss: explained", quick=False)
+def _() -> Case:
+    f = filter_jit(lambda tree, n: tree["x"] + n, callables="identity")
+
+    def prepare() -> None:
+        f.clear_cache()
+        f({"x": X}, 1)
+
+    def run() -> Any:
+        value = f({"x": X}, 2)
+        reasons = [trace.reason for key in f.report().keys for trace in key.traces]
+        return value, bool(reasons) and all(reasons)
+
+    return Case(run, exactly((X + 2, True)), prepare=prepare, state=whole_keys(f), watched=(X, f))
+
+
+# --- programs
+
+
+def compiled_case(n: int) -> Case:
+    """A call of what was compiled for 3."""
+    f = filter_jit(lambda tree, n: {"y": tree["x"] * n, "n": n})
+    compiled = f.lower({"x": X}, 3).compile()
+    run = lambda: compiled({"x": X}, n)
+    if n == 3:
+        return Case(run, exactly(to_jax({"y": X * 3, "n": 3})), watched=(X, compiled))
+    return Case(run, says("n"), raises=TypeError, watched=(X, compiled))
+
+
+operations("compiled call", {"its own": lambda: compiled_case(3), "another static part": lambda: compiled_case(4)})
+
+
+@operation("lower, compile, call", quick=False)
+def _() -> Case:
+    f = filter_jit(lambda tree, n: {"y": tree["x"] * n, "n": n})
+    run = lambda: f.lower({"x": X}, n=3).compile()({"x": X}, n=3)
+    return Case(run, exactly(to_jax({"y": X * 3, "n": 3})), prepare=f.clear_cache, state=whole_keys(f), watched=(X, f))
+
+
+@operation("eval_shape")
+def _() -> Case:
+    f = filter_jit(lambda tree: (tree["x"] * 2, 1))
+    x = jax.ShapeDtypeStruct((2,), np.float32)
+    return Case(lambda: f.eval_shape({"x": x}), equals((x, 1)), state=whole_keys(f), watched=(f,))
+
+
+# --- the wrapper's own life
+
+
+@operation("make a wrapper")
+def _() -> Case:
+    def run() -> Any:
+        local = object()
+        first, like = filter_jit(lambda x: (x, local), callables="identity"), filter_jit(holds(1))
+        return like._cache is filter_jit(holds(1))._cache, first.cache_info().static_keys
+
+    return Case(run, equals((True, 0)))
+
+
+@operation("a wrapper whose function changes")
+def _() -> Case:
+    contents = {"n": 1}
+
+    def f(x: Any) -> Any:
+        return x + contents["n"]
+
+    wrapper = filter_jit(f)
+
+    def run() -> Any:
+        results = []
+        for contents["n"] in (1, 2, 1):
+            results.append(wrapper(X))
+        return results
+
+    run()
+    prepare = lambda: contents.update(n=1)
+    return Case(run, exactly([X + 1, X + 2, X + 1]), prepare=prepare, watched=(X, wrapper))
+
+
+@operation("attributes, text, as a pytree, pickled")
+def _() -> Case:
+    wrapper = filter_jit(trees.double)
+
+    def run() -> Any:
+        leaves, treedef = jax.tree.flatten(wrapper)
+        again = jax.tree.unflatten(treedef, leaves)
+        copies = [copy.copy(wrapper), pickle.loads(pickle.dumps(wrapper)), again]
+        return [w.__wrapped__ is trees.double for w in copies], wrapper.__name__, repr(wrapper), wrapper.__doc__
+
+    return Case(run, equals(([True] * 3, "double", repr(wrapper), "Twice x.")), state=wrapper.cache_info)
+
+
+def cache_case(run: Callable[[Any], Any], expected: Any) -> Case:
+    """Of a wrapper with two keys."""
+    f = filter_jit(lambda x, n: x, callables="identity")
+    return Case(lambda: run(f), equals(expected), prepare=lambda: (f(X, 1), f(X, 2)), watched=(X, f))
+
+
+operations(
+    "cache",
+    {
+        "info, entries": lambda: cache_case(
+            lambda f: (tuple(f.cache_info())[:2], len(f._cache.entries()), f._cache in _core.caches()),
+            ((2, 2), 2, True),
+        ),
+        "clear_cache": lambda: cache_case(lambda f: (f.clear_cache(), f.cache_info()[:4])[1], (0, 0, 0, 0)),
+    },
+)
+
+
+@operation("functions die")
+def _() -> Case:
+    """Their caches go or wait, which nothing may stop: no allocation fails there."""
+    functions: list[Any] = []
+
+    def prepare() -> None:
+        witness = trees.Bag(1)
+        functions[:] = [holds(1), lambda x: (x, witness)]
+        for function in functions:
+            filter_jit(function)(X)
+
+    def run() -> Any:
+        before = len(_core.caches())
+        dead = [weakref.ref(function) for function in functions]
+        functions.clear()
+        gc.collect()
+        return [ref() for ref in dead], before - len(_core.caches()) >= 1
+
+    prepare()
+    functions.clear()
+
+    def check(value: Any) -> None:
+        assert value[0] == [None, None][: len(value[0])], "alive"
+
+    return Case(run, check, prepare=prepare, watched=(X,))
+
+
+@operation("garbage collection")
+def _() -> Case:
+    """A cycle through a wrapper, its key and its result, visited and cleared."""
+    held: list[Any] = []
+
+    def prepare() -> None:
+        f = filter_jit(lambda x, bag: (x, bag))
+        bag = trees.Bag(1)
+        bag.label = trees.Tray(f, 1)
+        f.bag = bag
+        held[:] = [f, weakref.ref(f)]
+
+    def run() -> Any:
+        gc.collect()
+        alive = held[1:]
+        held.clear()
+        gc.collect()
+        return [ref() for ref in alive if ref() is not None]
+
+    return Case(run, equals([]), prepare=prepare, allocates=False)
