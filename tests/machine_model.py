@@ -1,10 +1,13 @@
-"""The slow model of one wrapper whose function, cache and arguments change between calls: it remembers programs."""
+"""The slow model of one wrapper whose function, cache and arguments change between calls: it remembers programs. And
+user code that does something within a call."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
 from typing import Any
+
+import jax
 
 from reference import _Generic, abstract, canonical, dynamic_leaves, static_key, to_jax
 
@@ -61,3 +64,60 @@ class WrapperModel:
         for programs in self.known.values():
             for program in [program for program in programs if mentions(program, thing)]:
                 del programs[program]
+
+
+class Hooks:
+    """What user code does once, at the n-th of its events within a call."""
+
+    event = ""
+    countdown = 0
+    action: Callable[[], None] | None = None
+
+    @classmethod
+    def fire(cls, event: str) -> None:
+        if cls.action is None or event != cls.event:
+            return
+        cls.countdown -= 1
+        if cls.countdown <= 0:
+            action, cls.action = cls.action, None
+            action()
+
+
+class Touchy:
+    """Static by value, with hooks in `==` and hash."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        Hooks.fire("eq")
+        return isinstance(other, Touchy) and other.value == self.value
+
+    def __hash__(self) -> int:
+        Hooks.fire("hash")
+        return hash(self.value)
+
+
+class Hooked:
+    """A node with hooks in its flatten and unflatten functions."""
+
+    def __init__(self, children: Any, label: Any) -> None:
+        self.children = children
+        self.label = label
+
+
+def _flatten(node: Hooked) -> Any:
+    Hooks.fire("flatten")
+    return (node.children,), node.label
+
+
+def _unflatten(label: Any, children: Any) -> Hooked:
+    Hooks.fire("unflatten")
+    return Hooked(children[0], label)
+
+
+class Expected(Exception):
+    """Raised by user code."""
+
+
+jax.tree_util.register_pytree_node(Hooked, _flatten, _unflatten)

@@ -257,9 +257,10 @@ def test_any_number_of_parameters(number: int, kinds: str) -> None:
         f(**dict.fromkeys(names, 1), other=1)
 
 
-@pytest.fixture(params=[pytest.param(_MANY, marks=pytest.mark.nightly), _MANY + 1], ids=["as many", "one more"])
-def arrays(request: pytest.FixtureRequest) -> list[jax.Array]:
-    return [array(2, start=float(i)) for i in range(request.param)]
+@pytest.fixture
+def arrays() -> list[jax.Array]:
+    """So many that jax gets them as one tuple."""
+    return [array(2, start=float(i)) for i in range(_MANY + 1)]
 
 
 def scaled(arrays: list[Any], n: float) -> Any:
@@ -281,24 +282,12 @@ def test_results_traces_and_what_comes_back(arrays: list[jax.Array], traces: Tra
     assert traces.count == 3
 
 
-def test_ahead_of_time(arrays: list[jax.Array]) -> None:
-    f = filter_jit(scaled)
-    abstract = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
-    compiled = f.lower(abstract, 2.0).compile()
-    for _ in range(3):
-        found = compiled(arrays, 2.0)
-        assert_same(found, scaled(arrays, 2.0))
-        assert found[1]["rest"][5] is arrays[8]
-    assert f.eval_shape(abstract, 2.0)[0][1].shape == (2,)
-    with pytest.raises(TypeError, match=r"`arrays\[7\]`: compiled for float32\[2\], called with float32\[3\]"):
-        compiled([*arrays[:7], array(3), *arrays[8:]], 2.0)
-    with pytest.raises(TypeError, match=r"`n`: compiled with 2.0, called with 3.0"):
-        compiled(arrays, 3.0)
-
-
 def test_errors_name_the_array(arrays: list[jax.Array]) -> None:
     f = filter_jit(scaled)
+    compiled = f.lower(arrays, 2.0).compile()
     f(arrays, 2.0)
+    with pytest.raises(TypeError, match=r"`arrays\[7\]`: compiled for float32\[2\], called with float32\[3\]"):
+        compiled([*arrays[:7], array(3), *arrays[8:]], 2.0)
     arrays[10].delete()
     with pytest.raises(RuntimeError, match="deleted") as error:
         f(arrays, 2.0)
@@ -320,12 +309,3 @@ def test_donated_arrays_are_given_away(arrays: list[jax.Array]) -> None:
         added, first = f(given, n)
         assert_same(added, [x + n for x in arrays[1:]])
         assert first is given[0] and not first.is_deleted() and given[1].is_deleted()
-
-
-def test_under_transformations(arrays: list[jax.Array]) -> None:
-    f = filter_jit(lambda arrays: sum(x.sum() for x in arrays[:5]) * 2)
-    expected = jax.grad(f.__wrapped__)(arrays)
-    assert_same(jax.grad(f)(arrays), expected)
-    assert_same(jax.jit(f)(arrays), jax.jit(f.__wrapped__)(arrays))
-    batched = [jnp.stack([x, x]) for x in arrays]
-    assert_same(jax.vmap(f)(batched), jax.vmap(f.__wrapped__)(batched))

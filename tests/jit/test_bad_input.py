@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from deep_trees import DEPTH, WRAPS, Link, link, nested, self_containing
-from partax import _core, filter_jit
+from deep_trees import DEPTH, WRAPS, Link, nested, self_containing
+from partax import filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
 
 
@@ -56,13 +55,6 @@ def test_deep_arguments_and_results(name: str) -> None:
     check_works(f)
     while not isinstance(tree, jax.Array):  # CPython's own deallocation is not under test
         tree = jax.tree.leaves(tree, is_leaf=lambda t, top=tree: t is not top)[0]
-
-
-def test_deep_modules() -> None:
-    f = identity()
-    with pytest.raises(RecursionError, match="tree"):
-        f(nested(link))
-    check_works(f)
 
 
 @pytest.mark.parametrize("name", self_containing())
@@ -393,22 +385,3 @@ def test_a_tree_that_is_another_one_in_a_single_walk(count: int, statics: int, d
         assert_same(f(node, array(2)), ([*node.arrays[:2], *["static"] * 1000], array(2) + 1))
     usual = {"refused", "1002 leaves"}
     assert usual <= {*outcomes} <= usual | {f"{count + statics} leaves"}, outcomes
-
-
-def test_a_prepared_call_that_was_let_go_of_says_so() -> None:
-    """Guards that the interpreter lives, whatever is asked of it."""
-    call = _core.PreparedCall(filter_jit(lambda x: x + 1), (jnp.ones(3),), {}, True)
-    assert len(call.leaves) == 1
-    call.detach()
-    asked = [
-        lambda: call.leaves,
-        lambda: call.objects,
-        lambda: call.run(lambda target, leaves: None),
-        lambda: call.result(jnp.ones(3), (jnp.ones(3),)),
-        call.described,
-    ]
-    for ask in asked:
-        with pytest.raises(RuntimeError, match="has let go of its arguments"):
-            ask()
-    assert call.record is None
-    assert call.rebind((jnp.ones(3),), {}) is not None and call.described_of((jnp.ones(3),), {}) is not None

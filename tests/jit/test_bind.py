@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import gc
 import pickle
 import weakref
@@ -25,7 +23,7 @@ from partax._jax import programs
 from random_trees import build, recipes
 from reference import assert_exact
 from stored import written
-from trees import Bag, Cell, Pair, add_one
+from trees import add_one
 
 # By day jax's dispatch has the calls of one test; by night of all.
 EACH_RUN = pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
@@ -62,10 +60,6 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Any) -> Any:
         return self.act(self.weight * x + self.bias)
-
-    @partax.filter_jit
-    def step(self, x: Any, by: Any = 1) -> Any:
-        return self(x) * by, self
 
 
 def model(value: float = 2.0, act: Any = jnp.tanh) -> Linear:
@@ -138,159 +132,6 @@ def test_other_free_arguments_after_the_first_calls() -> None:
         for call, expected in zip(calls, right, strict=True):
             assert same(bound(*call), expected)
     assert step.cache_info().traces == traces
-
-
-HOLDERS: dict[str, Callable[[Any], Any]] = {
-    "alone": lambda it: it,
-    "in a list": lambda it: [it],
-    "deep in containers": lambda it: {"a": ([it], jnp.zeros(3))},
-    "in a named tuple": lambda it: Pair(jnp.zeros(3), it),
-    "in a module": lambda it: Linear(jnp.zeros(3), it),
-}
-
-
-@pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("by_name", [False, True])
-def test_numpy_arrays_count_as_they_were(holder: str, by_name: bool) -> None:
-    array = np.ones((2, 3), "f4")
-    step = partax.filter_jit(lambda tree, x: sum(it * x for it in jax.tree.leaves(tree)))
-    tree = HOLDERS[holder](array[0])  # a view, which changes with its base
-    bound = step.bind(tree=tree) if by_name else step.bind(tree)
-    again = bound.rebind(tree=HOLDERS[holder](array[1]))
-    for value in (2, 3, 4):
-        for x in (jnp.ones(3), jnp.ones((value, 3))):
-            assert bound(x=x).ravel()[0] == 1 and again(x=x).ravel()[0] == 1
-        array[:] = value
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Scaling:
-    weight: Any
-
-    def __call__(self, x: Any) -> Any:
-        return self.weight * x
-
-    @partax.filter_jit
-    def step(self, x: Any) -> Any:
-        return self.weight * x
-
-
-@pytest.mark.parametrize("wrapped", [partax.filter_jit, lambda it: it.step, lambda it: partax.filter_jit(it.__call__)])
-@pytest.mark.parametrize("make", [jnp.full, np.full], ids=["jax", "NumPy"])
-def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any, make: Any) -> None:
-    """It is no argument; and whatever the cache has, it counts in the same way."""
-    held = Scaling(make(3, 2.0, "float32"))
-    bound = wrapped(held).bind()
-    for value in (3.0, 4.0, 5.0):
-        held.weight = make(3, value, "float32")
-        for x in (jnp.ones(3), jnp.ones((int(value), 3)), jnp.ones(3)):
-            assert float(bound(x).ravel()[0]) == value
-    bound.func.clear_cache()
-    assert float(bound(jnp.ones(3))[0]) == 5
-
-
-def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
-    inner, shared = model(), {"b": [jnp.ones(3)]}
-    given = {"changeable": Cell(jnp.ones(3), mode=["a"]), "models": [inner], "shared": shared, "none": None}
-    bound = partax.filter_jit(lambda tree, x: (tree["models"][0], tree["changeable"].weight * x, tree)).bind(given)
-    first = bound(jnp.ones(3))
-    given["changeable"].weight = jnp.full(3, 7.0)  # type: ignore[union-attr]
-    shared["b"].append(jnp.ones(3))
-    given["more"] = [jnp.ones(2)]
-    for x in (jnp.ones(3), jnp.ones((2, 3))):
-        for _ in range(3):
-            found, product, tree = bound(x)
-            assert found is inner and float(product.ravel()[0]) == 1
-            assert jax.tree.structure(tree) == jax.tree.structure(first[2])
-    assert list(bound.args[0]) == ["changeable", "models", "shared", "none"]
-
-
-def _by_closure(k: float) -> tuple[Any, Any]:
-    held = [k]
-    return lambda w, x: w * x * held[0], lambda k: held.__setitem__(0, k)
-
-
-def _by_code(k: float) -> tuple[Any, Any]:
-    def fun(w: Any, x: Any) -> Any:
-        return w * x * 2.0
-
-    return fun, lambda k: setattr(fun, "__code__", (lambda w, x: w * x * 3.0).__code__)
-
-
-@pytest.mark.parametrize("make", [_by_closure, _by_code])
-def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
-    """For the bound function as for the wrapper, and for others that hold that value from the start."""
-    fun, change = make(2.0)
-    wrapper = partax.filter_jit(fun)
-    bound, x = wrapper.bind(jnp.ones(())), jnp.ones(())
-    for _ in range(3):
-        assert float(bound(x)) == 2
-    change(3.0)
-    for _ in range(3):
-        assert float(bound(x)) == 3
-        assert float(wrapper(x, x)) == 3
-    other, set_it = make(2.0)
-    if other(x, x) == 2:
-        set_it(3.0)
-    assert float(partax.filter_jit(other)(x, x)) == 3
-
-
-def _scaled_by_default() -> Any:
-    def scaled(x: Any, k: float = 2.0) -> Any:
-        return x * k
-
-    return scaled
-
-
-def _scaled_by(held: list[float]) -> Any:
-    return lambda x: x * held[0]
-
-
-# A value to be bound, how the step takes its factor of it, and how the factor is changed.
-CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, float], Any]]] = {
-    "a closure": (
-        lambda: _scaled_by([2.0]),
-        lambda fun: fun(1.0),
-        lambda fun, k: fun.__closure__[0].cell_contents.__setitem__(0, k),
-    ),
-    "a default": (_scaled_by_default, lambda fun: fun(1.0), lambda fun, k: setattr(fun, "__defaults__", (k,))),
-    "a partial": (
-        lambda: functools.partial(lambda held, x: x * held["k"], {"k": 2.0}),
-        lambda fun: fun(1.0),
-        lambda fun, k: fun.args[0].update(k=k),
-    ),
-    "a function in a tree": (
-        lambda: {"w": jnp.ones(3), "act": _scaled_by([2.0])},
-        lambda tree: tree["act"](1.0),
-        lambda tree, k: tree["act"].__closure__[0].cell_contents.__setitem__(0, k),
-    ),
-    "a set": (lambda: {2.0}, max, lambda it, k: (it.clear(), it.add(k))),
-    "bytes": (lambda: bytearray([2]), lambda it: it[0], lambda it, k: it.__setitem__(0, int(k))),
-    "a list in a static field": (
-        lambda: Linear(jnp.ones(3), jnp.ones(3), [2.0]),
-        lambda it: it.act[0],
-        lambda it, k: it.act.__setitem__(0, k),
-    ),
-    "a list in aux data": (
-        lambda: eqx.tree_at(lambda it: it.bias, model(), Bag(jnp.ones(3), label=[2.0])),
-        lambda it: it.bias.label[0],
-        lambda it, k: it.bias.label.__setitem__(0, k),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHANGING)
-@pytest.mark.parametrize("calls", [0, 1, 3])
-def test_static_values_count_as_in_any_call(name: str, calls: int) -> None:
-    """Whether the program is known by then, and for arrays that it is not known for."""
-    make, factor_of, change = CHANGING[name]
-    step, value = partax.filter_jit(lambda value, x: x * factor_of(value)), make()
-    bound = step.bind(value)
-    for factor in (2.0, 3.0, 2.0):
-        change(value, factor)
-        for x in (jnp.ones(3), jnp.ones((2, 3)), *[jnp.ones(3)] * calls, jnp.ones(int(factor))):
-            assert float(bound(x).ravel()[0]) == factor
 
 
 def test_rebinding_traces_where_the_static_part_is_another() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,25 +14,10 @@ from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
 import sharded_training as training
-from compiled_names import compiled_names
 from conftest import TraceCounter
 from meshes import Auto, Explicit, mesh_of, on
 from partax import filter_jit, filter_shard
 from trees import array, assert_same
-
-
-@pytest.fixture
-def executables() -> Iterator[Callable[[], int]]:
-    """How many programs XLA has compiled since the last call."""
-    with compiled_names() as names:
-
-        def take() -> int:
-            taken = len(names)
-            names.clear()
-            return taken
-
-        yield take
-
 
 # --- Training
 
@@ -49,7 +34,7 @@ def test_training_on_all_devices(
     devices: list[Any],
     on_one_device: Any,
     traces: TraceCounter,
-    executables: Callable[[], int],
+    compiled: list[str],
 ) -> None:
     mesh = mesh_of(devices, 4, 2, names=("data", "model"), kind=kind)
 
@@ -62,9 +47,9 @@ def test_training_on_all_devices(
     with jax.set_mesh(mesh) if kind is Explicit else contextlib.nullcontext():
         begin = filter_shard(training.start(), layout)
         batch = filter_shard(training.data(), of_batch)
-        executables()
+        compiled.clear()
         model, state, value = training.train(step, begin, batch)
-        assert traces.count == 1 and executables() == 1 and step.cache_info().static_keys == 1
+        assert traces.count == 1 and len(compiled) == 1 and step.cache_info().static_keys == 1
         assert step.report().traces[0].fast_path
 
     training.assert_close((model, state), on_one_device[:2])
@@ -83,7 +68,7 @@ def test_training_on_all_devices(
 
 
 def test_another_sharding_traces_and_compiles_as_jax_jit_does(
-    mesh: Mesh, devices: list[Any], traces: TraceCounter, executables: Callable[[], int]
+    mesh: Mesh, devices: list[Any], traces: TraceCounter, compiled: list[str]
 ) -> None:
     explicit = mesh_of(devices, kind=Explicit)
     half, other_half = mesh_of(devices[:4]), mesh_of(devices[4:])
@@ -99,9 +84,9 @@ def test_another_sharding_traces_and_compiles_as_jax_jit_does(
         for place in places * 2:
             x = array(16) if place is None else jax.device_put(array(16), place)
             before = traces.count
-            executables()
+            compiled.clear()
             out = call({"x": x})["x"]
-            found.append((traces.count - before, executables()))
+            found.append((traces.count - before, len(compiled)))
             assert out.sharding.is_equivalent_to(x.sharding, 1) and out.committed == x.committed
             assert_same(out, array(16) * 2)
         return found

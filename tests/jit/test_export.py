@@ -92,10 +92,6 @@ def test_a_call_of_the_arrays_alone_gives_the_arrays_of_the_result(name: str, fr
                 call(*args)
 
 
-def test_a_number_that_is_traced_is_an_array_of_the_program() -> None:
-    assert_same(export(SCALE.scaled)(X, 2).call(X, jnp.int32(2)), SCALE.scale(X, 2))
-
-
 def test_shapes_that_are_symbols(traces: TraceCounter) -> None:
     f = filter_jit(lambda x, n: (traces.tick(), x * n)[1])
     (b,) = jax.export.symbolic_shape("b")

@@ -132,27 +132,6 @@ def test_inside_jit_it_constrains_and_the_rest_stays_static(mesh: Mesh, traces: 
     assert traces.count == 1
 
 
-def test_constants_are_constrained_under_jax_jit_too(mesh: Mesh) -> None:
-    x = array(16)
-    assert has(jax.jit(lambda: filter_shard(x, on(mesh, "d")))(), on(mesh, "d"))
-
-
-def test_gradients_and_vmap_go_through(mesh: Mesh) -> None:
-    split = on(mesh, "d")
-
-    def loss(model: Any, x: jax.Array) -> jax.Array:
-        return jnp.sum(filter_shard(model, on(mesh))(x) ** 2)
-
-    model = make_model()
-    assert_same(
-        partax.filter_grad(loss)(model, array(3)), partax.filter_grad(lambda m, x: jnp.sum(m(x) ** 2))(model, array(3))
-    )
-    for transform in (jax.vmap, lambda f: jax.jit(jax.vmap(f))):
-        out = transform(lambda x: filter_shard(x, split))(array(2, 16))
-        assert has(out, on(mesh, None, "d"))
-    assert_same(jax.grad(lambda x: jnp.sum(filter_shard(x, split) ** 2))(array(16)), 2 * array(16))
-
-
 @pytest.mark.parametrize(
     ("spec", "want"),
     [

@@ -9,15 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
 from conftest import TraceCounter
 from growth import CALLS, Witness, check_steady, dies
+from meshes import mesh_of, on
 from partax import filter_jit
 from trees import SAMPLES, Layer, array, assert_same, make_model
 
@@ -118,35 +116,6 @@ def test_tracers_die_with_their_trace(collect: Collect) -> None:
 # --- sharing
 
 
-def _summed(fun: Any, x: jax.Array) -> jax.Array:
-    return jnp.sum(fun(x))
-
-
-TRANSFORMS: dict[str, Callable[[Any], Any]] = {
-    "partax.filter_grad": lambda f: partax.filter_grad(f),
-    "partax.filter_value_and_grad": lambda f: partax.filter_value_and_grad(f),
-    "eqx.filter_grad": lambda f: eqx.filter_grad(f),
-    "eqx.filter_value_and_grad": lambda f: eqx.filter_value_and_grad(f),
-    "filter_jit": lambda f: filter_jit(f),
-    "eqx.filter_jit": lambda f: eqx.filter_jit(f),
-    "jax.tree_util.Partial": lambda f: jax.tree_util.Partial(f),
-    "eqx.Partial": lambda f: eqx.Partial(f),
-    "grad of grad": lambda f: partax.filter_grad(eqx.Partial(_summed, partax.filter_grad(f))),
-}
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS.keys())
-def test_transformed_functions(traces: TraceCounter, transform: Callable[[Any], Any]) -> None:
-    def f(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return jnp.sum(x**2)
-
-    expected = transform(lambda x: jnp.sum(x**2))(array(2, start=1))
-    for _ in range(3):
-        assert_same(filter_jit(transform(f))(array(2, start=1)), expected)
-    assert traces.count == 1
-
-
 def test_different_options_do_not_share() -> None:
     def f(x: jax.Array) -> jax.Array:
         return x + 1
@@ -159,14 +128,10 @@ def test_different_options_do_not_share() -> None:
         assert (kept.is_deleted(), donated.is_deleted(), lent.is_deleted()) == (False, True, True)
     with pytest.raises(jax.errors.JaxRuntimeError):
         filter_jit(f, compiler_options={"no such option": "1"})(array(4))
-    sharding = jax.NamedSharding(jax.make_mesh((2,), ("d",), axis_types=(_AUTO,)), _P("d"))
+    sharding = on(mesh_of(jax.devices()[:2]), "d")
     for _ in range(2):
         assert filter_jit(f, out_shardings=sharding)(array(4)).sharding == sharding
         assert len(filter_jit(f)(array(4)).sharding.device_set) == 1
-
-
-_P = jax.sharding.PartitionSpec
-_AUTO = jax.sharding.AxisType.Auto
 
 
 # --- nothing is kept alive

@@ -14,7 +14,6 @@ import numpy as np
 import optax
 import pytest
 
-import partax
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Layer, Pair, array, assert_same
@@ -217,18 +216,6 @@ def test_other_shapes_and_other_results_of_one_key(traces: TraceCounter) -> None
 # --- within transformations, and without
 
 
-def test_wrappers_in_wrappers() -> None:
-    inner = filter_jit(lambda tree, x: (tree, x + 1))
-    outer = filter_jit(lambda tree, x: inner(tree, x * 2))
-    for _ in range(3):
-        tree, changeable = Two(linear(), Pair(array(1), "s")), {"a": array(2), "b": [array(3), 1]}
-        found, x = outer(tree, array(2))
-        assert found is tree
-        assert_same(x, array(2) * 2 + 1)
-        found, _ = outer(changeable, array(2))
-        assert found["a"] is changeable["a"] and found["b"][0] is changeable["b"][0] and found["b"][1] == 1
-
-
 def test_compiled_ahead_of_time() -> None:
     f = filter_jit(lambda tree, x: (tree, x + 1))
     tree = linear()
@@ -316,46 +303,3 @@ def test_the_result_never_shares_memory_with_a_numpy_input() -> None:
         out = f(numbers)
         numbers[:] = -1
         np.testing.assert_array_equal(out, np.arange(size))
-
-
-def test_a_numpy_input_under_x64() -> None:
-    f = filter_jit(lambda x: (x, x + 1))
-    assert [y.dtype for y in f(np.ones(2))] == [jnp.float32, jnp.float32]
-    with jax.enable_x64(True):
-        assert [y.dtype for y in f(np.ones(2))] == [jnp.float64, jnp.float64]
-    assert [y.dtype for y in f(np.ones(2))] == [jnp.float32, jnp.float32]
-
-
-# --- under transformations
-
-
-def both(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return x, x * y
-
-
-def test_under_vmap_grad_and_jit() -> None:
-    f = filter_jit(both)
-    x, y = array(2, 3, start=1), array(2, 3, start=7)
-    assert_same(jax.vmap(f)(x, y), (x, x * y))
-    assert_same(jax.vmap(f, in_axes=(0, None))(x, y[0]), (x, x * y[0]))
-    assert_same(jax.vmap(f, in_axes=(None, 0))(x[0], y), (jnp.stack([x[0], x[0]]), x[0] * y))
-    assert_same(jax.jit(f)(x, y), (x, x * y))
-
-    def loss(x: jax.Array, y: jax.Array) -> jax.Array:
-        a, b = f(x, y)
-        return jnp.sum(3 * a + b)
-
-    assert_same(jax.grad(loss, argnums=(0, 1))(x, y), (3 + y, x))
-    assert_same(partax.filter_grad(loss)(x, y), 3 + y)
-    assert_same(jax.jvp(f, (x, y), (x, y))[1], (x, 2 * x * y))
-    again = filter_jit(lambda x, y: f(*f(x, y)))
-    first, second = again(x, y)
-    assert first is x
-    assert_same(second, x * x * y)
-
-
-def test_a_changed_array_is_not_forwarded() -> None:
-    x = array(4)
-    reshaped, converted, same = filter_jit(lambda x: (x.reshape(2, 2), x.astype(int), x + 0))(x)
-    assert_same((reshaped, converted), (array(2, 2), jnp.arange(4)))
-    assert same is not x

@@ -136,9 +136,6 @@ def test_what_a_caller_changes_no_other_call_gets(holder: str, kind: str) -> Non
         assert read(held(f(array(2))[1].value)) == expected
 
 
-async def coroutine() -> None: ...
-
-
 async def asynchronous() -> Any:
     yield 1
 
@@ -192,19 +189,6 @@ def test_what_is_used_up_is_refused_with_its_path(make: Callable[[], Any]) -> No
     for _ in range(2):
         with pytest.raises(TypeError, match=r"the result\[1\]\['a'\]: found a `.*`, which is used up"):
             f(array(2))
-
-
-def test_a_coroutine_is_refused() -> None:
-    made = []
-    f = filter_jit(lambda x: (x + 1, made.append(coroutine()) or made[-1]))
-    with pytest.raises(TypeError, match=r"the result\[1\]: found a `coroutine`"):
-        f(array(2))
-    made[0].close()
-
-
-def test_one_that_came_in_comes_back() -> None:
-    f, mine = filter_jit(lambda x, it: (x + 1, it)), iter([1])
-    assert f(array(2), mine)[1] is mine
 
 
 def test_what_does_not_change_and_holds_no_object_is_traced_once(traces: TraceCounter) -> None:

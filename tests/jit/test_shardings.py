@@ -199,20 +199,6 @@ def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
 # --- shardings of the inputs
 
 
-def test_shardings_are_kept(split: Sharding, everywhere: Sharding, traces: TraceCounter) -> None:
-    @filter_jit
-    def f(tree: Any, n: int) -> Any:
-        traces.tick()
-        return plus(tree), n
-
-    for sharding in (split, everywhere, split, everywhere):
-        tree = jax.device_put({"x": array(8), "y": [array(16)]}, sharding)
-        out, n = f(tree, 3)
-        assert has(out["x"], sharding) and has(out["y"][0], sharding) and n == 3
-        assert_same(out, {"x": array(8) + 1, "y": [array(16) + 1]})
-    assert f.cache_info().static_keys == 1
-
-
 @pytest.mark.parametrize("kind", [filter_jit, "nnx"])
 @pytest.mark.parametrize("option", ["device", "backend"])
 def test_the_options_that_jax_has_deprecated_work_and_say_so(option: str, kind: Any, devices: list[Any]) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from growth import IMMORTAL, Witness
-from machine_model import WrapperModel
+from machine_model import Expected, Hooked, Hooks, Touchy, WrapperModel
 from odd_values import Unhashable
 from partax import filter_jit
 from random_trees import build, hashables, recipes, variants
@@ -31,63 +31,6 @@ EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "20"))
 UNIQUE = itertools.count()
 TRACES: list[int] = []
-
-
-class Hooks:
-    """What user code does once, at the n-th of its events within a call."""
-
-    event = ""
-    countdown = 0
-    action: Callable[[], None] | None = None
-
-    @classmethod
-    def fire(cls, event: str) -> None:
-        if cls.action is None or event != cls.event:
-            return
-        cls.countdown -= 1
-        if cls.countdown <= 0:
-            action, cls.action = cls.action, None
-            action()
-
-
-class Touchy:
-    """Static by value, with hooks in `==` and hash."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        Hooks.fire("eq")
-        return isinstance(other, Touchy) and other.value == self.value
-
-    def __hash__(self) -> int:
-        Hooks.fire("hash")
-        return hash(self.value)
-
-
-class Hooked:
-    """A node with hooks in its flatten and unflatten functions."""
-
-    def __init__(self, children: Any, label: Any) -> None:
-        self.children = children
-        self.label = label
-
-
-def _flatten(node: Hooked) -> Any:
-    Hooks.fire("flatten")
-    return (node.children,), node.label
-
-
-def _unflatten(label: Any, children: Any) -> Hooked:
-    Hooks.fire("unflatten")
-    return Hooked(children[0], label)
-
-
-jax.tree_util.register_pytree_node(Hooked, _flatten, _unflatten)
-
-
-class Expected(Exception):
-    """Raised by user code."""
 
 
 def outcome(tree: Any, *rest: Any) -> Any:

@@ -62,20 +62,6 @@ class Plain:
 # --- names
 
 
-@pytest.mark.parametrize("name", ["__name__", "__qualname__", "__doc__", "__module__", "__annotations__"])
-def test_names_are_those_of_the_function(name: str) -> None:
-    assert getattr(jitted, name) == getattr(plain, name)
-    assert getattr(filter_jit(jitted), name) == getattr(plain, name)
-    assert getattr(filter_jit(functools.wraps(plain)(lambda x: x)), name) == getattr(plain, name)
-
-
-def test_wrapped_leads_to_the_function() -> None:
-    assert jitted.__wrapped__ is plain
-    assert inspect.unwrap(filter_jit(filter_jit(plain))) is plain
-    assert inspect.unwrap(decorated).__name__ == "decorated"
-    assert_same(filter_jit(make_model()).__wrapped__, jax.tree.map(lambda x: x, make_model()))
-
-
 def test_signatures() -> None:
     assert inspect.signature(jitted) == inspect.signature(plain)
     assert inspect.signature(filter_jit(jitted)) == inspect.signature(plain)
@@ -258,8 +244,3 @@ def test_copies_keep_the_options(how: Callable[[Any], Any]) -> None:
     x = array(4)
     assert_same(again(x), array(4) * 2)
     assert x.is_deleted() and again.cache_info().max_size == 7
-
-
-def test_a_decorated_function_is_pickled_by_its_name() -> None:
-    again = pickle.loads(pickle.dumps(decorated))
-    assert_same(again(array(2)), array(2) + 1)

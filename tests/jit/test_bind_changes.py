@@ -1,0 +1,161 @@
+"""Guards the promise that a bound array, or object that can be changed, counts as it was, and a function or another static
+value as in any call; and that what the function itself holds counts too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from trees import Bag, Cell, Pair
+
+
+class Linear(eqx.Module):
+    weight: Any
+    act: Any = eqx.field(static=True, default=jnp.tanh)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_numpy_arrays_count_as_they_were(by_name: bool) -> None:
+    step = partax.filter_jit(lambda tree, x: sum(it * x for it in jax.tree.leaves(tree)))
+    for hold in (
+        lambda it: it,
+        lambda it: [it],
+        lambda it: {"a": (it,)},
+        lambda it: Pair(it, 1.0),
+        lambda it: Linear(it),
+    ):
+        array = np.ones((2, 3), "f4")
+        tree = hold(array[0])  # a view, which changes with its base
+        bound = step.bind(tree=tree) if by_name else step.bind(tree)
+        again, plus = bound.rebind(tree=hold(array[1])), float(isinstance(tree, Pair))
+        for value in (2, 3, 4):
+            for x in (jnp.ones(3), jnp.ones((value, 3))):
+                assert bound(x=x).ravel()[0] == again(x=x).ravel()[0] == 1 + plus
+            array[:] = value
+
+
+class Scaling(Cell):
+    def __call__(self, x: Any) -> Any:
+        return self.weight * x
+
+    step = partax.filter_jit(__call__)
+
+
+jax.tree_util.register_dataclass(Scaling, ["weight", "bias"], ["mode"])
+
+
+@pytest.mark.parametrize("wrapped", [partax.filter_jit, lambda it: it.step, lambda it: partax.filter_jit(it.__call__)])
+@pytest.mark.parametrize("make", [jnp.full, np.full], ids=["jax", "NumPy"])
+def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any, make: Any) -> None:
+    """It is no argument; and whatever the cache has, it counts in the same way."""
+    held = Scaling(make(3, 2.0, "float32"))
+    bound = wrapped(held).bind()
+    for value in (3.0, 4.0, 5.0):
+        held.weight = make(3, value, "float32")
+        for x in (jnp.ones(3), jnp.ones((int(value), 3)), jnp.ones(3)):
+            assert float(bound(x).ravel()[0]) == value
+    bound.func.clear_cache()
+    assert float(bound(jnp.ones(3))[0]) == 5
+
+
+def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
+    inner, shared = Linear(jnp.ones(3)), {"b": [jnp.ones(3)]}
+    given = {"changeable": Cell(jnp.ones(3), mode=["a"]), "models": [inner], "shared": shared, "none": None}
+    bound = partax.filter_jit(lambda tree, x: (tree["models"][0], tree["changeable"].weight * x, tree)).bind(given)
+    first = bound(jnp.ones(3))
+    given["changeable"].weight = jnp.full(3, 7.0)  # type: ignore[union-attr]
+    shared["b"].append(jnp.ones(3))
+    given["more"] = [jnp.ones(2)]
+    for x in (jnp.ones(3), jnp.ones((2, 3))):
+        for _ in range(3):
+            found, product, tree = bound(x)
+            assert found is inner and float(product.ravel()[0]) == 1
+            assert jax.tree.structure(tree) == jax.tree.structure(first[2])
+    assert list(bound.args[0]) == ["changeable", "models", "shared", "none"]
+
+
+def _by_closure(k: float) -> tuple[Any, Any]:
+    held = [k]
+    return lambda w, x: w * x * held[0], lambda k: held.__setitem__(0, k)
+
+
+def _by_code(k: float) -> tuple[Any, Any]:
+    fun = lambda w, x: w * x * 2.0
+    return fun, lambda k: setattr(fun, "__code__", (lambda w, x: w * x * 3.0).__code__)
+
+
+@pytest.mark.parametrize("make", [_by_closure, _by_code])
+def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
+    """For the bound function as for the wrapper."""
+    fun, change = make(2.0)
+    wrapper = partax.filter_jit(fun)
+    bound, x = wrapper.bind(jnp.ones(())), jnp.ones(())
+    for factor in (2.0, 3.0):
+        change(3.0) if factor == 3.0 else None
+        for _ in range(3):
+            assert float(bound(x)) == float(wrapper(x, x)) == factor
+
+
+def _scaled_by_default() -> Any:
+    def scaled(x: Any, k: float = 2.0) -> Any:
+        return x * k
+
+    return scaled
+
+
+def _scaled_by(held: list[float]) -> Any:
+    return lambda x: x * held[0]
+
+
+# A value to be bound, how the step takes its factor of it, and how the factor is changed.
+CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, float], Any]]] = {
+    "a closure": (
+        lambda: _scaled_by([2.0]),
+        lambda fun: fun(1.0),
+        lambda fun, k: fun.__closure__[0].cell_contents.__setitem__(0, k),
+    ),
+    "a default": (_scaled_by_default, lambda fun: fun(1.0), lambda fun, k: setattr(fun, "__defaults__", (k,))),
+    "a partial": (
+        lambda: functools.partial(lambda held, x: x * held["k"], {"k": 2.0}),
+        lambda fun: fun(1.0),
+        lambda fun, k: fun.args[0].update(k=k),
+    ),
+    "a function in a tree": (
+        lambda: {"w": jnp.ones(3), "act": _scaled_by([2.0])},
+        lambda tree: tree["act"](1.0),
+        lambda tree, k: tree["act"].__closure__[0].cell_contents.__setitem__(0, k),
+    ),
+    "a set": (lambda: {2.0}, max, lambda it, k: (it.clear(), it.add(k))),
+    "bytes": (lambda: bytearray([2]), lambda it: it[0], lambda it, k: it.__setitem__(0, int(k))),
+    "a list in a static field": (
+        lambda: Linear(jnp.ones(3), [2.0]),
+        lambda it: it.act[0],
+        lambda it, k: it.act.__setitem__(0, k),
+    ),
+    "a list in aux data": (
+        lambda: Linear(Bag(jnp.ones(3), label=[2.0])),
+        lambda it: it.weight.label[0],
+        lambda it, k: it.weight.label.__setitem__(0, k),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_static_values_count_as_in_any_call(name: str, calls: int) -> None:
+    """Whether the program is known by then, and for arrays that it is not known for."""
+    make, factor_of, change = CHANGING[name]
+    step, value = partax.filter_jit(lambda value, x: x * factor_of(value)), make()
+    bound = step.bind(value)
+    for factor in (2.0, 3.0, 2.0):
+        change(value, factor)
+        for x in (jnp.ones(3), jnp.ones((2, 3)), *[jnp.ones(3)] * calls, jnp.ones(int(factor))):
+            assert float(bound(x).ravel()[0]) == factor
