@@ -32,22 +32,6 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], cwd=BENCH, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the libraries, as they are imported
-@pytest.mark.parametrize("family", family_trees.FAMILIES, ids=lambda family: family.name)
-def test_a_family_holds_as_many_arrays_as_the_others(family: Any) -> None:
-    try:
-        trees = family.trees()
-    except ImportError as error:
-        assert family.install
-        pytest.skip(str(error))
-    pairs = family_trees.pairs()
-    tree = trees.build(pairs)
-    # Adam has a counter beside its moments.
-    assert len(jax.tree.leaves(tree)) // 2 == family_trees.NODES == len(pairs)
-    changed = jax.tree.map(lambda array: array + 1, tree)
-    assert any(trees.an_array(changed) is array for array in jax.tree.leaves(changed))
-
-
 def test_a_row_of_families_is_measured_and_written(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     done = run("families.py", "--quick", "--rows", "NamedTuple, in", "--json", str(file))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import partax
 from processes import python
 
 ROOT = Path(__file__).parents[1]
@@ -40,10 +39,6 @@ print(len(names) > 50, len(jax.devices("cpu")))
 """
     ran = python("-c", program)
     assert ran.stdout.split() == ["True", "3"], ran.stderr
-
-
-def test_the_version_is_the_project_s(project: dict[str, Any]) -> None:
-    assert partax.__version__ == project["project"]["version"]
 
 
 def test_the_changelog_begins_with_the_version(project: dict[str, Any]) -> None:

@@ -19,61 +19,53 @@ from partax._families import dataclasses as dataclass_family
 from partax._families import equinox as equinox_family
 
 
-def _names(cls: type, static: bool) -> list[str]:
-    return [f.name for f in dataclasses.fields(cls) if bool(f.metadata.get("static", False)) is static]
+def by_fields(cls: type, step: int = 1) -> tuple[Any, Any, Any]:
+    """Functions that give fields alone, and no marker in the aux data; with -1 the last child first."""
+    fields = dataclasses.fields(cls)
+    statics = [f.name for f in fields if f.metadata.get("static", False)]
+    children = [f.name for f in fields if f.name not in statics][::step]
+
+    def to_iter(it: Any) -> Any:
+        return [getattr(it, n) for n in children], tuple(getattr(it, n) for n in statics)
+
+    def with_keys(it: Any) -> Any:
+        values, aux = to_iter(it)
+        return list(zip(map(jax.tree_util.GetAttrKey, children), values, strict=True)), aux
+
+    def unflatten(aux: Any, values: Any) -> Any:
+        made = object.__new__(cls)
+        for name, value in zip([*children, *statics], [*values, *aux], strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    return with_keys, unflatten, to_iter
 
 
-def _made(cls: type, names: list[str], values: Any) -> Any:
-    made = object.__new__(cls)
-    for name, value in zip(names, values, strict=True):
-        object.__setattr__(made, name, value)
-    return made
-
-
-def _by_fields(cls: type, register: Callable[..., None], step: int = 1) -> None:
-    """Fields alone, and no marker in the aux data, as if `register_dataclass` took modules; with -1 turned round."""
-    children, statics = _names(cls, False)[::step], _names(cls, True)
-    register(
-        cls,
-        lambda it: (
-            [(jax.tree_util.GetAttrKey(n), getattr(it, n)) for n in children],
-            tuple(getattr(it, n) for n in statics),
-        ),
-        lambda aux, values: _made(cls, [*children, *statics], [*values, *aux]),
-    )
-
-
-def _rebuilding_otherwise(
-    cls: type, register: Callable[..., None], flatten_with_keys: Any, flatten: Any, unflatten: Any
-) -> None:
+def marked(cls: type, flatten_with_keys: Any, flatten_func: Any, unflatten_func: Any) -> tuple[Any, Any, Any]:
     """Flattened as ever; rebuilt with a mark."""
 
     def rebuilt(aux: Any, values: Any) -> Any:
-        made = unflatten(aux, values)
+        made = unflatten_func(aux, values)
         object.__setattr__(made, "rebuilt", True)
         return made
 
-    register(cls, flatten_with_keys, rebuilt, flatten)
+    return flatten_with_keys, rebuilt, flatten_func
 
 
-_REGISTRATIONS = {
-    "native": lambda cls, register, **_: _by_fields(cls, register),
-    "reversed": lambda cls, register, **_: _by_fields(cls, register, -1),
-    "rebuilding": lambda cls, register, flatten_with_keys, flatten_func, unflatten_func: _rebuilding_otherwise(
-        cls, register, flatten_with_keys, flatten_func, unflatten_func
-    ),
+REGISTRATIONS: dict[str, Callable[..., Any]] = {
+    "by fields": lambda cls, **_: by_fields(cls),
+    "reversed": lambda cls, **_: by_fields(cls, -1),
+    "rebuilding": marked,
 }
 
 
-@pytest.fixture(params=_REGISTRATIONS)
+@pytest.fixture(params=REGISTRATIONS)
 def registered_otherwise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
     """An Equinox module whose class has another registration than modules have today."""
     equinox_family._missing()  # of modules as they are
-    register = jax.tree_util.register_pytree_with_keys
+    register, of_class = jax.tree_util.register_pytree_with_keys, REGISTRATIONS[request.param]
     monkeypatch.setattr(
-        jax.tree_util,
-        "register_pytree_with_keys",
-        lambda cls, **given: _REGISTRATIONS[request.param](cls, register, **given),
+        jax.tree_util, "register_pytree_with_keys", lambda cls, **given: register(cls, *of_class(cls, **given))
     )
 
     class Layer(eqx.Module):
@@ -112,30 +104,14 @@ def test_a_module_that_is_registered_otherwise_is_what_jax_says(registered_other
     assert traces.count == 2
 
 
-def test_a_usual_module_is_read_by_its_fields() -> None:
-    class Layer(eqx.Module):
-        weight: Any
-
-    assert _core.node_kind(Layer(jnp.ones(2))) == "module"
-
-
 @pytest.fixture
 def calls_no_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A jax that rebuilds registered dataclasses by setting the fields of an empty instance."""
 
     def register_dataclass(cls: type) -> type:
-        children, statics = _names(cls, False), _names(cls, True)
-
-        def to_iter(it: Any) -> Any:
-            return [getattr(it, n) for n in children], tuple(getattr(it, n) for n in statics)
-
-        to_iter.__qualname__ = "register_dataclass.<locals>.to_iter"
-        jax.tree_util.register_pytree_with_keys(
-            cls,
-            lambda it: ([(jax.tree_util.GetAttrKey(n), getattr(it, n)) for n in children], to_iter(it)[1]),
-            lambda aux, values: _made(cls, [*children, *statics], [*values, *aux]),
-            to_iter,
-        )
+        with_keys, unflatten, flatten = by_fields(cls)
+        flatten.__qualname__ = "register_dataclass.<locals>.to_iter"
+        jax.tree_util.register_pytree_with_keys(cls, with_keys, unflatten, flatten)
         return cls
 
     monkeypatch.setattr(jax.tree_util, "register_dataclass", register_dataclass)

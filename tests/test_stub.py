@@ -54,27 +54,15 @@ def parameters(function: Function) -> list[str]:
     return [name for name in names if name not in ("self", "cls")]
 
 
-def split_parameters(text: str) -> list[str]:
-    """The names in `a: tuple[int, str], b: str = 'x'`, as pybind11 writes its signatures."""
-    parts, depth, quoted = [""], 0, False
-    for character in text:
-        quoted ^= character == "'"
-        depth += 0 if quoted else (character in "([{<") - (character in ")]}>")
-        if character == "," and depth == 0 and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += character
-    names = [re.split(r"[:=]", part)[0].strip().lstrip("*") for part in parts]
-    return [name for name in names if name not in ("", "/", "self", "cls")]
-
-
 def native_parameters(function: Any) -> list[str] | None:
-    """The parameter names of a native function, if it tells them."""
+    """The parameter names of a native function, if it tells them; pybind11 does so in its docstring."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        signature = re.match(rf"{function.__name__}\((.*)\) -> ", function.__doc__ or "")
-        return None if signature is None else split_parameters(signature.group(1))
+        told = re.match(rf"{function.__name__}\((.*)\) -> ", function.__doc__ or "")
+        if told is None:
+            return None
+        names = [it.arg for it in ast.walk(ast.parse(f"def f({told[1]}): ...")) if isinstance(it, ast.arg)]
     return [name for name in names if name not in ("self", "cls")]
 
 

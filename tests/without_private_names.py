@@ -14,7 +14,7 @@ import pathlib
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox  # noqa: F401 - what the names are taken of
@@ -24,53 +24,44 @@ import pytest
 _FILE = "partax._jax.private"
 HERE = pathlib.Path(__file__).parent
 # All of them pass without any of the names.
-TESTS = {
-    "jit/test_bind.py": ["each_way_to_split_the_arguments", "settings_of_jax_count_between_two_calls"],
-    "jit/test_donation.py": [
-        "an_array_that_is_donated_and_returned",
-        "errors_of_arrays_that_are_given_away_or_gone_name_all_their_paths",
-        "warn_modes_warn_exactly_once_and_quiet_ones_never",
-        "inside_another_program_nothing_is_donated",
-    ],
-    "jit/test_export.py": [
-        "a_call_of_the_arrays_alone_gives_the_arrays_of_the_result",
-        "donation_is_kept",
-        "compiler_options",
-    ],
-    "jit/test_filter_jit.py": [
-        "every_tree_goes_through_with_one_trace",
-        "kinds_of_callables",
-        "refs_are_traced",
-        "goes_through_jax_transformations",
-        "exceptions_pass_through_and_leave_nothing_behind",
-    ],
-    "jit/test_lowering.py": [
-        "lower_compile_and_call",
-        "trace_gives_a_jaxpr_that_lowers",
-        "another_array_is_an_error_that_names_it",
-        "input_shardings_are_given_by_path",
-        "shapes_of_returned_inputs_are_those_of_jax",
-    ],
-    "jit/test_shardings.py": ["a_single_sharding_holds_for_every_array", "a_prefix_of_the_result"],
-    "jit/test_trace_errors.py": [
-        "a_concretization_error_names_the_leaf",
-        "a_leaked_tracer_as_argument_is_named",
-        "each_shape_of_a_key",
-    ],
-    "libraries/test_accelerate.py": ["functions_of_trees_are_ours_in_each_module", "calls_by_name_give_the_same"],
-    "pytree/test_flat_partition.py": ["keys_as_users_read_them"],
-    "pytree/test_partition.py": ["one_filter_is_the_slow_model_s_and_equinox_s"],
-    "report/test_explain.py": ["one_change_is_one_trace_and_one_line"],
-    "report/test_report.py": ["captured_constants_have_the_names_of_their_variables", "equations_count_inner_programs"],
-    "statics/test_static_keys.py": ["structures_are_compared_by_what_their_nodes_hold"],
-    "store/test_store.py": ["under_transformations_and_without_jit", "an_exception_of_the_function_passes"],
-    "test_registered_functions.py": ["a_module_that_is_registered_otherwise_is_what_jax_says"],
-    "transforms/test_derivatives.py": ["vjp_equals_equinox"],
-    "transforms/test_grad.py": ["all_but_inexact_arrays_arrive_untouched_and_have_gradient_none"],
-    "transforms/test_loops.py": ["arrays_alone_are_as_in_jax_lax"],
-    "transforms/test_vmap.py": ["equals_equinox"],
-    "tree/test_register_fields.py": ["children_come_in_any_form_and_each_function_is_called_once"],
-}
+TESTS = """
+jit/test_bind.py each_way_to_split_the_arguments settings_of_jax_count_between_two_calls
+jit/test_donation.py an_array_that_is_donated_and_returned warn_modes_warn_exactly_once_and_quiet_ones_never
+  errors_of_arrays_that_are_given_away_or_gone_name_all_their_paths inside_another_program_nothing_is_donated
+jit/test_export.py a_call_of_the_arrays_alone_gives_the_arrays_of_the_result donation_is_kept compiler_options
+jit/test_filter_jit.py every_tree_goes_through_with_one_trace kinds_of_callables refs_are_traced
+  goes_through_jax_transformations exceptions_pass_through_and_leave_nothing_behind
+jit/test_lowering.py lower_compile_and_call trace_gives_a_jaxpr_that_lowers input_shardings_are_given_by_path
+  a_program_refuses_what_it_was_not_compiled_for shapes_of_returned_inputs_are_those_of_jax
+jit/test_shardings.py a_single_sharding_holds_for_every_array a_prefix_of_the_result
+jit/test_trace_errors.py a_concretization_error_names_the_leaf a_leaked_tracer_as_argument_is_named
+  each_shape_of_a_key
+libraries/test_accelerate.py functions_of_trees_are_ours_in_each_module calls_by_name_give_the_same
+pytree/test_flat_partition.py keys_as_users_read_them
+pytree/test_partition.py one_filter_is_the_slow_model_s_and_equinox_s
+report/test_explain.py one_change_is_one_trace_and_one_line
+report/test_report.py captured_constants_have_the_names_of_their_variables equations_count_inner_programs
+statics/test_static_keys.py structures_are_compared_by_what_their_nodes_hold
+store/test_store.py under_transformations_and_without_jit an_exception_of_the_function_passes
+test_registered_functions.py a_module_that_is_registered_otherwise_is_what_jax_says
+transforms/test_derivatives.py vjp_equals_equinox
+transforms/test_grad.py all_but_inexact_arrays_arrive_untouched_and_have_gradient_none
+transforms/test_loops.py arrays_alone_are_as_in_jax_lax
+transforms/test_vmap.py equals_equinox
+tree/test_register_fields.py children_come_in_any_form_and_each_function_is_called_once
+"""
+
+
+def test_ids() -> Iterator[str]:
+    """Of `TESTS`, and of one of files where these can be."""
+    file = ""
+    for word in TESTS.split():
+        if word.endswith(".py"):
+            file = word
+        else:
+            yield f"{HERE / file}::test_{word}"
+    if importlib.util.find_spec("safetensors") is not None:
+        yield f"{HERE}/io/test_files.py::test_the_keys_are_those_of_flat_partition"
 
 
 def private_names(*sources: str) -> list[str]:
@@ -133,10 +124,6 @@ def take_away(names: list[str]) -> set[str]:
     return asked
 
 
-if importlib.util.find_spec("safetensors") is not None:
-    TESTS["io/test_files.py"] = ["the_keys_are_those_of_flat_partition"]
-
-
 class _Failures:
     """A plugin that keeps what has gone wrong."""
 
@@ -168,8 +155,9 @@ def the_command_line() -> None:
 def outcome(names: list[str]) -> dict[str, Any]:
     """Runs the tests without these names."""
     asked, failures = take_away(names), _Failures()
-    ids = [f"{HERE / file}::test_{name}" for file, tests in TESTS.items() for name in tests]
-    code = pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *ids], plugins=[failures])
+    code = pytest.main(
+        ["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *test_ids()], plugins=[failures]
+    )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         failures.texts.append(f"pytest ended with {code!r}")
     try:

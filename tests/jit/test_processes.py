@@ -4,10 +4,7 @@ do."""
 from __future__ import annotations
 
 import os
-import pathlib
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import cloudpickle
@@ -15,30 +12,17 @@ import jax.numpy as jnp
 import pytest
 
 import partax
+from processes import python
 from trees import assert_same
 
-SHARED = Path(__file__).parents[1]
-PACKAGE = Path(partax.__file__).parents[1]
+PATH = os.pathsep.join([str(Path(partax.__file__).parents[1]), str(Path(__file__).parents[1])])
+ONE_DEVICE = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"  # the last one counts
 
 
-def run(code: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Runs the code in a process of its own, which has a main module that can be imported."""
-    paths = [str(PACKAGE), str(SHARED), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"  # the last one counts
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XLA_FLAGS": flags}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-
-
-def succeeds(code: str) -> str:
-    done = run(code)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(code: str) -> str:
+    """What the code prints in a process of its own, which has a main module that can be imported."""
+    path = os.pathsep.join([PATH, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return python("-W", "error", "-c", code, XLA_FLAGS=ONE_DEVICE, PYTHONPATH=path).stdout
 
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -81,7 +65,7 @@ assert f.cache_info().hits >= 1
 
 @forks
 def test_a_fork_before_the_first_call() -> None:
-    succeeds(FORK.format(before="", inside="check(3, 2); check(3, 2); check(4, 3)", after="check(3, 2)"))
+    run(FORK.format(before="", inside="check(3, 2); check(3, 2); check(4, 3)", after="check(3, 2)"))
 
 
 @forks
@@ -89,7 +73,7 @@ def test_a_fork_after_calls_finds_their_programs() -> None:
     """New programs are another matter: XLA compiles with threads, and those stay in the parent."""
     before = "check(3, 2); check(4, 3); before = f.cache_info()"
     inside = "check(3, 2); check(4, 3); assert f.cache_info().misses == before.misses; f.clear_cache()"
-    succeeds(FORK.format(before=before, inside=inside, after="check(3, 2); check(5, 7)"))
+    run(FORK.format(before=before, inside=inside, after="check(3, 2); check(5, 7)"))
 
 
 # --- multiprocessing
@@ -140,9 +124,8 @@ def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: 
     (tmp_path / "worker.py").write_text(WORKER)
     main = tmp_path / "main.py"
     main.write_text(POOL.format(directory=str(tmp_path), method=method))
-    done = run(f"import runpy; runpy.run_path({str(main)!r}, run_name='__main__')")
-    assert done.returncode == 0, done.stderr
-    decorated, content, local = done.stdout.splitlines()
+    told = run(f"import runpy; runpy.run_path({str(main)!r}, run_name='__main__')")
+    decorated, content, local = told.splitlines()
     assert decorated == "([2.0, 2.0, 2.0], 2, 1)"
     assert content == "([3.0, 3.0, 3.0], 2, 1)"
     assert "lambda" in local and "ickl" in local  # as for any function without a name
@@ -190,7 +173,7 @@ def test_a_subinterpreter_is_refused_before_jax_ends_the_process(before: str) ->
     legacy = (("legacy",), {}) if sys.version_info >= (3, 13) else ((), {"isolated": False})
     configurations = repr([((), {}), legacy])
     code = SUBINTERPRETER.replace("{before}", before).replace("{configurations}", configurations)
-    *refused, works = succeeds(code).splitlines()
+    *refused, works = run(code).splitlines()
     assert len(refused) == 2
     for message in refused:
         assert message.startswith("ImportError found a subinterpreter, expected the main interpreter")
@@ -220,12 +203,13 @@ print(made(x), of_jax(x), decorated(x, 2), decorated._options.donate, x.is_delet
 """
 
 
-def test_a_function_of_main_works_in_another_process(tmp_path: pathlib.Path) -> None:
+def test_a_function_of_main_works_in_another_process(tmp_path: Path) -> None:
     script, file = tmp_path / "script.py", tmp_path / "file"
     script.write_text(SENDS)
-    subprocess.run([sys.executable, str(script), str(file)], check=True)
-    done = subprocess.run([sys.executable, "-c", TAKES, str(file)], check=True, capture_output=True, text=True)
-    assert done.stdout == "[4. 4.] [-2. -2.] [6. 6.] all True <partax.filter_jit of decorated>\n"
+    python(str(script), str(file))
+    assert (
+        python("-c", TAKES, str(file)).stdout == "[4. 4.] [-2. -2.] [6. 6.] all True <partax.filter_jit of decorated>\n"
+    )
 
 
 @partax.filter_jit

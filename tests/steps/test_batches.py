@@ -57,13 +57,6 @@ def changed_dictionary() -> Iterator[Any]:
         yield batch
 
 
-def changed_list_of_jax() -> Iterator[Any]:
-    batch: list[Any] = [None]
-    for i in range(COUNT):
-        batch[0] = jnp.full(2, i, "f4")
-        yield batch
-
-
 def changed_object() -> Iterator[Any]:
     batch = Batch(None)
     for i in range(COUNT):
@@ -81,7 +74,7 @@ def emptied_after_each() -> Iterator[Any]:
 
 ITERATORS = (
     *(refilled_array, refilled_scalar, refilled_views, refilled_and_unsteady),
-    *(changed_dictionary, changed_list_of_jax, changed_object, emptied_after_each),
+    *(changed_dictionary, changed_object, emptied_after_each),
 )
 
 

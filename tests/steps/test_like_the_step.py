@@ -41,15 +41,6 @@ def in_a_variable() -> tuple[Any, Set]:
     return (lambda state, x: ({"w": state["w"] * 0 + held}, x)), change
 
 
-def in_a_function_that_it_calls() -> tuple[Any, Set]:
-    held = [1.0]
-
-    def value() -> float:
-        return held[0]
-
-    return (lambda state, x: ({"w": state["w"] * 0 + value()}, x)), functools.partial(held.__setitem__, 0)
-
-
 def in_a_default() -> tuple[Any, Set]:
     def step(state: Any, x: Any, value: float = 1.0) -> Any:
         return {"w": state["w"] * 0 + value}, x
@@ -57,7 +48,7 @@ def in_a_default() -> tuple[Any, Set]:
     return step, lambda value: setattr(step, "__defaults__", (value,))
 
 
-@pytest.mark.parametrize("holder", [in_a_list, in_a_variable, in_a_function_that_it_calls, in_a_default])
+@pytest.mark.parametrize("holder", [in_a_list, in_a_variable, in_a_default])
 def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
     step, change = holder()
     run = partax.steps(partax.filter_jit(step), 2)
@@ -106,19 +97,6 @@ def test_runs_have_their_chunks_in_common_while_nothing_changes() -> None:
     for width in (2, 3, 2, 3, 2):
         list(run(first(), over=[np.ones(width, "f4")] * 5))
     assert len(traces) == 6  # of the step, of a chunk, and of one step of the rest, for two shapes
-
-
-def test_another_structure_of_the_result_is_found() -> None:
-    form = ["first"]
-
-    def step(state: Any, x: Any) -> Any:
-        state, forms = {"w": state["w"] + x}, {"first": 0, "last": 1, "deep": 2}
-        return ((state, x), (x, state), {"a": [x, state]})[forms[form[0]]]
-
-    run = partax.steps(partax.filter_jit(step), 2)
-    for name, state_of in (("first", lambda it: it[0]), ("deep", lambda it: it["a"][1]), ("last", lambda it: it[1])):
-        form[0] = name
-        assert [float(state_of(it)["w"][0]) for it in run(first(), over=[ONE] * 5)] == [2, 4, 5]
 
 
 # ---- How it is called.
@@ -183,16 +161,6 @@ def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any, size: in
         # What is stacked has another size: no buffer can be taken for it.
         gone.append((state["w"].is_deleted(), scale.is_deleted() and size == 1))
     assert gone[0] == gone[1]
-
-
-def test_the_names_of_keywords_come_in_one_order() -> None:
-    def step(state: Any, x: Any, *, last: Any = None, **more: Any) -> Any:
-        return {"w": state["w"] + x}, list(more)
-
-    jitted = partax.filter_jit(step)
-    for more in ({"b": 1, "a": 2, "lambda": 3}, {"a": 2, "lambda": 3, "last": 1, "b": 1}):
-        right = jitted(first(), ONE, **more)[1]
-        assert [names for _, names in partax.steps(jitted, 2)(first(), over=[ONE] * 3, **more)] == [right] * 2
 
 
 def test_a_name_that_is_one_by_position_too() -> None:

@@ -78,11 +78,6 @@ def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
     assert_close(jax.vmap(lambda x: f(layer, x))(xs), expected)
 
 
-def test_a_module_is_a_branch() -> None:
-    layer = Layer(array(2, 2), array(2))
-    assert_close(partax.filter_cond(True, layer, lambda x: x, jnp.ones(2)), layer(jnp.ones(2)))
-
-
 # What the branches return, and the type of the result; None: what the first one returned, itself.
 AGREE: dict[str, tuple[list[Any], str | None]] = {
     "equal numbers": ([1, 1, 1], None),

@@ -76,11 +76,6 @@ def test_jvp_of_numbers_and_within_another() -> None:
     assert_close(along[0]["outer"], jnp.float32(2))
 
 
-def test_tangents_may_be_none_for_a_whole_part() -> None:
-    out = filter_jvp(mixed, (X, LAYER), (X, None))
-    assert_close_trees(out, eqx.filter_jvp(mixed, (X, LAYER), TANGENTS["x"]))
-
-
 WRONG_TANGENTS: dict[str, tuple[Any, Any, str]] = {
     "too few": (ValueError, (X,), "found 1 tangents and 2 primals"),
     "shape": (ValueError, (array(2), None), r"`x`: found the tangent float32\[2\], expected one like float32\[3\]"),
@@ -196,9 +191,3 @@ def test_jacobians_of_results_that_hold_anything(ours: Any, theirs: Any) -> None
     assert_close_trees(jacobian.pop("y"), theirs(lambda m: m(X))(model))
     assert jax.tree.leaves(jacobian) == []
     assert_same(aux, Pair("s", X))
-
-
-def test_what_cannot_be_called_is_a_type_error() -> None:
-    for fun, args in ((filter_jvp, ((), ())), (filter_vjp, ()), (filter_linearize, ()), (filter_jacfwd, ())):
-        with pytest.raises(TypeError, match="found a `int`, expected a callable"):
-            fun(3, *args)

@@ -105,15 +105,6 @@ def test_a_wrapper_looks_like_what_it_wraps_and_is_a_pytree_of_it(entry: str) ->
     assert [leaf is of_layer.__wrapped__.weight for leaf in arrays] == [True]
 
 
-def test_a_compiled_program_takes_every_keyword() -> None:
-    def fun(x: Any, /, **more: Any) -> Any:
-        return x, sorted(more)
-
-    for name in ("self", "args", "kwargs", "x", "fun", "leaves"):
-        compiled = partax.filter_jit(fun).lower(X, **{name: "a"}).compile()
-        assert compiled(X, **{name: "a"})[1] == [name]
-
-
 def test_a_closure_that_is_converted_takes_every_keyword() -> None:
     closed = partax.filter_closure_convert(lambda x, **more: x * 2, X, self="a")
     assert closed(X, self="a")[0] == 2

@@ -191,8 +191,3 @@ def test_what_cannot_be_stacked_or_unstacked_is_told() -> None:
         partax.unstack({"a": jnp.ones((3, 2)), "b": jnp.ones(2)})
     with pytest.raises(ValueError, match=r"`tree\[1\]`: found float32\[\], expected an array with a leading axis"):
         partax.unstack([jnp.ones(2), np.float32(1)])
-
-
-def test_none_is_a_layer_without_arrays() -> None:
-    assert partax.stack([None, None]) is None
-    assert eqx.tree_equal(partax.stack([Layer("w"), Layer("w")]), Layer("w")) is True

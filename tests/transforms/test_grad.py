@@ -121,12 +121,6 @@ def test_aux_may_be_anything(name):
         assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(found))
 
 
-def test_a_list_of_value_and_aux_is_a_pair_too():
-    grad, aux = partax.filter_grad(lambda x: [jnp.sum(x), "aux"], has_aux=True)(jnp.ones(2))
-    np.testing.assert_allclose(grad, [1.0, 1.0])
-    assert aux == "aux"
-
-
 @TRANSFORMS
 def test_no_positional_argument_is_a_type_error(transform):
     wrapped = transform(lambda x: jnp.sum(x))
@@ -154,21 +148,3 @@ def test_as_a_method_decorator_with_respect_to_self():
     assert aux == "affine"
     assert grad.scale is None
     assert_close_trees(Affine.grad_of_loss(model, x), model.grad_of_loss(x))
-
-
-def test_composes_with_filter_jit_inside_and_outside():
-    model, x, count = affine(), jnp.array([1.0, -1.0]), [0]
-
-    def loss(model, x, mode):
-        count[0] += 1  # which the wrapper sees
-        assert mode == "train"
-        return jnp.sum(model(x) ** 2)
-
-    expected = eqx.filter_grad(loss)(model, x, "train")
-    count[0], outside = 0, partax.filter_jit(partax.filter_grad(loss))
-    for _ in range(3):
-        assert_close_trees(outside(model, x, "train"), expected)
-    assert count == [1]
-    assert_close_trees(partax.filter_grad(partax.filter_jit(loss))(model, x, "train"), expected)
-    value, grad = partax.filter_jit(partax.filter_value_and_grad(loss))(model, x, "train")
-    assert_close_trees((value, grad), (loss(model, x, "train"), expected))

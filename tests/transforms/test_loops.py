@@ -105,12 +105,6 @@ def test_a_while_loop_and_a_fori_loop_carry_modules() -> None:
     assert_close_trees(partax.filter_fori_loop(0, jnp.int32(3), lambda i, c: body(c), start), expected)
 
 
-def test_a_map_passes_statics_through() -> None:
-    found = partax.filter_map(lambda x: {**x, "a": x["f"](x["a"])}, {"a": jnp.arange(3.0), "f": double, "s": "s"})
-    np.testing.assert_array_equal(found["a"], [0.0, 2.0, 4.0])
-    assert found["f"] is double and found["s"] == "s"
-
-
 def loss(layer: Layer, xs: Any, loop: Any) -> Any:
     last, ys = loop(lambda c, x: (layer(c + x), {"y": jnp.sum(c), "name": "y"}), jnp.ones(2), xs)
     return jnp.sum(last**2) + sum(y["y"] for y in ys) if isinstance(ys, list) else jnp.sum(last**2) + jnp.sum(ys["y"])
@@ -228,17 +222,6 @@ def test_each_attempt_is_one_more_trace_and_no_attempt_is_made_in_vain(traces: T
         traces.count = 0
         partax.filter_scan(f, init, COUNTS)
         assert traces.count == count, init
-
-
-def test_settled_numbers_in_modules_and_loops() -> None:
-    def body(layer: Layer) -> Layer:
-        return Layer(layer.weight, layer.bias, layer.rate / 2)
-
-    found = partax.filter_fori_loop(0, 3, lambda i, c: body(c), Layer(array(1), rate=0.5))
-    assert type_of(found.rate) == "~float32[]" and found.rate == 0.0625
-    assert partax.filter_while_loop(lambda i: i < 7, lambda i: i * 2, 1) == 8
-    n, name = partax.filter_while_loop(lambda c: c[0] < 7, lambda c: (c[0] * 2, c[1]), (1, "n"))
-    assert n == 8 and name == "n"
 
 
 def test_an_error_in_a_step_says_which_number_it_made_an_array() -> None:

@@ -131,19 +131,6 @@ def test_closure_convert_refuses_other_arguments(args: Any, kwargs: Any, message
         eqx.filter_closure_convert(mixed, LAYER, X, 2)(*args, **kwargs)
 
 
-class Scaled(eqx.Module):
-    by: jax.Array
-
-    @filter_checkpoint
-    def __call__(self, x: jax.Array, *, n: int) -> jax.Array:
-        return self.by * x * n
-
-
-def test_as_a_method() -> None:
-    assert_close_trees(Scaled(X)(X, n=2), X * X * 2)
-    assert_close_trees(partax.filter_grad(lambda m: jnp.sum(m(X, n=2)))(Scaled(X)), Scaled(X * 2))
-
-
 ROW = array(3)
 
 

@@ -282,17 +282,3 @@ def test_wrong_specs_name_the_path(mesh: Any, name: str) -> None:
     in_specs, out_specs, message = WRONG_SPECS[name]
     with pytest.raises((ValueError, TypeError), match=message):
         filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)(LAYER, ROWS)
-
-
-class Each(eqx.Module):
-    layer: Layer
-
-    @filter_shard_map(mesh=None, in_specs=(None, P("d")), out_specs=P("d"))
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return jax.vmap(self.layer)(x)
-
-
-def test_as_a_method(mesh: Any) -> None:
-    with jax.set_mesh(mesh):
-        assert_close_trees(Each(LAYER)(ROWS), jax.vmap(LAYER)(ROWS))
-    assert repr(Each.__call__) == "<partax.filter_shard_map of Each.__call__>"

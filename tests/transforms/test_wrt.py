@@ -94,33 +94,13 @@ FILTERS = {
 @pytest.mark.parametrize(("make", "paths"), FILTERS.values(), ids=FILTERS)
 def test_the_gradient_is_that_of_the_whole_where_the_filter_takes_it(make, paths):
     whole = eqx.filter_grad(loss)(model(), X)
-    jitted = partax.filter_jit(partax.filter_grad(loss, wrt=make()))
-    for gradient_of in (partax.filter_grad(loss, wrt=make()), jitted, jitted):
+    jitted, again = (partax.filter_jit(partax.filter_grad(loss, wrt=make())) for _ in range(2))
+    for gradient_of in (partax.filter_grad(loss, wrt=make()), jitted, again):
         assert_is_part_of(gradient_of(model(), X), whole, paths)
-    assert jitted.cache_info().traces == 1
+    assert jitted.cache_info().traces == 1 and again.cache_info().hits >= 1  # an equal filter made anew shares it
     value, gradient = partax.filter_value_and_grad(loss, wrt=make())(model(), X)
     assert_close(value, loss(model(), X))
     assert_is_part_of(gradient, whole, paths)
-
-
-def test_numpy_arrays_and_complex_numbers_are_taken_and_ints_are_not():
-    tree = {
-        "a": np.ones(2, np.float32),
-        "b": jnp.ones(2, jnp.complex64),
-        "c": jnp.arange(2),
-        "d": 2.0,
-        "e": jax.random.key(0),
-    }
-
-    def function(tree):
-        return jnp.sum(tree["a"] * 3) * jnp.sum(jnp.abs(tree["b"])) * tree["d"]
-
-    gradient = partax.filter_grad(function, wrt=by_path("{a,c,d,e}"))(tree)
-    assert taken_paths(gradient) == ["['a']"]
-    np.testing.assert_allclose(gradient["a"], [12.0, 12.0])
-    assert set(gradient) == set(tree)
-    whole = eqx.filter_grad(function)(tree)
-    assert_is_part_of(partax.filter_grad(function, wrt=by_path("b"))(tree), whole, ["['b']"])
 
 
 def test_the_filter_is_asked_about_inexact_arrays_only():
@@ -173,25 +153,6 @@ def test_frozen_layers_have_no_products_in_the_backward_pass(transform, layers):
     assert count(False) == layers
 
 
-def test_a_frozen_layer_need_not_be_differentiable():
-    @jax.custom_jvp
-    def forward_only(x):
-        return x * 2
-
-    @forward_only.defjvp
-    def _(primals, tangents):
-        raise LookupError("this has no derivative")
-
-    def function(tree):
-        return jnp.sum(forward_only(tree["frozen"]) * tree["trained"])
-
-    tree = {"frozen": jnp.ones(2), "trained": jnp.ones(2)}
-    gradient = partax.filter_grad(function, wrt=by_path("trained"))(tree)
-    np.testing.assert_array_equal(gradient["trained"], [2.0, 2.0])
-    with pytest.raises(LookupError, match="no derivative"):
-        partax.filter_grad(function)(tree)
-
-
 # --- through a jitted step
 
 
@@ -218,55 +179,17 @@ def test_frozen_arrays_come_out_of_a_step_as_the_same_objects(donate):
 # --- which wrappers share a trace
 
 
-def counted(traces):
-    def function(tree):
-        traces.tick()
-        return jnp.sum(tree["x"] ** 2) + jnp.sum(tree["y"] ** 3)
-
-    return function
-
-
 TREE = {"x": jnp.array([1.0, 2.0]), "y": jnp.array([3.0])}
 
 
-def is_pair(leaf):
-    return leaf.shape == (2,)
-
-
-def test_equal_filters_made_anew_share_a_trace_and_different_ones_do_not(traces):
-    function = counted(traces)
-    filters = [
-        (lambda: None, "xy"),
-        (lambda: True, "xy"),
-        (lambda: False, ""),
-        (lambda: by_path("x"), "x"),
-        (lambda: by_path("y"), "y"),
-        (lambda: by_path("*"), "xy"),
-        (lambda: by_path(regex="^x$"), "x"),
-        (lambda: not_(by_path("x")), "y"),
-        (lambda: any_of(by_path("x"), by_path("y")), "xy"),
-        (lambda: all_of(jax.Array, not_(by_path("y"))), "x"),
-        (lambda: {"x": True, "y": False}, "x"),
-        (lambda: {"x": False, "y": True}, "y"),
-        (lambda: {"x": by_path("x"), "y": any_of()}, "x"),
-        (lambda: any_of({"x": True, "y": False}), "x"),
-        (lambda: is_pair, "x"),
-        (lambda: jax.Array, "xy"),
-        (lambda: (jax.Array, np.ndarray), "xy"),
-    ]
-    for _ in range(3):
-        for make, taken in filters:
-            gradient = partax.filter_jit(partax.filter_grad(function, wrt=make()))(TREE)
-            assert taken_paths(gradient) == [f"['{name}']" for name in taken]
-            assert "x" not in taken or gradient["x"].tolist() == [2.0, 4.0]
-        assert traces.count == len(filters)
-    partax.filter_jit(partax.filter_value_and_grad(function, wrt=by_path("x")))(TREE)
-    assert traces.count == len(filters) + 1
-
-
 def test_a_prefix_that_was_changed_is_another_filter(traces):
-    function, prefix = counted(traces), {"x": True, "y": False}
-    wrapped = partax.filter_grad(function, wrt=prefix)
+    prefix = {"x": True, "y": False}
+
+    @partax.filter_grad(wrt=prefix)
+    def wrapped(tree):
+        traces.tick()
+        return jnp.sum(tree["x"] ** 2) + jnp.sum(tree["y"] ** 3)
+
     assert taken_paths(partax.filter_jit(wrapped)(TREE)) == ["['x']"]
     prefix.update(x=False, y=True)
     for _ in range(2):
@@ -287,11 +210,3 @@ def test_a_tree_without_inexact_arrays_has_no_gradient():
 def test_what_is_no_filter_is_a_value_error(transform, wrt):
     with pytest.raises(ValueError, match=r"filter|structure"):
         transform(lambda t: jnp.sum(t["x"]), wrt=wrt)({"x": jnp.ones(2)})
-
-
-def test_an_error_of_the_filter_passes_through():
-    def fails(leaf):
-        raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        partax.filter_grad(lambda x: jnp.sum(x), wrt=fails)(jnp.ones(2))
