@@ -6,16 +6,12 @@ import importlib
 import json
 import math
 import os
-import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -43,37 +39,6 @@ def test_a_row_of_families_is_measured_and_written(tmp_path: Path) -> None:
         {"floor", "jax.jit", "partax"},
     )
     assert row["measured"] == row["seconds"]["partax"] / row["seconds"]["floor"]
-
-
-def arrays(tree: Any) -> dict[str, np.ndarray]:
-    return {jax.tree_util.keystr(path): np.array(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}
-
-
-def differ(some: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> set[str]:
-    """The paths that are in one alone, or whose bits differ."""
-    same = {path for path in some.keys() & others.keys() if some[path].tobytes() == others[path].tobytes()}
-    return (some.keys() | others.keys()) - same
-
-
-@pytest.mark.parametrize("work", ["idle", "training"])
-def test_all_ways_to_update_nnx_objects_change_the_same_variables_to_the_same_bits(work: str) -> None:
-    nnx = pytest.importorskip("flax.nnx")
-    bench = runpy.run_path(str(BENCH / "nnx.py"))
-    wanted = bench[work](2)
-    made: list[Any] = []
-
-    def objects() -> Any:
-        made.append(wanted.objects())
-        return made[-1]
-
-    for loop in bench["loops_of"](replace(wanted, objects=objects)).values():
-        loop(3)
-    # The first two, the floor and the one by hand, carry what changes from call to call.
-    first, *others = (arrays(nnx.state(updated)) for updated in made[2:])
-    assert len(others) >= 4
-    assert all(not differ(first, other) for other in others)
-    new = wanted.objects()
-    assert differ(arrays(nnx.state(new)), first) == arrays(nnx.state(new, wanted.changed)).keys()
 
 
 def rounds_of(*seconds: float) -> Any:

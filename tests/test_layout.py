@@ -1,5 +1,5 @@
-"""Guards the promise that the folders stand in one direction, from which no include of `csrc/` and no import of `partax`
-departs, that no file is longer than 400 lines, and that Python calls no C++ without its turn, and C++ what is there."""
+"""Guards the promise that the folders stand in one direction, also in includes and imports, that no file is longer than
+400 lines, and that Python calls no C++ without its turn, and C++ only what is there."""
 
 from __future__ import annotations
 

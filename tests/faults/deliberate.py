@@ -6,37 +6,43 @@ from collections.abc import Callable
 from typing import Any
 
 import deliberate_native as native
-from case import Case, operation, operations
+from case import Case, operation
 
 PAIR = ([None], [None])
 
 
 def equals(expected: Any) -> Callable[[Any], None]:
+    """As of `checks`, without jax."""
+
     def check(value: Any) -> None:
         assert value == expected, f"{value!r} is not {expected!r}"
 
     return check
 
 
-operations("ok", {"no bug": lambda: Case(native.ok, equals(PAIR))})
-operations(
-    "crash",
-    {
-        "ignores null": lambda: Case(native.ignores_null, equals([None])),
-        "lets a C++ exception out": lambda: Case(native.lets_exception_out, equals(1)),
-    },
-)
-operations(
-    "leak",
-    {
-        "of a list": lambda: Case(native.leaks, equals([None])),
-        "of a C++ object": lambda: Case(native.leaks_new, equals([None])),
-    },
-)
-operations("wrong", {"half of a list": lambda: Case(native.half_built, equals([None] * 40))})
-operations("other exception", {"a RuntimeError": lambda: Case(native.renames_error, equals(PAIR))})
-operations("raises afterwards", {"a static null": lambda: Case(native.remembers_failure, equals([None] * 7))})
-operations("unraisable", {"an error that nobody gets": lambda: Case(native.cannot_raise, equals(PAIR))})
+@operation("ok: no bug")
+def _() -> Case:
+    return Case(native.ok, equals(PAIR))
+
+
+@operation("crash: ignores null")
+def _() -> Case:
+    return Case(native.ignores_null, equals([None]))
+
+
+@operation("leak: of a list")
+def _() -> Case:
+    return Case(native.leaks, equals([None]))
+
+
+@operation("wrong: half of a list")
+def _() -> Case:
+    return Case(native.half_built, equals([None] * 40))
+
+
+@operation("unraisable: an error that nobody gets")
+def _() -> Case:
+    return Case(native.cannot_raise, equals(PAIR))
 
 
 @operation("changed: a dictionary")

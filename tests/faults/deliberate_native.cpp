@@ -37,11 +37,6 @@ PyObject* ignores_null(PyObject*, PyObject*) {
   return list;
 }
 
-PyObject* lets_exception_out(PyObject*, PyObject*) noexcept {
-  const std::vector<int> numbers(100, 1);  // the bug
-  return PyLong_FromLong(numbers[3]);
-}
-
 PyObject* leaks(PyObject*, PyObject*) {
   PyObject* first = PyList_New(1);
   if (first == nullptr) return nullptr;
@@ -51,17 +46,6 @@ PyObject* leaks(PyObject*, PyObject*) {
   Py_DECREF(first);
   PyList_SET_ITEM(second, 0, Py_NewRef(Py_None));
   return second;
-}
-
-PyObject* leaks_new(PyObject*, PyObject*) {
-  // Volatile, as a compiler may leave an allocation out that nobody looks at.
-  std::vector<int>* volatile numbers = new (std::nothrow) std::vector<int>();
-  if (numbers == nullptr) return PyErr_NoMemory();
-  PyObject* list = PyList_New(1);
-  if (list == nullptr) return nullptr;  // the bug
-  delete numbers;
-  PyList_SET_ITEM(list, 0, Py_NewRef(Py_None));
-  return list;
 }
 
 PyObject* half_built(PyObject*, PyObject*) {
@@ -74,12 +58,6 @@ PyObject* half_built(PyObject*, PyObject*) {
     }
   }
   return list;
-}
-
-PyObject* renames_error(PyObject*, PyObject*) {
-  PyObject* pair = pair_of_lists();
-  if (pair == nullptr) PyErr_SetString(PyExc_RuntimeError, "something failed");  // the bug
-  return pair;
 }
 
 PyObject* changes_first(PyObject*, PyObject* dict) {
@@ -97,13 +75,6 @@ PyObject* keeps_argument(PyObject*, PyObject* argument) {
   return pair;
 }
 
-PyObject* remembers_failure(PyObject*, PyObject*) {
-  static PyObject* const list = PyList_New(7);  // the bug: null for ever
-  if (list == nullptr) return PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < 7; ++i) PyList_SetItem(list, i, Py_NewRef(Py_None));
-  return Py_NewRef(list);
-}
-
 PyObject* cannot_raise(PyObject*, PyObject*) {
   PyObject* pair = pair_of_lists();
   if (pair == nullptr) {
@@ -115,14 +86,10 @@ PyObject* cannot_raise(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {{"ok", ok, METH_NOARGS, nullptr},
                          {"ignores_null", ignores_null, METH_NOARGS, nullptr},
-                         {"lets_exception_out", lets_exception_out, METH_NOARGS, nullptr},
                          {"leaks", leaks, METH_NOARGS, nullptr},
-                         {"leaks_new", leaks_new, METH_NOARGS, nullptr},
                          {"half_built", half_built, METH_NOARGS, nullptr},
-                         {"renames_error", renames_error, METH_NOARGS, nullptr},
                          {"changes_first", changes_first, METH_O, nullptr},
                          {"keeps_argument", keeps_argument, METH_O, nullptr},
-                         {"remembers_failure", remembers_failure, METH_NOARGS, nullptr},
                          {"cannot_raise", cannot_raise, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 

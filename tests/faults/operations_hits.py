@@ -154,31 +154,6 @@ def _() -> Case:
     return Case(run, exactly((True, trees.array(2) + 1)), state=but_hits(f))
 
 
-@operation("hit: an unflatten function that raises")
-def _() -> Case:
-    class Picky:
-        refuses = False
-
-        def __init__(self, x: Any) -> None:
-            if Picky.refuses:
-                raise LookupError("not now")
-            self.x = x
-
-    jax.tree_util.register_pytree_node(Picky, lambda p: ((p.x,), "aux"), lambda _, c: Picky(*c))
-    f = filter_jit(lambda x: [Picky(x + 1), 1])
-    x = trees.array(2)
-    f(x)
-
-    def run() -> Any:
-        Picky.refuses = True
-        try:
-            return f(x)
-        finally:
-            Picky.refuses = False
-
-    return Case(run, says("not now"), raises=LookupError, state=f.cache_info, watched=(x, f))
-
-
 @operation("call: by keyword, defaults, *args, **kwargs")
 def _() -> Case:
     @filter_jit
@@ -205,21 +180,6 @@ def _() -> Case:
     layer, model, x = Scaled(trees.array(2)), trees.make_model(), trees.array(3)
     f = filter_jit(model)
     return calls_case(f, lambda: layer.times(trees.array(2)), lambda: f(x), watched=(layer, model, x))
-
-
-@operation("call: bound by __get__")
-def _() -> Case:
-    wrapper = filter_jit(lambda self, x: (self[0] * x, self))
-    x, instance = trees.array(2), [2]
-    return calls_case(wrapper, lambda: wrapper.__get__(instance)(x), watched=(instance, x))
-
-
-@operation("look-up: five keys in turns")
-def _() -> Case:
-    f = filter_jit(lambda tree, n: tree["x"] + n[0])
-    x = trees.array(2)
-    keys = [[n, ("k", str(n)), adder(n)] for n in range(5)]
-    return calls_case(f, *(lambda i=i: f({"x": x}, keys[i]) for i in (0, 3, 1, 4, 2, 2, 0)), watched=(x,))
 
 
 def of_no_static() -> Any:

@@ -131,9 +131,6 @@ def _() -> Case:
     return Case(run, exactly((X + 2, True)), prepare=prepare, state=whole_keys(f), watched=(X, f))
 
 
-# --- programs
-
-
 def compiled_case(n: int) -> Case:
     """A call of what was compiled for 3."""
     f = filter_jit(lambda tree, n: {"y": tree["x"] * n, "n": n})
@@ -159,9 +156,6 @@ def _() -> Case:
     f = filter_jit(lambda tree: (tree["x"] * 2, 1))
     x = jax.ShapeDtypeStruct((2,), np.float32)
     return Case(lambda: f.eval_shape({"x": x}), equals((x, 1)), state=whole_keys(f), watched=(f,))
-
-
-# --- the wrapper's own life
 
 
 @operation("make a wrapper")

@@ -67,14 +67,6 @@ operations(
 )
 
 
-@operation("combine")
-def _() -> Case:
-    tree = model()
-    parts = partax.partition(tree, partax.is_array)
-    watched = (*parts, *jax.tree.leaves(tree))
-    return Case(lambda: partax.combine(*parts), lambda value: alike(value, as_jax(tree)), watched=watched)
-
-
 @operation("combine: node by node")
 def _() -> Case:
     tree = {"a": [trees.array(1), None], "b": None, "c": trees.Cell(1, mode=(1, "x"))}
@@ -206,14 +198,3 @@ def _() -> Case:
 @operation("Static: an array")
 def _() -> Case:
     return Case(lambda: partax.Static([1, trees.array(2)]), says("value"), raises=TypeError)
-
-
-@operation("Static: pickle and pytree")
-def _() -> Case:
-    static = partax.Static((1, "x", [2]))
-
-    def run() -> Any:
-        leaves, treedef = jax.tree.flatten([static, 1])
-        return pickle.loads(pickle.dumps(static)), jax.tree.unflatten(treedef, leaves)[0]
-
-    return Case(run, equals((static, static)), state=lambda: repr(static))

@@ -155,14 +155,6 @@ def _() -> Case:
     return Case(spec.dynamic_paths, equals(spec.dynamic_paths()), state=lambda: describe(spec))
 
 
-@operation("TreeSpec: equality")
-def _() -> Case:
-    (_, one), (_, other) = _core.flatten(everything()), _core.flatten(everything())
-    _, third = _core.flatten([1])
-    run = lambda: (one == other, one == third)
-    return Case(run, equals((True, False)), state=lambda: describe(one), allocates=False)
-
-
 @operation("describe_tree")
 def _() -> Case:
     tree = everything()
@@ -173,16 +165,6 @@ def _() -> Case:
         all_same(value[1], expected[1])
 
     return Case(lambda: _core.describe_tree(tree, "model"), check, watched=(tree,))
-
-
-@operation("node_kind")
-def _() -> Case:
-    things = [[], {}, 1, trees.array(1), trees.make_model(), trees.Bag(), None]
-    expected = [_core.node_kind(x) for x in things]
-    return Case(lambda: [_core.node_kind(x) for x in things], equals(expected))
-
-
-# --- static values
 
 
 def adder(n: Any) -> Callable[[Any], Any]:
@@ -218,9 +200,6 @@ def _() -> Case:
 @operation("static_hash: an array")
 def _() -> Case:
     return Case(lambda: _core.static_hash((1, [trees.array(2)])), says("found an array"), raises=TypeError)
-
-
-# --- predicates
 
 
 @operation("predicates")

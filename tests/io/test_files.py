@@ -70,9 +70,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
-# --- bits
-
-
 @pytest.mark.parametrize("name", STORED)
 def test_every_bit_pattern_is_in_the_file_and_comes_back(name: str, path: Path) -> None:
     value = patterns(name)
@@ -172,9 +169,6 @@ def test_layouts_of_numpy_arrays(name: str, path: Path) -> None:
     assert bits(back) == bits(value)
 
 
-# --- PRNG keys
-
-
 @pytest.mark.parametrize("name", ["threefry2x32", "rbg", "unsafe_rbg"])
 def test_prng_keys(name: str, path: Path) -> None:
     keys = {"one": jax.random.key(3, impl=name), "many": jax.random.split(jax.random.key(4, impl=name), (2, 3))}
@@ -186,9 +180,6 @@ def test_prng_keys(name: str, path: Path) -> None:
             assert back[key].dtype == value.dtype and bits(back[key]) == bits(value)
             assert jax.random.key_impl(back[key]) == name
     np.testing.assert_array_equal(jax.random.normal(load(path)["one"], 3), jax.random.normal(keys["one"], 3))
-
-
-# --- paths and the rest of the tree
 
 
 @pytest.mark.parametrize("separator", [None, "/", "."])
@@ -236,9 +227,6 @@ def test_the_bytes_of_a_file_depend_on_the_tree_alone(path: Path) -> None:
     first = path.read_bytes()
     save(path, tree)
     assert path.read_bytes() == first
-
-
-# --- the kinds of arrays
 
 
 def test_numpy_arrays_are_writable_and_share_nothing(path: Path) -> None:
@@ -310,9 +298,6 @@ def test_a_big_endian_like_gets_big_endian_arrays(path: Path) -> None:
     assert back.dtype.byteorder == ">" and back.tolist() == [1, 2]
 
 
-# --- what does not fit
-
-
 def test_all_that_does_not_fit_is_in_one_error_or_beside_what_fits(path: Path) -> None:
     saved = {"a": array(3), "b": array(2, 2), "weigth": array(4), "same": array(1, start=8), "k": jax.random.key(0)}
     like = {"a": array(4), "b": jnp.zeros((2, 2), jnp.bfloat16), "weight": array(4), "same": array(1), "k": array(2)}
@@ -352,9 +337,6 @@ def test_what_the_file_has_otherwise(path: Path) -> None:
     with pytest.raises(ValueError, match="and 900 more") as raised:
         load(path, like)
     assert len(str(raised.value).splitlines()) == 102 and len(load(path, like, strict=False)[1]) == 1000
-
-
-# --- what cannot be saved
 
 
 def test_traced_arrays(path: Path) -> None:

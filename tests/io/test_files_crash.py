@@ -65,9 +65,6 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-# --- killed
-
-
 def kill_at_each_line(path: Path) -> None:
     """Kills a save before its first line of our code, before its second, and so on to the end.
 
@@ -107,9 +104,6 @@ def test_killed_at_each_line(path: Path) -> None:
         r"lines (\d+)\n", python("-W", "ignore", __file__, str(path), PYTHONPATH=os.pathsep.join(sys.path)).stdout
     )
     assert lines is not None and int(lines[1]) > 60
-
-
-# --- no space
 
 
 def check_full(path: Path, number: int) -> None:
@@ -163,9 +157,6 @@ def test_a_writer_that_fails_without_a_number(path: Path, monkeypatch: pytest.Mo
     assert version_in(path) == 1 and leftovers(path) == []
 
 
-# --- on the disk
-
-
 def test_the_bytes_are_on_the_disk_before_the_name_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[str, int]] = []
     fsync, replace = os.fsync, os.replace
@@ -206,9 +197,6 @@ def test_a_file_that_is_cut_off_while_it_is_in_use(path: Path) -> None:
         assert (loaded["large"] == 1).all()
     with pytest.raises(ValueError, match=r"model\.safetensors` cannot be loaded"):
         load(path, like)
-
-
-# --- the right file
 
 
 @contextlib.contextmanager

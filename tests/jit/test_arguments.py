@@ -80,9 +80,6 @@ def test_a_default_left_out_may_be_anything(default: Any, options: dict[str, Any
     assert not any(array.is_deleted() for array in jax.tree.leaves(default) if isinstance(array, jax.Array))
 
 
-# --- wrappers of another signature: what is really called decides
-
-
 def original(x: Any, n: int = 2, *, shift: int = 1) -> Any:
     return x * n + shift
 
@@ -214,9 +211,6 @@ def test_what_a_wrapper_takes_by_name_is_in_the_order_that_it_shows(traces: Trac
     assert f(x=1, y=2, z=3) == f(z=3, y=2, x=1) == ["z", "y", "x"]
     assert f(a=1, x=2, z=3) == ["z", "x", "a"]
     assert traces.count == 2
-
-
-# --- many parameters
 
 
 def many(number: int, kinds: str) -> Any:

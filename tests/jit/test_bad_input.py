@@ -37,9 +37,6 @@ def text_of(error: BaseException | None) -> str:
     return "\n".join(words)
 
 
-# --- too deep, or in itself
-
-
 @pytest.mark.parametrize("name", WRAPS)
 def test_deep_arguments_and_results(name: str) -> None:
     wrap, tree = WRAPS[name], nested(WRAPS[name])
@@ -96,9 +93,6 @@ def test_aux_data_that_is_too_deep(make: Any) -> None:
             with pytest.raises(RecursionError, match="tree"):
                 f([node])
     check_works(f)
-
-
-# --- nodes that fail
 
 
 @pytest.mark.parametrize("keys", [(1, "a"), (None, 1), ((1,), "a"), (object(), object())], ids=range(4))
@@ -243,9 +237,6 @@ def test_arrays_that_jax_does_not_know(x: Any, message: str, options: dict[str, 
         with pytest.raises(TypeError, match=message):
             f({"k": x})
     assert_same(f({"k": array(2)}), {"k": array(2)})
-
-
-# --- trees that change while they are walked
 
 
 class Evil:

@@ -19,8 +19,6 @@ from meshes import Auto, Explicit, mesh_of, on
 from partax import filter_jit, filter_shard
 from trees import array, assert_same
 
-# --- Training
-
 
 @pytest.fixture(scope="module")
 def on_one_device() -> Any:
@@ -64,9 +62,6 @@ def test_training_on_all_devices(
         assert traces.count == 1
 
 
-# --- What is part of the key
-
-
 def test_another_sharding_traces_and_compiles_as_jax_jit_does(
     mesh: Mesh, devices: list[Any], traces: TraceCounter, compiled: list[str]
 ) -> None:
@@ -94,9 +89,6 @@ def test_another_sharding_traces_and_compiles_as_jax_jit_does(
     ours, theirs = seen(filter_jit(f)), seen(jax.jit(lambda tree: f(tree)))
     assert ours == theirs
     assert ours[len(places) :] == [(0, 0)] * len(places)
-
-
-# --- Meshes in context
 
 
 @filter_jit
@@ -140,9 +132,6 @@ def test_forwarded_numpy_arrays_go_where_jax_jit_puts_them(mesh: Mesh) -> None:
         with context:
             (x, _), (want, _) = ours(np.ones(16, np.float32), y), theirs(np.ones(16, np.float32), y)
         assert x.sharding == want.sharding and x.committed == want.committed
-
-
-# --- What else takes trees
 
 
 def test_compiled_ahead_of_time_for_shards(devices: list[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -99,9 +98,6 @@ def test_self_of_a_method_is_an_argument(donate: Any, fate: list[bool], of_bound
         assert deleted(owner, x) == (of_bound if is_bound else fate)
 
 
-# --- forwarding wins over donation
-
-
 @pytest.mark.parametrize("donate", ["all", "all-except-first", ("model", "x")])
 def test_a_forwarded_leaf_is_not_donated(donate: Any) -> None:
     @filter_jit(donate=donate)
@@ -128,9 +124,6 @@ def test_a_leaf_returned_twice_survives_donation() -> None:
         assert_same((first, second, third), (array(4), array(4), array(5) + 1))
 
 
-# --- warnings and errors
-
-
 def unusable(x: Any, y: Any) -> Any:
     return jnp.sum(x) + jnp.sum(y)
 
@@ -154,8 +147,6 @@ def test_a_wrong_mode_is_a_value_error(donate: Any) -> None:
     with pytest.raises(ValueError, match="donate"):
         filter_jit(donate=donate)(three)
 
-
-# --- arrays that are given away twice, or gone already: jax's errors, and nothing is lost
 
 USED = "Attempt to use a buffer that was previously donated"
 TWICE = "Attempt to donate the same buffer twice"
@@ -328,9 +319,6 @@ def test_the_paths_in_nnx_objects(calls: int) -> None:
         assert note_of(f, Two(array(3), gone(3)), array(3)).startswith("`model.b.value` is deleted already")
 
 
-# --- names that no parameter has
-
-
 def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
     def fun(x: Any, *args: Any, **kw: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf + 1, (x, args, kw))
@@ -359,27 +347,6 @@ def test_a_name_that_neither_the_function_nor_the_call_has(names: Any) -> None:
     assert not x.is_deleted() and f.cache_info().static_keys == 0
     f(x, modle=array(3))
     assert x.is_deleted() == ("x" in names)
-
-
-@pytest.mark.parametrize("call", ["by position", "by name"])
-def test_the_names_that_a_wrapper_shows(call: str) -> None:
-    def step(state: Any, args: Any, *, rate: Any = 1.0) -> Any:
-        return state + 1, args * 2, rate
-
-    @functools.wraps(step)
-    def logged(*args: Any, **kwargs: Any) -> Any:
-        return step(*args, **kwargs)
-
-    for donate, fate in ((("state",), [True, False]), (("args",), [False, True]), (("kwargs",), [False, False])):
-        if call == "by name" and donate == ("kwargs",):
-            fate = [True, True]
-        state, data = array(3), array(3)
-        f = filter_jit(logged, donate=donate)
-        f(state, data) if call == "by position" else f(args=data, state=state)
-        assert deleted(state, data) == fate
-
-
-# --- what is called otherwise
 
 
 @pytest.mark.parametrize(

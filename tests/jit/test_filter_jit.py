@@ -21,8 +21,6 @@ from random_trees import build, describe, nodes, recipes, thorough, variants
 from reference import JitModel, assert_exact
 from trees import Layer, add_one, array, assert_close, assert_same, double, make_model, over_samples
 
-# --- decorator forms and kinds of callables
-
 
 @pytest.mark.parametrize(
     "decorate", [filter_jit, filter_jit(), filter_jit(donate="none", keep_unused=True, inline=True)], ids=range(3)
@@ -103,9 +101,6 @@ def test_arrays_of_self_are_traced_and_its_statics_are_the_key(traces: TraceCoun
     assert [run(M(jnp.array(1))), run(M(jnp.array(2))), traces.count] == [2, 3, 3]
 
 
-# --- values
-
-
 @over_samples
 def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any) -> None:
     @filter_jit
@@ -169,9 +164,6 @@ def test_refs_are_traced(traces: TraceCounter) -> None:
     assert traces.count == 1
 
 
-# --- when it traces
-
-
 def test_nested_wrappers_trace_once(traces: TraceCounter) -> None:
     @filter_jit
     @filter_jit
@@ -184,9 +176,6 @@ def test_nested_wrappers_trace_once(traces: TraceCounter) -> None:
     assert traces.count == 1
     outer = filter_jit(lambda x: f(x, 3)[0] + 1)
     assert_same(outer(array(2)), array(2) * 3 + 1)
-
-
-# --- transformations
 
 
 def test_goes_through_jax_transformations(traces: TraceCounter) -> None:
@@ -231,9 +220,6 @@ def test_dispatch_is_asynchronous() -> None:
     y = slow(x)
     assert not y.is_ready()
     assert y.block_until_ready().shape == (200, 200)
-
-
-# --- exceptions
 
 
 def test_exceptions_pass_through_and_leave_nothing_behind() -> None:

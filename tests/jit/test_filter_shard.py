@@ -30,9 +30,6 @@ def specs(tree: Any) -> list[Any]:
     return [leaf.sharding.spec for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
 
 
-# --- Outside of jit
-
-
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_each_array_gets_its_own_sharding_where_keys_have_no_order(mesh: Mesh, order: tuple[int, ...]) -> None:
     nan = float("nan")
@@ -114,9 +111,6 @@ def test_shapes_without_values_get_the_sharding(mesh: Mesh, tmp_path: Any) -> No
     assert lowered.compile().input_shardings["x"] == on(mesh, "d")
 
 
-# --- Inside
-
-
 def test_inside_jit_it_constrains_and_the_rest_stays_static(mesh: Mesh, traces: TraceCounter) -> None:
     @filter_jit
     def f(tree: Any) -> Any:
@@ -153,9 +147,6 @@ def test_axes_of_either_type(grid: Mesh, spec: Any, want: Any, by_spec: bool) ->
             out = filter_jit(lambda x: filter_shard({"y": x + 1}, sharding)["y"])(x)
             assert_same(out, array(8, 8) + 1)
             assert P.UNCONSTRAINED in spec or has(out, on(grid, *want))
-
-
-# --- Errors
 
 
 def test_an_axis_that_does_not_divide_names_the_path(mesh: Mesh, devices: list[Any]) -> None:

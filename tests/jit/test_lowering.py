@@ -36,9 +36,6 @@ def step(x: jax.Array, n: int = 2, *, name: str = "s") -> Any:
     return x * n, name, x.shape[0]
 
 
-# --- lower and compile
-
-
 def test_lower_compile_and_call() -> None:
     for lowered in (step.lower(VECTOR, 3), step.lower(array(3), n=3), step.lower(n=3, x=VECTOR)):
         assert "stablehlo.multiply" in lowered.as_text()
@@ -86,9 +83,6 @@ def test_compiler_options_are_passed_on() -> None:
     assert_same(fast(array(3)), array(3) + 1)
 
 
-# --- a compiled function accepts only what it was compiled for
-
-
 def test_a_program_refuses_what_it_was_not_compiled_for() -> None:
     compiled = step.lower(VECTOR, n=2).compile()
     refused: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
@@ -124,9 +118,6 @@ def test_another_static_value_deep_inside_is_named_by_its_path() -> None:
     assert_same(compiled(rate), array(3, 3) + 1)
 
 
-# --- trace and eval_shape
-
-
 def test_trace_gives_a_jaxpr_that_lowers(traces: TraceCounter) -> None:
     @filter_jit
     def f(x: jax.Array, n: int) -> Any:
@@ -151,9 +142,6 @@ def test_eval_shape_keeps_statics_and_structure() -> None:
     assert cell[1] == [Shape((2, 2), jnp.float32)]
 
 
-# --- the name of the program
-
-
 def a_function(x: jax.Array) -> jax.Array:
     return jnp.sum(x * x)
 
@@ -170,9 +158,6 @@ NAMES: list[tuple[str, Any]] = [
 def test_the_program_is_called_jit_and_the_name(name: str, fun: Any) -> None:
     assert f"module @jit_{name} " in filter_jit(fun).lower(VECTOR).as_text()
     assert name in str(jax.make_jaxpr(filter_jit(fun))(array(3)))
-
-
-# --- what a compiled function tells
 
 
 def test_costs_and_memory_are_those_of_the_program() -> None:
@@ -214,9 +199,6 @@ def test_a_compiled_function_takes_what_its_trace_takes(traces: TraceCounter) ->
             assert_same(y, array(3) * 2)
             assert returned is fun and config == {"a": (1, 2.0)}
     assert traces.count == before
-
-
-# --- shapes of inputs that are returned: those of jax, and those of the real result
 
 
 def returned_and_used(x: Any, y: Any) -> Any:

@@ -3,7 +3,6 @@ first, and tell what they hold, and that a wrapper built anew finds the earlier 
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import weakref
 from collections.abc import Callable, Iterable
@@ -22,8 +21,6 @@ from trees import SAMPLES, Layer, array, assert_same, make_model
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
 Collect = Callable[[], None]
-
-# --- growth
 
 
 def test_many_calls_with_every_family(traces: TraceCounter) -> None:
@@ -81,9 +78,6 @@ def test_many_failing_traces() -> None:
     assert f.cache_info().static_keys == 0
 
 
-# --- nothing stays alive
-
-
 def test_inputs_and_outputs_die_at_once_on_a_hit() -> None:
     f = filter_jit(lambda tree: (tree, tree["x"] + 1))
     gc.disable()
@@ -113,9 +107,6 @@ def test_tracers_die_with_their_trace(collect: Collect) -> None:
     assert tracers and [ref() for ref in tracers] == [None] * len(tracers)
 
 
-# --- sharing
-
-
 def test_different_options_do_not_share() -> None:
     def f(x: jax.Array) -> jax.Array:
         return x + 1
@@ -132,31 +123,6 @@ def test_different_options_do_not_share() -> None:
     for _ in range(2):
         assert filter_jit(f, out_shardings=sharding)(array(4)).sharding == sharding
         assert len(filter_jit(f)(array(4)).sharding.device_set) == 1
-
-
-# --- nothing is kept alive
-
-
-@dies
-def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> None:
-    @dataclasses.dataclass(frozen=True)
-    class Config:
-        witness: Witness
-
-    def f(x: jax.Array, config: Any, fun: Any) -> Any:
-        return fun(x), config
-
-    jitted = filter_jit(f)
-    config = Config(Witness())
-
-    def fun(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    alive = [weakref.ref(o) for o in (Config, config.witness, fun)]
-    jitted(array(2), config, fun)
-    del config, fun, Config, f, jitted
-    collect()
-    assert [ref() for ref in alive] == [None, None, None]
 
 
 def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(collect: Collect) -> None:
@@ -239,28 +205,6 @@ def test_a_cache_that_waits_keeps_no_result(collect: Collect) -> None:
     assert alive("Witness") == 0
 
 
-def test_recursive_functions_and_their_wrappers_die(collect: Collect) -> None:
-    def make() -> list[weakref.ref[Any]]:
-        witness = Witness()
-
-        def even(x: Any, n: int = 3) -> Any:
-            return (x, witness)[0] if n == 0 else odd(x, n - 1)
-
-        def odd(x: Any, n: int = 3) -> Any:
-            return even(x, max(0, n - 1))
-
-        step = filter_jit(lambda fun, x: fun(x))
-        for _ in range(2):
-            step(even, array(2))
-            step(filter_jit(odd), array(2))
-            filter_jit(even)(array(2))
-        return [weakref.ref(even), weakref.ref(odd), weakref.ref(witness), weakref.ref(step)]
-
-    refs = make()
-    collect()
-    assert [ref() for ref in refs] == [None] * 4
-
-
 def _counted(traces: TraceCounter, **options: Any) -> Any:
     @filter_jit(**options)
     def f(x: jax.Array, n: int) -> tuple[jax.Array, int]:
@@ -308,14 +252,6 @@ def test_clear_cache_while_the_function_is_traced() -> None:
 
     for _ in range(2):
         assert_same(f(array(2), 3), array(2) * 3)
-
-
-def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
-    f = _counted(traces)
-    f(array(2), 2)
-    jax.clear_caches()
-    assert_same(f(array(2), 2), (array(2) * 2, 2))
-    assert traces.count == 2
 
 
 def test_clear_cache_drops_the_traces_of_earlier_states_too(traces: TraceCounter) -> None:

@@ -94,9 +94,6 @@ def families(made: dict[str, Callable[[], Any]]) -> Any:
     return pytest.mark.parametrize("make", made.values(), ids=made)
 
 
-# --- which parts
-
-
 @families(IMMUTABLE)
 def test_what_cannot_change_is_the_argument_itself(make: Callable[[], Any], traces: TraceCounter) -> None:
     @filter_jit
@@ -150,22 +147,6 @@ def test_a_part_that_comes_back_twice() -> None:
         assert len({id(leaf) for leaf in leaves}) == len(leaves)
 
 
-def test_other_types_and_other_statics_are_other_parts() -> None:
-    f = filter_jit(lambda t: [Pair(*t), (t[0], t[1]), Two(t[0], t[1])])
-    for _ in range(2):
-        tree = (array(2), 3)
-        found = f(tree)
-        assert type(found[0]) is Pair and type(found[2]) is Two
-    g = filter_jit(lambda layer: Layer(layer.weight, layer.bias, rate=layer.rate, scale=7))
-    for _ in range(2):
-        layer = linear()
-        assert g(layer) is not layer and g(layer).scale == 7 and g(layer).weight is layer.weight
-    h = filter_jit(lambda pair: Pair(pair.left, True))
-    for _ in range(2):
-        pair = Pair(array(2), 1)
-        assert h(pair) is not pair and h(pair).right is True
-
-
 def test_the_wrapped_callable_itself() -> None:
     class Same(eqx.Module):
         weight: Any
@@ -181,9 +162,6 @@ def test_the_wrapped_callable_itself() -> None:
     for _ in range(3):
         assert wrapper(array(3))[0] is model
         assert of_part(array(3))[0]["a"][0] is model.weight
-
-
-# --- which calls
 
 
 def test_the_arrays_of_numpy_come_back_as_those_of_jax() -> None:
@@ -211,23 +189,6 @@ def test_other_shapes_and_other_results_of_one_key(traces: TraceCounter) -> None
         else:
             assert found[0] is tree.first and found[1] is not tree and found[1].second is tree.second
     assert traces.count == 2
-
-
-# --- within transformations, and without
-
-
-def test_compiled_ahead_of_time() -> None:
-    f = filter_jit(lambda tree, x: (tree, x + 1))
-    tree = linear()
-    compiled = f.lower(tree, array(2)).compile()
-    for _ in range(2):
-        again = linear(2)
-        assert compiled(again, array(2))[0] is again
-    abstract = f.eval_shape(tree, array(2))[0]
-    assert abstract is not tree and abstract.weight.shape == (2, 2)
-
-
-# --- what the body does to what it gets
 
 
 def test_what_the_body_changes_is_not_given_back() -> None:
@@ -270,9 +231,6 @@ def test_lists_that_the_body_empties_and_fills() -> None:
         found = f(tree)
         assert found[0] is tree[0] and len(tree) == 2
         assert all(layer is not part for layer in found[1] for part in tree)
-
-
-# --- inputs that are not jax arrays
 
 
 NUMPY = [np.arange(3, dtype=np.float32), np.arange(3.0), np.arange(3), np.float64(1.5), np.int8(3), np.bool_(True)]

@@ -28,9 +28,6 @@ def run(code: str) -> str:
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 
 
-# --- fork
-
-
 FORK = """
 import os, sys, warnings
 import numpy as np
@@ -74,9 +71,6 @@ def test_a_fork_after_calls_finds_their_programs() -> None:
     before = "check(3, 2); check(4, 3); before = f.cache_info()"
     inside = "check(3, 2); check(4, 3); assert f.cache_info().misses == before.misses; f.clear_cache()"
     run(FORK.format(before=before, inside=inside, after="check(3, 2); check(5, 7)"))
-
-
-# --- multiprocessing
 
 
 WORKER = """
@@ -129,9 +123,6 @@ def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: 
     assert decorated == "([2.0, 2.0, 2.0], 2, 1)"
     assert content == "([3.0, 3.0, 3.0], 2, 1)"
     assert "lambda" in local and "ickl" in local  # as for any function without a name
-
-
-# --- subinterpreters
 
 
 SUBINTERPRETER = """

@@ -24,9 +24,6 @@ def plus(tree: Any) -> Any:
     return jax.tree.map(lambda x: x + 1, tree)
 
 
-# --- in_shardings
-
-
 def test_a_single_sharding_holds_for_every_array(split: Sharding, traces: TraceCounter) -> None:
     @filter_jit(in_shardings=split)
     def f(x: Any, n: int, tree: Any) -> Any:
@@ -63,14 +60,6 @@ def test_prefixes_go_into_containers_and_modules(split: Sharding, everywhere: Sh
     assert has(weight, everywhere) and has(x, split) and has(y, everywhere) and has(a, everywhere)
     assert has(b[0], split) and has(b[1]["k"], split)
     assert_same((x, y), (array(8) + 5, array(8) + 1))
-
-
-def test_none_leaves_an_argument_where_it_is(split: Sharding, devices: list[Any]) -> None:
-    f = filter_jit(lambda x, y: (x + 1, y + 1), in_shardings=(None, split))
-    assert has(f(array(8), array(8))[1], split)
-    assert has(f(jax.device_put(array(8), split), array(8))[0], split)
-    other = jax.device_put(array(8), devices[0])
-    assert_same(filter_jit(lambda x: x + 1, in_shardings=None)(other), array(8) + 1)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +136,6 @@ def test_the_count_of_entries_is_that_of_the_user(split: Sharding) -> None:
                 f(*arguments)
 
 
-# --- out_shardings
-
-
 def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
     f = filter_jit(
         lambda x: (x + 1, 3, {"y": [x * 2, x * 3], "z": x}), out_shardings=(split, None, {"y": everywhere, "z": split})
@@ -194,9 +180,6 @@ def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
     with pytest.raises(ValueError, match=r"^`the result\['y'\]`: found an array, expected the structure of"):
         jit(lambda x: {"y": x + 1}, out_shardings={"y": kind([None])})(array(8))
     assert jit(lambda x: kind([x + 1]), out_shardings=kind([None]))(array(8))[0].shape == (8,)
-
-
-# --- shardings of the inputs
 
 
 @pytest.mark.parametrize("kind", [filter_jit, "nnx"])

@@ -161,9 +161,6 @@ def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
         filter_jit(lambda tree: tree, trace=lambda leaf: True)({"a": ["text"]})
 
 
-# --- names that no parameter has
-
-
 @pytest.mark.parametrize("number", [64, 65, 200])
 def test_names_beyond_the_64th_parameter(number: int) -> None:
     names = [f"p{i}" for i in range(number)]

@@ -101,8 +101,6 @@ class WrapperMachine(RuleBasedStateMachine):
         self.function = make_function(self.cell, self.default, self.unique)
         self.wrapper = filter_jit(self.function)
 
-    # --- one call, and what the model says of it
-
     @property
     def state(self) -> Any:
         return self.cell, self.default
@@ -146,8 +144,6 @@ class WrapperMachine(RuleBasedStateMachine):
     def hooked_tree(self, value: Any) -> Any:
         return [Touchy(value), Hooked([array(2), Touchy(value)], Touchy((value, "label"))), {"k": Touchy(1)}]
 
-    # --- calls
-
     @rule(i=st.integers(0, 2), n=st.integers(0, 3), way=ways)
     def call(self, i: int, n: int, way: str) -> None:
         self.check(lambda: build(self.recipes[i], n), way)
@@ -181,8 +177,6 @@ class WrapperMachine(RuleBasedStateMachine):
             else:
                 raise AssertionError(f"took {bad}")
         assert self.wrapper.cache_info().static_keys == before
-
-    # --- changes
 
     @rule(value=values)
     def change_the_cell(self, value: Any) -> None:
@@ -231,8 +225,6 @@ class WrapperMachine(RuleBasedStateMachine):
         self.model.died(self.witness)
         self.dying.append(weakref.ref(self.witness))
         self.witness = Witness()
-
-    # --- the collector, the recursion limit, user code
 
     @rule()
     def collect(self) -> None:
@@ -310,46 +302,6 @@ class WrapperMachine(RuleBasedStateMachine):
             if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(result)):  # else called while tracing
                 assert_exact(result, expected)
 
-    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), grow=st.booleans())
-    def call_with_user_code_that_mutates(self, value: int, event: str, countdown: int, grow: bool) -> None:
-        tree = [*self.hooked_tree(value), "more"]
-        around = self.planned(event, countdown, lambda: tree.append("x") if grow else tree.pop())
-        TRACES.clear()
-        try:
-            around(lambda: self.wrapper(tree))
-        except (RuntimeError, TypeError, IndexError) as error:
-            notes = "".join(getattr(error, "__notes__", []))
-            assert "chang" in f"{error}{error.__cause__}{notes}", repr(error)
-        finally:
-            Hooks.action = None
-        for size in (3, 4, 5):  # whichever it was called with
-            make = lambda size=size: [*self.hooked_tree(value), "more", "x"][:size]
-            program = self.model.program(self.function, *self.arguments(make(), "position"))
-            self.model.called(self.state, program, surely=False)
-            self.check(make)
-
-    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 4))
-    def call_with_user_code_that_drops_all(self, value: int, event: str, countdown: int) -> None:
-        def action() -> None:
-            self.remake()
-            self.made = {kind: make_class(kind) for kind in (False, True)}
-            self.witness = Witness()
-            gc.collect()
-
-        args, kwargs = self.arguments(self.hooked_tree(value), "position")
-        expected = self.model.result(self.function, *self.arguments(self.hooked_tree(value), "position"))
-        self.model = WrapperModel()
-        self.unique = next(UNIQUE)
-        around = self.planned(event, countdown, action)
-        wrapper = [self.wrapper]
-        try:
-            result = around(lambda: wrapper.pop()(*args, **kwargs))
-        finally:
-            Hooks.action = None
-        assert_exact(result, expected)
-        self.dying.clear()
-        self.remake()
-
     def planned(self, event: str, countdown: int, action: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
         def around(call: Callable[[], Any]) -> Any:
             Hooks.event, Hooks.countdown, Hooks.action = event, countdown, action
@@ -359,8 +311,6 @@ class WrapperMachine(RuleBasedStateMachine):
                 Hooks.action = None
 
         return around
-
-    # --- always
 
     @precondition(lambda self: hasattr(self, "wrapper"))
     @invariant()

@@ -23,9 +23,6 @@ def first() -> dict[str, Any]:
     return {"w": jnp.zeros(2)}
 
 
-# ---- What the step holds.
-
-
 def in_a_list() -> tuple[Any, Set]:
     held = [1.0]
     return (lambda state, x: ({"w": state["w"] * 0 + held[0]}, x)), functools.partial(held.__setitem__, 0)
@@ -99,27 +96,6 @@ def test_runs_have_their_chunks_in_common_while_nothing_changes() -> None:
     assert len(traces) == 6  # of the step, of a chunk, and of one step of the rest, for two shapes
 
 
-# ---- How it is called.
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_names_that_are_no_identifiers(count: int) -> None:
-    def step(state: Any, x: Any, **more: Any) -> Any:
-        return {"w": state["w"] + x * more["lambda"] + more["a b"]}, more["None"]
-
-    jitted = partax.filter_jit(step, donate=("state", "lambda"))
-
-    def given() -> dict[str, Any]:
-        return {"state": first(), "lambda": jnp.ones(2), "a b": jnp.ones(2), "None": "name"}
-
-    plain, in_chunks = given(), given()
-    jitted(x=ONE, **plain)
-    [(state, name)] = partax.steps(jitted, 2)(over=[ONE] * count, **in_chunks)
-    assert state["w"].tolist() == [2 * count] * 2 and name == "name"
-    for values in (plain, in_chunks):
-        assert values["state"]["w"].is_deleted() and not values["a b"].is_deleted()
-
-
 def batch_first(x: Any, state: Any, scale: Any) -> Any:
     return {"w": state["w"] + x * scale}, scale * 1
 
@@ -169,9 +145,6 @@ def test_a_name_that_is_one_by_position_too() -> None:
         partax.steps(step, 2)(first(), x=3, over=[ONE] * 2)
 
 
-# ---- The rest at the end.
-
-
 def counting(state: Any, x: Any) -> Any:
     return {"n": state["n"] + 1, "w": state["w"] + x, "mean": state["mean"] * 0.5 + x.mean()}, state["n"]
 
@@ -184,9 +157,6 @@ def test_numbers_settle_in_the_rest_as_in_chunks(count: int, explained: bool) ->
         chunks = list(run({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * count))
     assert [it for _, numbers in chunks for it in numbers.tolist()] == list(range(count))
     assert int(chunks[-1][0]["n"]) == count and float(chunks[-1][0]["mean"]) == pytest.approx(2 - 2 * 0.5**count)
-
-
-# ---- Copies.
 
 
 @pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy])

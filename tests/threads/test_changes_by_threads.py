@@ -99,46 +99,6 @@ def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
         filter_jit(lambda tree: 1)(KeepsAList(children))
 
 
-def test_the_callable_changes_while_others_call_it() -> None:
-    class Asked(functools.partial):  # type: ignore[type-arg]
-        """Lets other threads run while its parts are read."""
-
-        def __getattribute__(self, name: str) -> Any:
-            pause()
-            return super().__getattribute__(name)
-
-    factors = [Asked(lambda n: n, 2)]
-
-    def f(x: jax.Array) -> jax.Array:
-        return x * factors[0]()
-
-    wrapped = filter_jit(f)
-    stop, seen = threading.Event(), Counter[int]()
-
-    def changes() -> None:
-        try:
-            for n in (*((3, 2) * 12), 5):
-                factors[:] = [Asked(lambda n: n, n)]
-                pause()
-        finally:
-            stop.set()
-
-    def work() -> None:
-        while not stop.is_set():
-            try:
-                result = wrapped(array(2))
-            except RuntimeError as error:
-                assert "changed" in str(error)
-                continue
-            (factor,) = (n for n in (2, 3, 5) if np.array_equal(result, array(2) * n))
-            seen[factor] += 1
-
-    all_right(together(work, work, changes))
-    assert seen, "no call got through"
-    # Known by identity, where it was changed while it was traced.
-    assert any(np.array_equal(wrapped(array(2)), array(2) * n) for n in (2, 3, 5))
-
-
 @pytest.mark.parametrize("wraps", ["itself", "an argument"])
 def test_a_callable_that_another_thread_changes_while_it_is_traced_is_known_by_identity(wraps: str) -> None:
     factors, read, changed = [2], threading.Event(), threading.Event()

@@ -23,7 +23,6 @@ import pytest
 
 import partax
 from at_once import switching
-from growth import Witness
 from partax import filter_jit
 from stored import written
 
@@ -78,9 +77,6 @@ def numbers(rng: random.Random, size: int = 2) -> np.ndarray:
     return np.full(size, rng.randrange(1000), np.float32)
 
 
-# --- what a call is given
-
-
 def test_one_wrapper_and_one_key_with_own_arguments() -> None:
     f = filter_jit(lambda tree, x: {"sum": tree["w"] + tree["rest"][1] * x, "name": tree["name"], "w": tree["w"]})
 
@@ -105,27 +101,6 @@ def test_many_static_keys() -> None:
         product, static = f(x, mode)
         same(product, x * len(mode[0]))
         assert static == mode
-
-    stress(work)
-
-
-def test_methods_of_shared_and_of_own_modules() -> None:
-    class Model(eqx.Module):
-        weight: jax.Array
-        layers: list[eqx.nn.Linear]
-        scale: str = eqx.field(static=True)
-
-        @filter_jit
-        def __call__(self, x: jax.Array) -> jax.Array:
-            return self.layers[1].weight.sum() * 0 + self.weight * x * len(self.scale)
-
-    layers = [eqx.nn.Linear(2, 2, key=jax.random.key(i)) for i in range(3)]
-    shared = Model(jnp.ones(2), layers, "abc")
-
-    def work(rng: random.Random) -> None:
-        x, weight, scale = numbers(rng), numbers(rng), "s" * rng.randrange(1, 3)
-        same(shared(jnp.asarray(x)), 3 * x)
-        same(Model(jnp.asarray(weight), layers, scale)(jnp.asarray(x)), weight * x * len(scale))
 
     stress(work)
 
@@ -198,9 +173,6 @@ def test_partition_and_combine_of_shared_trees() -> None:
     stress(work)
 
 
-# --- what a call stands on
-
-
 def test_wrappers_that_are_made_and_dropped() -> None:
     def add(x: jax.Array, n: int = 1) -> jax.Array:
         return x + n
@@ -213,31 +185,6 @@ def test_wrappers_that_are_made_and_dropped() -> None:
             gc.collect()  # while others' wrappers are being destroyed
 
     stress(work)
-
-
-def test_functions_and_classes_that_die() -> None:
-    def work(rng: random.Random) -> None:
-        witness, x = Witness(), numbers(rng)
-
-        class Node:
-            def __init__(self, array: Any) -> None:
-                self.array = array
-
-        jax.tree_util.register_pytree_node(Node, lambda it: ((it.array,), None), lambda _, c: Node(*c))
-
-        @filter_jit
-        def f(node: Any, witness: Any) -> Any:
-            return node.array + 1, witness
-
-        array, given = f(Node(jnp.asarray(x)), witness)
-        same(array, x + 1)
-        assert given is witness
-        if rng.random() < 0.05:
-            gc.collect()
-
-    for _ in range(3):
-        stress(work)
-        gc.collect()
 
 
 def test_the_cache_is_cleared_beside_calls() -> None:
@@ -300,9 +247,6 @@ def test_the_store(tmp_path: Path) -> None:
         stress(work)
     written()
     assert list(tmp_path.rglob("*"))
-
-
-# --- Flax nnx
 
 
 def test_nnx_on_own_and_on_shared_modules() -> None:

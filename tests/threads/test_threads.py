@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 import subprocess
 import sys
 import sysconfig
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,18 +37,6 @@ def _switching() -> Iterator[None]:
         yield
 
 
-class Traces:
-    """Counts traces by key; known to functions by identity, so that it is no part of what they are."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[Any] = Counter()
-        self._lock = threading.Lock()
-
-    def tick(self, key: Any) -> None:
-        with self._lock:
-            self.counts[key] += 1
-
-
 class Module(eqx.Module):
     weight: jax.Array
     traces: TraceCounter = eqx.field(static=True)
@@ -59,9 +45,6 @@ class Module(eqx.Module):
         self.traces.tick()
         pause()
         return self.weight * x
-
-
-# --- one trace
 
 
 def plain(traces: TraceCounter) -> Callable[..., Any]:
@@ -118,32 +101,6 @@ def test_threads_that_miss_at_the_same_moment_trace_once(make: Callable[[TraceCo
         assert traces.count == 1 or IS_OLDER  # which traces in each thread itself where there are options
 
 
-def test_many_keys_and_shapes_in_any_order_are_traced_once_each() -> None:
-    traces = Traces()
-
-    @filter_jit
-    def f(model: Any, x: jax.Array, mode: Any) -> Any:
-        traces.tick((mode, x.shape[0]))
-        pause()
-        return model["w"] * x, mode, (mode[0] + x).sum()
-
-    modes = [(1, "a"), (2, "a"), (2, "b"), (3.5, ("c",))]
-
-    def work(seed: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(30):
-            mode, size = rng.choice(modes), rng.choice((2, 3))
-            product, static, total = f({"w": jnp.float32(2), "name": "model"}, array(size), mode)
-            assert_equal(product, 2 * array(size))
-            assert static == mode
-            assert_equal(total, (mode[0] + array(size)).sum())
-
-    all_right(together(*(functools.partial(work, seed) for seed in range(THREADS // 2))))
-    assert len(traces.counts) == len(modes) * 2
-    assert set(traces.counts.values()) == {1}
-    assert f.cache_info().static_keys == len(modes)
-
-
 def test_shapes_of_one_key_are_traced_at_once() -> None:
     both = threading.Barrier(2)
 
@@ -173,9 +130,6 @@ def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
         all_right(together(*(functools.partial(work, size) for size in (2, 3) * 2)))
         all_right(together(*(functools.partial(work, size) for size in (2, 3) * 2)))
         f.clear_cache()
-
-
-# --- exceptions
 
 
 def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves() -> None:
@@ -231,9 +185,6 @@ def test_a_shape_that_fails_takes_no_other_shapes_trace_along() -> None:
     assert f.report().keys[0].traces[0].calls == 2
 
 
-# --- no deadlock
-
-
 def test_functions_that_call_each_other() -> None:
     for options in ({}, {"donate": "all"}):
 
@@ -277,9 +228,6 @@ def test_a_lock_of_the_users_that_a_trace_takes() -> None:
     all_right(results)
     first.join()
     assert_equal(results[0], array(3) + 1)
-
-
-# --- limits, records, switches
 
 
 def test_max_traces_is_never_exceeded() -> None:
@@ -338,9 +286,6 @@ def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
         all_right(results)
         assert list(warnings.filters) == before
     assert [str(warning.message)[:22] for warning in seen] == ["Some donated buffers w"]
-
-
-# --- free-threaded Python
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not a free-threaded build")

@@ -58,24 +58,18 @@ def test_a_switch_is_the_function_that_is_chosen_and_clamps_as_jax_does() -> Non
 
 
 def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
-    def f(layer: Layer, x: jax.Array) -> jax.Array:
-        out = partax.filter_cond(x[0] > 0, lambda t: (layer(t["x"]), "s"), lambda t: (t["x"] ** 2, "s"), {"x": x})
-        return jnp.sum(out[0])
+    def both(layer: Layer, x: jax.Array, cond: Any) -> jax.Array:
+        return jnp.sum(cond(x[0] > 0, lambda t: (layer(t["x"]), "s"), lambda t: (t["x"] ** 2, "s"), {"x": x})[0])
 
-    grad_of_both = partax.filter_jit(partax.filter_grad(lambda both: f(*both)))
-    layer = Layer(array(2, 2), array(2))
-    for x in (jnp.array([0.5, 0.1]), jnp.array([-0.5, 0.1])):
-
-        def plain(both: Any, taken: bool = bool(x[0] > 0)) -> jax.Array:
-            layer, x = both
-            return jnp.sum(layer(x) if taken else x**2)
-
-        expected, found = partax.filter_grad(plain)((layer, x)), grad_of_both((layer, x))
-        assert_close(found[0].weight, jnp.zeros((2, 2)) if expected[0] is None else expected[0].weight)
+    of_python = lambda pred, yes, no, operand: yes(operand) if pred else no(operand)
+    layer, xs = Layer(array(2, 2), array(2)), jnp.array([[0.5, 0.1], [-0.5, 0.1]])
+    for x in xs:
+        gradient = partax.filter_grad(lambda held, cond, x=x: both(*held, cond))
+        found, expected = (gradient((layer, x), cond) for cond in (partax.filter_cond, of_python))
+        assert_close(found[0].weight, expected[0].weight)
         assert_close(found[1], expected[1])
-    xs = jnp.array([[0.5, 0.1], [-0.5, 0.1]])
-    expected = jnp.stack([jnp.sum(layer(xs[0])), jnp.sum(xs[1] ** 2)])
-    assert_close(jax.vmap(lambda x: f(layer, x))(xs), expected)
+    batched = jax.vmap(lambda x: both(layer, x, partax.filter_cond))(xs)
+    assert_close(batched, jnp.stack([both(layer, x, of_python) for x in xs]))
 
 
 # What the branches return, and the type of the result; None: what the first one returned, itself.

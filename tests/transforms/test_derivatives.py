@@ -143,23 +143,6 @@ def test_linearize_equals_jvp() -> None:
         push(X)
 
 
-@pytest.mark.parametrize("transform", [filter_vjp, filter_linearize])
-def test_wrt_takes_some_of_the_arguments(transform: Any) -> None:
-    def f(x: Any, layer: Any) -> Any:
-        return layer(x)
-
-    _, linear = transform(f, X, LAYER, wrt=(False, partax.by_path("**/bias")))
-    if transform is filter_vjp:
-        x, layer = linear(jnp.ones(2))
-        assert (x, layer.weight) == (None, None)
-        assert_close(layer.bias, eqx.filter_vjp(f, X, LAYER)[1](jnp.ones(2))[1].bias)
-    else:
-        along = linear(None, eqx.tree_at(lambda t: t.weight, arrays_of(LAYER), None))
-        assert_close(
-            along, filter_jvp(f, (X, LAYER), (None, eqx.tree_at(lambda t: t.weight, arrays_of(LAYER), None)))[1]
-        )
-
-
 PAIRS = [(filter_jacfwd, eqx.filter_jacfwd), (filter_jacrev, eqx.filter_jacrev), (filter_hessian, eqx.filter_hessian)]
 
 

@@ -62,12 +62,6 @@ def test_a_scan_is_the_python_loop_for_trees_with_static_parts(jit: Any, options
     assert_close_trees(ys, {"out": outs[::-1] if options.get("reverse") else outs, "kind": ("y", 1), "none": None})
 
 
-def test_static_results_and_entries_pass_once_as_the_same_objects() -> None:
-    held = object()
-    last, ys = partax.filter_scan(lambda c, x: (c, (x["o"], c["o"])), {"o": held}, {"o": held, "a": jnp.arange(2)})
-    assert last["o"] is held and ys[0] is held and ys[1] is held
-
-
 def test_a_scan_takes_a_length_in_place_of_arrays() -> None:
     last, ys = partax.filter_scan(lambda c, x: (c * 2, x), jnp.ones(2), "text", length=3)
     assert ys == "text"
@@ -200,28 +194,6 @@ def test_a_carry_settles_to_the_type_that_a_python_loop_ends_with(name: str) -> 
     assert " ".join(map(type_of, jax.tree.leaves(found))) == expected
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(looped), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_a_number_that_stays_stays_static() -> None:
-    seen: list[Any] = []
-
-    def f(c: Any, x: Any) -> Any:
-        seen.append(c["eps"])
-        return {**c, "a": c["a"] + c["eps"] * x}, c["eps"]
-
-    last, eps = partax.filter_scan(f, {"a": jnp.float32(0), "eps": 0.5}, COUNTS)
-    assert type(eps) is float and type(last["eps"]) is float and seen == [0.5]
-
-
-def test_each_attempt_is_one_more_trace_and_no_attempt_is_made_in_vain(traces: TraceCounter) -> None:
-    def f(c: Any, x: Any) -> Any:
-        traces.tick()
-        return c + x, None
-
-    for init, count in ((jnp.float32(0), 1), (np.float32(0), 1), (0.0, 2), (jnp.asarray(0), 2)):
-        traces.count = 0
-        partax.filter_scan(f, init, COUNTS)
-        assert traces.count == count, init
 
 
 def test_an_error_in_a_step_says_which_number_it_made_an_array() -> None:
