@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import partax
@@ -74,6 +75,14 @@ def test_jvp_of_numbers_and_within_another() -> None:
     assert_close_trees(out[1], {"both": jnp.float32(60), "outer": None, "none": None})
     assert_close_trees(along[1], {"both": jnp.float32(60 + 12), "outer": None, "none": None})
     assert_close(along[0]["outer"], jnp.float32(2))
+
+
+@pytest.mark.parametrize("tangent", [X, None], ids=["beside another", "alone"])
+def test_what_jax_has_for_tangents_of_integers_is_none(tangent: Any) -> None:
+    zero = np.zeros((), jax.dtypes.float0)
+    for jvp in (filter_jvp, jax.jit(filter_jvp, static_argnums=0)):
+        out, along = jvp(lambda x, i: (x * i, i), (X, jnp.int32(2)), (tangent, zero))
+        assert_close_trees((out, along), ((X * 2, jnp.int32(2)), (None if tangent is None else X * 2, None)))
 
 
 WRONG_TANGENTS: dict[str, tuple[Any, Any, str]] = {

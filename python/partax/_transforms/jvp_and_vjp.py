@@ -62,7 +62,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     directions: list[Any] = []
     for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
         directions += tangent_leaves(tangent, primal, name, "tangent", _check)
-    moved = [i for i, tangent in enumerate(directions) if tangent is not None]
+    moved = [i for i, tangent in enumerate(directions) if tangent is not None and not _is_zero(tangent)]
 
     def on_moved(*values: Any) -> Any:
         arguments = list(leaves)
@@ -91,9 +91,13 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
 
 
+def _is_zero(tangent: Any) -> bool:
+    """Whether it is what jax has for the tangent of an integer."""
+    return jnp.result_type(tangent) == jax.dtypes.float0
+
+
 def _check(path: str, primal: Any, tangent: Any) -> None:
-    """Raises where a primal cannot have this tangent."""
-    zero = jnp.result_type(tangent) == jax.dtypes.float0
+    zero = _is_zero(tangent)
     if not zero and not (is_inexact_array_like(primal) or hasattr(primal, "__jax_array__")):
         raise TypeError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
     if jnp.shape(primal) != jnp.shape(tangent):
