@@ -330,7 +330,6 @@ Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax"  # where
 
 
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
-    """Says where the static part of a call differs from the compiled one."""
     for path, value in before.items():
         if path in now and not _core.static_equal(value, now[path]):
             return TypeError(

@@ -139,13 +139,11 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
 
 
 def text(self: BoundFunction[Any]) -> str:
-    """As `repr` shows it."""
     given = [short_text(it) for it in self.args] + [f"{name}={short_text(it)}" for name, it in self.keywords.items()]
     return f"{self.func!r}.bind({', '.join(given)})"
 
 
 def reduced(self: BoundFunction[Any]) -> Any:
-    """As it is pickled."""
     return _bound, (self.func, self.args, self.keywords)
 
 

@@ -44,7 +44,6 @@ class _DonationWarnings:
             filters.insert(0, self._filter)
 
     def restore(self) -> None:
-        """Ends what the last `silence` of this thread has begun."""
         thread = threading.get_ident()
         self._silent[thread] -= 1
         if self._silent[thread] == 0:
@@ -56,7 +55,6 @@ class _DonationWarnings:
 
     @contextlib.contextmanager
     def silenced(self) -> Generator[None]:
-        """A block without the warning."""
         self.silence()
         try:
             yield
@@ -68,7 +66,6 @@ donation_warnings = _DonationWarnings()
 
 
 def names_of(fun: Any) -> tuple[str, str]:
-    """The names of what a callable wraps."""
     fun = unwrapped(fun)
     named = fun if isinstance(read(fun, "__name__"), str) else type(fun)
     return named.__name__, read(named, "__qualname__", named.__name__)
@@ -258,7 +255,6 @@ class _Later:
         return self._target(leaves)(*leaves)
 
     def trace(self, *leaves: Any) -> Any:
-        """As of a jitted function."""
         return self._target(leaves).trace(*leaves)
 
     def _target(self, leaves: tuple[Any, ...]) -> Any:

@@ -32,7 +32,6 @@ def _spec(leaf: Any) -> Any:
 
 
 def _arrays_of(result: Any) -> Any:
-    """The arrays of a result; None for all else."""
     return jax.tree.map(lambda leaf: leaf if is_traced_array(leaf) else None, result)
 
 
@@ -70,7 +69,6 @@ class ArrayCall:
         return self._tree.unflatten([leaf if traced else None for leaf, traced in pairs])
 
     def trace(self) -> Any:
-        """Traces the function of the arrays."""
         wrapper = self._wrapper
         options: Options = wrapper._options
         _refuse_objects(wrapper)

@@ -250,7 +250,6 @@ def filter_jit(
 
 
 def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
-    """The wrapper of a callable with these options."""
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile")
     for option, names in (("donate", options.donate), ("trace", options.trace)):

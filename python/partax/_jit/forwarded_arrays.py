@@ -136,7 +136,6 @@ def _buffer_of(array: jax.Array) -> Any:
 
 
 def _listed(paths: list[str]) -> str:
-    """A few paths in words."""
     shown = [f"`{path}`" for path in paths[:_SHOWN]]
     if len(paths) > _SHOWN:
         shown.append(f"{len(paths) - _SHOWN:,} more")

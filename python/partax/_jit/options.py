@@ -96,19 +96,21 @@ def check_max_traces(max_traces: Any) -> None:
         raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
 
 
+def _names(given: Any) -> tuple[str, ...] | None:
+    """Names of arguments, one alone or several; None for what is none."""
+    names = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
+    return names if all(isinstance(name, str) for name in names) else None
+
+
 def _donated(donate: Any) -> str | tuple[str, ...]:
+    modes = f"expected one of {', '.join(map(repr, _MODES))}"
     if isinstance(donate, str):
         if donate not in _MODES:
-            raise ValueError(
-                f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))}, or names of arguments: "
-                f"donate=({donate!r},)"
-            )
+            raise ValueError(f"found donate={donate!r}, {modes}, or names of arguments: donate=({donate!r},)")
         return donate
-    names = tuple(donate) if isinstance(donate, (tuple, list, set, frozenset)) else (donate,)
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
-        )
+    names = _names(donate)
+    if names is None:
+        raise ValueError(f"found donate={donate!r}, {modes} or a tuple of argument names")
     return names
 
 
@@ -125,9 +127,7 @@ def _folder(store: Any) -> str | Literal[False] | None:
 def _traced(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
     if trace is None or callable(trace):
         return cast("Callable[[Any], bool] | None", trace)
-    names: tuple[Any, ...] = (trace,) if isinstance(trace, str) else ()
-    if isinstance(trace, (tuple, list)):
-        names = tuple(trace)
-    if not names or not all(isinstance(name, str) for name in names):
+    names = _names(trace)
+    if not names:
         raise ValueError(f"found trace={trace!r}, expected a predicate on leaves or a tuple of argument names")
     return names

@@ -166,7 +166,6 @@ def name_at(parameters: CallParameters, position: int) -> str | None:
 
 
 def names_by_position(parameters: CallParameters, position: int) -> set[str]:
-    """All names by which options mean the value at a position of a call."""
     i = position - parameters.num_positional
     if i < 0:
         return {parameters.names[position]}

@@ -43,7 +43,6 @@ class PrefixOfValue:
     """A prefix that is made from the value that it is for."""
 
     def of(self, value: Any) -> Any:
-        """The prefix."""
         raise NotImplementedError
 
 

@@ -31,8 +31,6 @@ class Taken(NamedTuple):
 
 
 class Batches:
-    """Takes so many batches at a time."""
-
     def __init__(self, batches: Any, size: int, names: tuple[str, ...]) -> None:
         # What the iterator has raised, or what is wrong with a batch: nothing is taken after it.
         self.error: BaseException | None = None

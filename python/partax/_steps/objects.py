@@ -38,15 +38,12 @@ def _objects(value: Any) -> list[Any]:
 
 
 class Held:
-    """The objects of a call."""
-
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
         self._graph, self.state = nnx.split(values)  # as they came
         self._made: list[Any] = []
 
     def made(self, state: Any) -> dict[str, Any]:
-        """Objects of one step, with this state."""
         made = nnx.merge(self._graph, state)
         self._made = _objects(made)
         return made

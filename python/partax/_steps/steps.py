@@ -90,8 +90,6 @@ def steps(
 
 
 class Steps:
-    """What `steps` returns."""
-
     def __init__(self, step: JitFunction[..., Any], size: int, carry: Any, unroll: int) -> None:
         self._step = step
         self._size = size
@@ -176,7 +174,6 @@ class Steps:
         return self._plans[key]
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
-        """The compiled function of so many steps."""
         if size not in plan.chunks:
             made = function_of_chunk(self._step.__wrapped__, plan.carried, plan.objects, plan.batch, size, self._unroll)
             plan.chunks[size] = _core.make_jit_function(made, self._step._options)
@@ -185,8 +182,6 @@ class Steps:
 
 @dataclasses.dataclass
 class _Plan:
-    """How the steps of one program go together."""
-
     program: "weakref.ref[Any]"  # refers to what the step's wrapper calls; it is gone after `clear_cache`
     carried: Places  # of a result
     objects: tuple[str, ...]  # the names of the arguments that are changed in place

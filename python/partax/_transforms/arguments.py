@@ -108,7 +108,6 @@ def _signature(fun: Any) -> inspect.Signature | None:
 
 
 def _positional_names(signature: inspect.Signature | None, count: int) -> list[str]:
-    """What messages call the first positional arguments."""
     names: list[str] = []
     for one in signature.parameters.values() if signature is not None else ():
         if one.kind < _Kinds.VAR_POSITIONAL:

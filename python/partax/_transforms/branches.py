@@ -119,13 +119,11 @@ class _Results:
         raise Unsettled(self, types)
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
-        """The result with these arrays."""
         assert self._first is not None
         return self._first[1].spec.rebuild(leaves)
 
 
 def _leaves(flat: Flat) -> dict[str, Any]:
-    """All leaves of a tree by their paths, arrays by their types."""
     types = iter(flat.arrays)
     leaves = flat_partition(flat.spec.rebuild([np.False_] * len(flat.arrays)), True)[1]
     return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}

@@ -25,7 +25,6 @@ class ArrayType(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As messages have it."""
         return f"{array_text(self)}{' of weak type' if self.weak else ''}"
 
 
@@ -125,7 +124,6 @@ class Carry:
         self.arrays = Arrays.of(leaves, self._spec, root)
 
     def rebuilt(self, arrays: Arrays) -> Any:
-        """The carry with other arrays."""
         return self._spec.rebuild(arrays.leaves)
 
     def settled(self, after: Any) -> Arrays:
@@ -163,7 +161,6 @@ class Carry:
         return leaves
 
     def promoted(self, types: Mapping[str, ArrayType]) -> "Carry":
-        """The carry with other types at some paths."""
         spec, leaves, _ = flat_partition(self._tree, True)
         numbers = tuple(self._root + path for path in types if is_number(leaves[path]))
         leaves |= {path: converted(leaves[path], type) for path, type in types.items()}

@@ -17,8 +17,6 @@ _T = TypeVar("_T")
 
 
 class _Derivative(Transformed[..., Any]):
-    """What the functions of this file return."""
-
     _of_jax: ClassVar[Callable[..., Any]]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,7 +146,7 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    named: dict[str, Any] = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
     return _of_grad(_Grad, fun, has_aux, wrt, options, named)
 
 
@@ -197,7 +195,7 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    named: dict[str, Any] = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
     return _of_grad(_ValueAndGrad, fun, has_aux, wrt, options, named)
 
 
@@ -214,8 +212,6 @@ def _of_grad(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, more: dict[str,
 
 
 class _Jacobians(Protocol):
-    """How `filter_jacfwd` and its like are called."""
-
     @overload
     def __call__(
         self, fun: Callable[Concatenate[_T, _P], object], has_aux: Literal[False] = False, **options: Unpack[_Shared]

@@ -234,6 +234,5 @@ class Results:
         return leaves
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
-        """The result with these arrays."""
         assert self._spec is not None
         return self._spec.rebuild(leaves)

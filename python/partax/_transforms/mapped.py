@@ -45,8 +45,6 @@ if_array.__module__ = "partax"  # where users find it, and pickles too
 
 
 class _Vmap(Transformed[..., Any]):
-    """What `filter_vmap` returns."""
-
     _name = "filter_vmap"
     _is_called_as_wrapped = True
 
@@ -230,8 +228,6 @@ class _AsPlaced(enum.Enum):
 
 
 class _ShardMap(Transformed[..., Any]):
-    """What `filter_shard_map` returns."""
-
     _name = "filter_shard_map"
     _is_called_as_wrapped = True
 

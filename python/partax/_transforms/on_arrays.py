@@ -72,7 +72,6 @@ def split(value: Any, taken: FilterSpec = is_array) -> Split:
 
 
 def joined(result: Split) -> Any:
-    """What was split."""
     static, structure = result[1].value
     return jax.tree.unflatten(structure, combine(result[0], static))
 

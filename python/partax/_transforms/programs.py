@@ -20,8 +20,6 @@ _Policy = Callable[..., Any] | str | None
 
 
 class _Checkpoint(Transformed[..., Any]):
-    """What `filter_checkpoint` returns."""
-
     _name = "filter_checkpoint"
     _is_called_as_wrapped = True
 

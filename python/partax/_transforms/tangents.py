@@ -84,7 +84,6 @@ def or_zero(tangent: Any, primal: Any) -> Any:
 
 
 def structs_of(arrays: Any) -> Any:
-    """A tree of arrays as their shapes and dtypes."""
     return jax.tree.map(lambda array: jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array)), arrays)
 
 

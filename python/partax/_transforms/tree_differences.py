@@ -41,7 +41,6 @@ class _Entry(NamedTuple):
 
     @property
     def settles(self) -> bool:
-        """Whether it may become an array."""
         return self.kind == VALUE and is_number(self.value)
 
     @property

@@ -114,6 +114,5 @@ def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformat
 
 
 def check_callable(fun: Any, name: str) -> None:
-    """Raises a TypeError for what cannot be called."""
     if not callable(fun):
         raise TypeError(f"{name}: found a `{type(fun).__name__}`, expected a callable")
