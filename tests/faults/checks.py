@@ -1,44 +1,35 @@
-"""What results of operations are compared with."""
+"""What comes of operations is compared with what came of them when nothing failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
+from case import Case
 
 from reference import assert_exact
 
 
-def exactly(expected: Any) -> Callable[[Any], None]:
-    """The value is this tree."""
-    return lambda value: assert_exact(value, expected)
+def as_before(expected: Any) -> Callable[[Any], None]:
+    """The value is such a tree: of the same structure, with the same objects for leaves, or equal ones."""
+    wanted, structure = jax.tree.flatten(expected)
 
-
-def equals(expected: Any) -> Callable[[Any], None]:
     def check(value: Any) -> None:
-        assert type(value) is type(expected) and value == expected, f"{value!r} is not {expected!r}"
+        leaves, found = jax.tree.flatten(value)
+        assert found == structure, f"{value!r} is not {expected!r}"
+        for leaf, other in zip(leaves, wanted, strict=True):
+            if isinstance(other, jax.Array):
+                assert_exact(leaf, other)
+            else:
+                assert leaf is other or (type(leaf) is type(other) and leaf == other), f"{leaf!r} is not {other!r}"
 
     return check
 
 
-def same(expected: Any) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        assert value is expected, f"{value!r} is not {expected!r}"
-
-    return check
-
-
-def all_same(value: Sequence[Any], expected: Sequence[Any]) -> None:
-    """The same objects in the same order."""
-    assert len(value) == len(expected), f"{len(value)} leaves, not {len(expected)}"
-    assert all(a is b for a, b in zip(value, expected, strict=True)), "other leaves"
-
-
-def alike(value: Any, expected: Any) -> None:
-    """A tree of the same structure with the same objects for leaves."""
-    assert jax.tree.structure(value) == jax.tree.structure(expected), f"{value!r} is not {expected!r}"
-    all_same(jax.tree.leaves(value), jax.tree.leaves(expected))
+def unfailing(run: Callable[[], Any], *watched: Any, **more: Any) -> Case:
+    """An operation that gives the same each time."""
+    return Case(run, as_before(run()), watched=watched, **more)
 
 
 def says(*words: str) -> Callable[[Any], None]:
@@ -50,3 +41,8 @@ def says(*words: str) -> Callable[[Any], None]:
         assert not missing, f"{missing} not in {text!r}"
 
     return check
+
+
+def refused(run: Callable[[], Any], told: str, kind: type[Exception], *watched: Any, **more: Any) -> Case:
+    """An operation that raises each time."""
+    return Case(run, says(told), raises=kind, watched=watched, **more)

@@ -9,38 +9,30 @@ from typing import Any
 import jax
 import numpy as np
 from case import Case, operation, operations
-from checks import exactly, says
+from checks import refused, unfailing
 
 import flax_trees
 import trees
 from partax import filter_jit
-from reference import to_jax
 
 
 def plus_one(tree: Any) -> Any:
     return trees.add_one(tree)
 
 
-def but_hits(f: Any) -> Callable[[], Any]:
-    """What the cache of a wrapper tells, but for the number of hits."""
-    return lambda: f.cache_info()._replace(hits=0)
+def calls_case(f: Any, *calls: Callable[[], Any], watched: tuple[Any, ...] = (), **more: Any) -> Case:
+    """Calls whose programs are there, and which trace nothing."""
+    state = lambda: f.cache_info()._replace(hits=0)
+    together = lambda: ([call() for call in calls], *state())
+    together()
+    run = together if more.get("allocates", True) else calls[0]
+    return unfailing(run, *watched, f, state=state, **more)
 
 
 def hit_case(make: Callable[[], Any], *, allocates: bool = True, **options: Any) -> Case:
-    f = filter_jit(plus_one, **options)
-    tree = make()
-    expected = to_jax(plus_one(make()))
-    f(tree)
-    f(tree)
-    state = but_hits(f)
-    info = state()
-
-    def check(value: Any) -> None:
-        exactly(expected)(value)
-        assert state() == info, "traced again"
-
-    watched = (tree, f, *(x for x in jax.tree.leaves(tree) if trees.is_array(x)))
-    return Case(lambda: f(tree), check, state=state, watched=watched, allocates=allocates)
+    f, tree = filter_jit(plus_one, **options), make()
+    watched = (tree, *(x for x in jax.tree.leaves(tree) if trees.is_array(x)))
+    return calls_case(f, lambda: f(tree), watched=watched, allocates=allocates)
 
 
 class Own(collections.namedtuple("Own", "left right")):
@@ -76,12 +68,11 @@ operations(
 
 def bound_case(make: Callable[[], Any]) -> Case:
     """A call with a bound tree, after those that it learns from."""
-    f = filter_jit(lambda tree, x: plus_one((tree, x)))
-    tree, x = make(), trees.array(3)
-    bound = f.bind(tree)
+    f, x = filter_jit(lambda tree, x: plus_one((tree, x))), trees.array(3)
+    bound = f.bind(make())
     for _ in range(4):
         bound(x)
-    return Case(lambda: bound(x), exactly(to_jax(plus_one((make(), x)))), watched=(f, bound, x))
+    return calls_case(f, lambda: bound(x), watched=(bound, x))
 
 
 operations(
@@ -95,10 +86,9 @@ operations(
 
 @operation("the first call with a bound tree")
 def _() -> Case:
-    f = filter_jit(plus_one)
-    tree = trees.make_model()
+    f, tree = filter_jit(plus_one), trees.make_model()
     f(tree)
-    return Case(lambda: f.bind(tree)(), exactly(to_jax(plus_one(trees.make_model()))), watched=(f,), keeps=True)
+    return unfailing(lambda: f.bind(tree)(), f, keeps=True)
 
 
 def parts_of(tree: Any) -> Any:
@@ -109,25 +99,15 @@ def parts_case(misses: bool) -> Case:
     """Each call gives parts of its arguments back, and makes the others anew."""
     f = filter_jit(lambda tree: parts_of(tree))
     tree = trees.Pair(trees.make_model(), [trees.Layer(trees.array(2)), (trees.array(1), "s")])
-    f(tree)
 
     def run() -> Any:
         model, layer, pair, parts = f(tree)
-        given = [layer is tree.right[0], pair is tree.right[1], parts[1] is tree.right[0]]
-        return given, model is tree.left, to_jax(model)
+        return layer is tree.right[0], pair is tree.right[1], parts[1] is tree.right[0], model is tree.left, model
 
-    expected = ([True, True, False], False, to_jax(tree.left))
-    prepare = f.clear_cache if misses else lambda: None
-    return Case(run, exactly(expected), prepare=prepare, watched=(tree, *tree.right, f))
+    return unfailing(run, tree, *tree.right, f, prepare=f.clear_cache if misses else lambda: None)
 
 
 operations("parts of arguments", {"hit": lambda: parts_case(False), "miss": lambda: parts_case(True)})
-
-
-def calls_case(f: Any, *calls: Callable[[], Any], watched: tuple[Any, ...] = ()) -> Case:
-    """Calls whose programs are there."""
-    run = lambda: [call() for call in calls]
-    return Case(run, exactly(to_jax(run())), state=but_hits(f), watched=(*watched, f))
 
 
 @operation("hit: forwarded NumPy arrays")
@@ -144,14 +124,13 @@ def adder(n: Any) -> Callable[[Any], Any]:
 @operation("hit: a function made anew, returned")
 def _() -> Case:
     f = filter_jit(lambda g, x: (g, g(x)))
-    f(adder([1]), trees.array(2))
 
     def run() -> Any:
         mine = adder([1])
         given, value = f(mine, trees.array(2))
         return given is mine, value
 
-    return Case(run, exactly((True, trees.array(2) + 1)), state=but_hits(f))
+    return calls_case(f, run)
 
 
 @operation("call: by keyword, defaults, *args, **kwargs")
@@ -192,7 +171,7 @@ def refused_case(argument: Any, told: str, kind: type[Exception] = TypeError, **
     """A call that names what is wrong in its argument, beside another one that was right."""
     f = filter_jit(lambda x: x, **options)
     f([1])
-    return Case(lambda: f(argument), says(told), raises=kind, state=f.cache_info, watched=(argument, f))
+    return refused(lambda: f(argument), told, kind, argument, f, state=f.cache_info)
 
 
 operations(
@@ -207,7 +186,7 @@ operations(
 @operation("error: wrong arguments")
 def _() -> Case:
     f = filter_jit(lambda x, y: x)
-    return Case(lambda: f(1, z=2), says("unexpected keyword argument"), raises=TypeError, state=f.cache_info)
+    return refused(lambda: f(1, z=2), "unexpected keyword argument", TypeError, state=f.cache_info)
 
 
 @operation("error: an array that in_shardings do not fit", quick=False)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 from case import Case, operation, operations
-from checks import alike, equals, says
+from checks import as_before, refused, unfailing
 
 import partax
 import trees
@@ -29,21 +28,9 @@ def model() -> Any:
     }
 
 
-def as_jax(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x, tree)
-
-
 def parts_case(*filters: Any, tree: Any = None, **options: Any) -> Case:
     tree = model() if tree is None else tree
-    expected = partax.partition(tree, *filters, **options)
-
-    def check(value: Any) -> None:
-        assert len(value) == len(expected)
-        for part, wanted in zip(value, expected, strict=True):
-            alike(part, wanted)
-        alike(partax.combine(*value), as_jax(tree))
-
-    return Case(lambda: partax.partition(tree, *filters, **options), check, watched=(tree, *jax.tree.leaves(tree)))
+    return unfailing(lambda: partax.partition(tree, *filters, **options), tree, *jax.tree.leaves(tree))
 
 
 PREFIX = {"layers": [partax.is_array, False], "state": True, "bag": int, "schlüssel": str, "pair": True}
@@ -71,87 +58,63 @@ operations(
 def _() -> Case:
     tree = {"a": [trees.array(1), None], "b": None, "c": trees.Cell(1, mode=(1, "x"))}
     other = {"a": None, "b": trees.Pair(1, trees.Bag(2)), "c": trees.Cell(None, 2, mode=(True, "x"))}
-    expected = {"a": [tree["a"][0], None], "b": other["b"], "c": trees.Cell(1, 2, mode=tree["c"].mode)}
-    return Case(lambda: partax.combine(tree, other), lambda value: alike(value, expected), watched=(tree, other))
+    return unfailing(lambda: partax.combine(tree, other), tree, other)
 
 
-def refused(run: Callable[..., Any], *trees: Any, told: str) -> Case:
-    return Case(lambda: run(*trees), says(told), raises=ValueError, watched=trees)
+def unlike(one: Any, other: Any, told: str) -> Case:
+    return refused(lambda: partax.combine(one, other), told, ValueError, one, other)
 
 
 def of_mode(mode: str) -> Any:
     return {"a": [trees.Bag(1, trees.Cell(1, mode=mode))]}
 
 
+MODES = "`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'"
 operations(
     "refused",
     {
-        "a filter that fits nowhere": lambda: refused(
-            lambda tree: partax.partition(tree, {"layers": [True]}), model(), told="pytree"
-        ),
-        "trees that differ": lambda: refused(
-            partax.combine, {"a": [trees.array(1), 2]}, {"a": [None]}, told="pytrees[1]['a']"
-        ),
-        "static parts that differ": lambda: refused(
-            partax.combine,
-            of_mode("one"),
-            of_mode("other"),
-            told="`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'",
-        ),
+        "trees that differ": lambda: unlike({"a": [trees.array(1), 2]}, {"a": [None]}, "pytrees[1]['a']"),
+        "static parts that differ": lambda: unlike(of_mode("one"), of_mode("other"), MODES),
     },
 )
+
+
+@operation("partition: a filter that fits nowhere")
+def _() -> Case:
+    tree = model()
+    return refused(lambda: partax.partition(tree, {"layers": [True]}), "pytree", ValueError, tree)
 
 
 @operation("broadcast_prefix")
 def _() -> Case:
     tree, prefix = {"a": [1, 2], "b": trees.Bag(3, 4)}, {"a": "A", "b": trees.Bag(None, "B")}
-    run = lambda: _core.broadcast_prefix(prefix, tree, lambda x: x is None, "prefix", "tree")
-    return Case(run, equals([(1, "A"), (2, "A"), (3, None), (4, "B")]), watched=(tree, prefix))
+    return unfailing(lambda: _core.broadcast_prefix(prefix, tree, lambda x: x is None, "prefix", "tree"), tree, prefix)
 
 
 @operation("flat_partition")
 def _() -> Case:
     tree = model()
-    expected = partax.flat_partition(tree, partax.is_array)
-
-    def check(value: Any) -> None:
-        assert value[0] == expected[0] and [*value[1]] == [*expected[1]] and [*value[2]] == [*expected[2]]
-        alike(partax.flat_combine(*value), as_jax(tree))
-
-    return Case(lambda: partax.flat_partition(tree, partax.is_array), check, watched=(tree, *jax.tree.leaves(tree)))
+    return unfailing(lambda: partax.flat_partition(tree, partax.is_array), tree, *jax.tree.leaves(tree))
 
 
 @operation("flat_partition: paths of jax, and repeated ones")
 def _() -> Case:
     tree = {"a/b": 1, "a": {"b": 2}, "list": trees.Tray(trees.array(1), [1])}
-    run = lambda: [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)]
-    expected = run()
-
-    def check(value: Any) -> None:
-        for one, other in zip(value, expected, strict=True):
-            assert one.keys() == other.keys() and all(one[k] is other[k] for k in one)
-
-    return Case(run, check, watched=(tree,))
+    return unfailing(lambda: [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)], tree)
 
 
 @operation("flat_combine")
 def _() -> Case:
-    tree = model()
-    spec, arrays, rest = partax.flat_partition(tree, partax.is_array)
-    return Case(
-        lambda: partax.flat_combine(spec, arrays, rest),
-        lambda value: alike(value, as_jax(tree)),
-        state=lambda: (spec.paths, spec.separator),
-        watched=(spec, arrays, rest, *arrays.values()),
-    )
+    spec, arrays, rest = partax.flat_partition(model(), partax.is_array)
+    run = lambda: partax.flat_combine(spec, arrays, rest)
+    return unfailing(run, spec, arrays, rest, *arrays.values(), state=lambda: (spec.paths, spec.separator))
 
 
 @operation("flat_combine: a key too few")
 def _() -> Case:
     spec, leaves, _ = partax.flat_partition({"a": [1, 2]}, True, separator="/")
     less = {key: leaf for key, leaf in leaves.items() if key != "a/1"}
-    run = lambda: partax.flat_combine(spec, less)
-    return Case(run, says("a/1"), raises=KeyError, watched=(spec, less), allocates=False)
+    return refused(lambda: partax.flat_combine(spec, less), "a/1", KeyError, spec, less, allocates=False)
 
 
 def fresh_spec() -> Any:
@@ -165,23 +128,21 @@ def _() -> Case:
     def prepare() -> None:
         specs[:2] = [fresh_spec(), fresh_spec()]  # which remember their hash and what they compare
 
-    def run() -> Any:
-        return hash(specs[0]) == hash(specs[1]), specs[0] == specs[1], specs[0] != specs[2]
-
-    return Case(run, equals((True, True, True)), prepare=prepare, state=lambda: (specs[0].paths, repr(specs[0])))
+    run = lambda: (hash(specs[0]) == hash(specs[1]), specs[0] == specs[1], specs[0] != specs[2])
+    state = lambda: (specs[0].paths, repr(specs[0]))
+    return Case(run, as_before((True, True, True)), prepare=prepare, state=state)
 
 
 @operation("FlatSpec: text, paths, copy")
 def _() -> Case:
     spec = fresh_spec()
-    run = lambda: (repr(spec), spec.paths, copy.deepcopy(spec).separator)
-    return Case(run, equals(run()), state=lambda: hash(spec), watched=(spec,))
+    return unfailing(lambda: (repr(spec), spec.paths, copy.deepcopy(spec)), spec, state=lambda: hash(spec))
 
 
 @operation("FlatSpec: pickle")
 def _() -> Case:
     spec = partax.flat_partition({"a": [1, (2, None)], "b": {"c": 3}}, True)[0]
-    return Case(lambda: pickle.loads(pickle.dumps(spec)), equals(spec), state=lambda: hash(spec), watched=(spec,))
+    return unfailing(lambda: pickle.loads(pickle.dumps(spec)), spec, state=lambda: hash(spec))
 
 
 @operation("Static: made, hash, equality, text")
@@ -192,9 +153,9 @@ def _() -> Case:
         one, other = partax.Static(value), partax.Static(([1, {"a": (2, "x")}], bytearray(b"y")))
         return hash(one) == hash(other), one == other, repr(one), one.value
 
-    return Case(run, equals((True, True, f"Static({value!r})", value)), watched=(value,))
+    return unfailing(run, value)
 
 
 @operation("Static: an array")
 def _() -> Case:
-    return Case(lambda: partax.Static([1, trees.array(2)]), says("value"), raises=TypeError)
+    return refused(lambda: partax.Static([1, trees.array(2)]), "value", TypeError)

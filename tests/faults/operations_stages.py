@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from case import Case, operation, operations
-from checks import all_same, equals, same, says
+from checks import refused, unfailing
 
 import flax_trees
 import partax
@@ -38,26 +38,8 @@ def describe(spec: Any) -> Any:
     return spec.num_dynamic, hash(spec), spec.dynamic_paths()
 
 
-@operation("flatten")
-def _() -> Case:
-    tree = everything()
-    leaves, spec = _core.flatten(tree)
-
-    def check(value: Any) -> None:
-        all_same(value[0], leaves)
-        assert describe(value[1]) == describe(spec)
-        assert value[1] == spec
-
-    return Case(lambda: _core.flatten(tree), check, watched=(tree, *leaves))
-
-
-def new_dataclass() -> Any:
-    made = type("New", (trees.Cell,), {})
-    jax.tree_util.register_dataclass(made, data_fields=["weight", "bias"], meta_fields=["mode"])
-    return made(trees.array(2), mode="new")
-
-
-def new_declared() -> Any:
+def new_class() -> Any:
+    """An object of a class that is met for the first time."""
     cls: Any = type("New", (), {})
 
     def unflatten(label: Any, children: Any) -> Any:
@@ -70,27 +52,21 @@ def new_declared() -> Any:
     return unflatten("new", (trees.array(2),))
 
 
-def new_case(make: Callable[[], Any]) -> Case:
+@operation("flatten: a declared class that is new")
+def _() -> Case:
     new: list[Any] = [None]
 
     def check(value: Any) -> None:
-        assert value[1].num_dynamic == 1
         again = value[1].rebuild(value[0])
         assert type(again) is type(new[0]) and vars(again) == vars(new[0])
 
-    return Case(lambda: _core.flatten(new[0]), check, prepare=lambda: new.__setitem__(0, make()), keeps=True)
-
-
-operations(
-    "flatten, a class that is new",
-    {"a dataclass": lambda: new_case(new_dataclass), "declared": lambda: new_case(new_declared)},
-)
+    return Case(lambda: _core.flatten(new[0]), check, prepare=lambda: new.__setitem__(0, new_class()), keeps=True)
 
 
 @operation("flatten: what cannot be static")
 def _() -> Case:
     tree = {"a": [trees.Bag(trees.array(1), label=trees.array(2))]}
-    return Case(lambda: _core.flatten(tree, "model"), says("model['a'][0]"), raises=TypeError, watched=(tree,))
+    return refused(lambda: _core.flatten(tree, "model"), "model['a'][0]", TypeError, tree)
 
 
 class Failing:
@@ -112,59 +88,31 @@ def _() -> Case:
         sys._getframe()  # without memory for it later, CPython drops what a function has raised that was called here
         return _core.flatten(tree, "model")
 
-    return Case(run, says("flatten failed"), raises=LookupError)
+    return refused(run, "flatten failed", LookupError)
 
 
-@operation("match")
-def _() -> Case:
-    tree = everything()
-    leaves, spec = _core.flatten(tree)
-    other = everything()
-    found, _ = _core.flatten(other)
-    return Case(
-        lambda: spec.match(other),
-        lambda value: all_same(value, found),
-        state=lambda: describe(spec),
-        watched=(other, *leaves, *found),
-    )
+def of_spec(run: Callable[[Any, Any, Any], Any], other: dict[str, Any] | None = None) -> Case:
+    """An operation on a spec, its leaves, and a tree that it may be of."""
+    leaves, spec = _core.flatten(everything())
+    tree = everything() | (other or {})
+    return unfailing(lambda: run(spec, leaves, tree), tree, *leaves, state=lambda: describe(spec))
 
 
-@operation("match: differs")
-def _() -> Case:
-    _, spec = _core.flatten(everything())
-    other = everything() | {"ключ": [trees.array(1), *range(299), -1]}
-    return Case(lambda: spec.match(other), same(None), state=lambda: describe(spec), watched=(other,))
-
-
-@operation("rebuild")
-def _() -> Case:
-    tree = everything()
-    leaves, spec = _core.flatten(tree)
-
-    def check(value: Any) -> None:
-        again, other = _core.flatten(value)
-        all_same(again, leaves)
-        assert other == spec
-
-    return Case(lambda: spec.rebuild(leaves), check, state=lambda: describe(spec), watched=(tree, *leaves))
-
-
-@operation("TreeSpec: paths")
-def _() -> Case:
-    _, spec = _core.flatten(everything())
-    return Case(spec.dynamic_paths, equals(spec.dynamic_paths()), state=lambda: describe(spec))
-
-
-@operation("describe_tree")
-def _() -> Case:
-    tree = everything()
-    expected = _core.describe_tree(tree, "model")
-
-    def check(value: Any) -> None:
-        assert [detail[:2] for detail in details(value[0])] == [detail[:2] for detail in details(expected[0])]
-        all_same(value[1], expected[1])
-
-    return Case(lambda: _core.describe_tree(tree, "model"), check, watched=(tree,))
+operations(
+    "spec",
+    {
+        "flatten": lambda: of_spec(lambda spec, leaves, tree: _core.flatten(tree)),
+        "match": lambda: of_spec(lambda spec, leaves, tree: spec.match(tree)),
+        "match, differs": lambda: of_spec(
+            lambda spec, leaves, tree: spec.match(tree), {"ключ": [trees.array(1), *range(299), -1]}
+        ),
+        "rebuild": lambda: of_spec(lambda spec, leaves, tree: spec.rebuild(leaves)),
+        "paths": lambda: of_spec(lambda spec, leaves, tree: spec.dynamic_paths()),
+        "describe_tree": lambda: of_spec(
+            lambda spec, leaves, tree: [detail[:2] for detail in details(_core.describe_tree(tree, "model")[0])]
+        ),
+    },
+)
 
 
 def adder(n: Any) -> Callable[[Any], Any]:
@@ -193,22 +141,21 @@ STATICS: dict[str, Callable[[], Any]] = {
 @operation("static_equal and static_hash: all kinds")
 def _() -> Case:
     pairs = [(make(), make()) for make in STATICS.values()]
-    run = lambda: [(_core.static_equal(*pair), _core.static_hash(pair[0])) for pair in pairs]
-    return Case(run, equals(run()), watched=tuple(pairs))
+    return unfailing(lambda: [(_core.static_equal(*pair), _core.static_hash(pair[0])) for pair in pairs], *pairs)
 
 
 @operation("static_hash: an array")
 def _() -> Case:
-    return Case(lambda: _core.static_hash((1, [trees.array(2)])), says("found an array"), raises=TypeError)
+    return refused(lambda: _core.static_hash((1, [trees.array(2)])), "found an array", TypeError)
+
+
+class Converts:
+    def __jax_array__(self) -> Any:
+        return trees.array(1)
 
 
 @operation("predicates")
 def _() -> Case:
-    class Converts:
-        def __jax_array__(self) -> Any:
-            return trees.array(1)
-
     things = [1, 1.5, True, "s", trees.array(1), np.ones(2), np.int64(1), Converts(), object(), None]
     tests = [_core.is_array, _core.is_array_like, _core.is_inexact_array, _core.is_inexact_array_like]
-    expected = [[test(x) for x in things] for test in tests]
-    return Case(lambda: [[test(x) for x in things] for test in tests], equals(expected), watched=(things[4],))
+    return unfailing(lambda: [[test(x) for x in things] for test in tests], things[4])

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 from case import Case, operation, operations
-from checks import alike, equals, says
+from checks import refused, unfailing
 
 import trees
 from partax import _core, tree
@@ -24,39 +24,39 @@ def one_tree() -> Any:
     }
 
 
-def like_jax(run: Callable[[Any], Any], expected: Callable[[Any], Any] = lambda one: one) -> Case:
-    """What gives a tree, or a list, of the same leaves as jax does."""
+def on_one(run: Callable[[Any], Any]) -> Case:
     one = one_tree()
-    wanted = expected(one)
-    return Case(lambda: run(one), lambda value: alike(value, wanted), watched=(one, *jax.tree.leaves(one)))
+    return unfailing(lambda: run(one), one, *jax.tree.leaves(one))
 
 
-def refused(run: Callable[[], Any], told: str, kind: type[Exception] = ValueError, *watched: Any) -> Case:
-    return Case(run, says(told), raises=kind, watched=watched)
+def paths_of(one: Any) -> Any:
+    paths: list[Any] = []
+    tree.map_with_path(lambda path, x: paths.append(path), one)
+    return paths
 
 
-def pairs(x: Any) -> Any:
-    return jax.tree.map(lambda leaf: [leaf, None], x)
+def structures(one: Any) -> Any:
+    structure = tree.structure(one)
+    return structure == tree.structure(one), hash(structure), structure == tree.structure([1]), repr(structure)
 
 
 NEW = object()
-ONE_NUMBER: Any = [1, {"a": 1}, (), trees.Cell(1)]
+PAIRS = jax.tree.map(lambda leaf: [leaf, None], one_tree())
 SHORT: Any = {"a": [trees.Bag(1), None]}
 operations(
     "tree",
     {
-        "leaves": lambda: like_jax(tree.leaves, jax.tree.leaves),
-        "flatten and unflatten": lambda: like_jax(lambda one: tree.unflatten(*tree.flatten(one)[::-1])),
-        "map, three trees": lambda: like_jax(lambda one: tree.map(lambda x, y, z: x, one, one, pairs(one))),
-        "at, a node and an array": lambda: like_jax(
-            lambda one: tree.at(lambda t: (t["layers"][1], t["bag"].items[0]), one, (NEW, 5)),
-            lambda one: dict(one, layers=[one["layers"][0], NEW], bag=trees.Bag(5, one["bag"].items[1])),
+        "leaves": lambda: on_one(tree.leaves),
+        "flatten and unflatten": lambda: on_one(lambda one: tree.unflatten(*tree.flatten(one)[::-1])),
+        "map, three trees": lambda: on_one(lambda one: tree.map(lambda x, y, z: x, one, one, PAIRS)),
+        "map_with_path": lambda: on_one(paths_of),
+        "at, a node and an array": lambda: on_one(
+            lambda one: tree.at(lambda t: (t["layers"][1], t["bag"].items[0]), one, (NEW, 5))
         ),
-        "at, one of equal numbers": lambda: Case(
-            lambda: tree.at(lambda t: t[1]["a"], ONE_NUMBER, replace_fn=lambda x: x + 1),
-            lambda value: alike(value, [1, {"a": 2}, (), trees.Cell(1)]),
-            watched=(ONE_NUMBER,),
+        "at, one of equal numbers": lambda: on_one(
+            lambda one: tree.at(lambda t: t[1]["a"], [1, {"a": 1}, (), trees.Cell(1)], replace_fn=lambda x: x + 1)
         ),
+        "structure, hash, equality, text": lambda: on_one(structures),
         "unflatten, a leaf too few": lambda: refused(
             lambda: tree.unflatten(tree.structure(SHORT["a"]), []), "found 0", ValueError, SHORT
         ),
@@ -65,17 +65,6 @@ operations(
         ),
     },
 )
-
-
-@operation("tree.structure: hash, equality, text")
-def _() -> Case:
-    one, other = tree.structure(one_tree()), [1]
-
-    def run() -> Any:
-        structure = tree.structure(one_tree())
-        return structure == one, hash(structure) == hash(one), structure == tree.structure(other), repr(structure)
-
-    return Case(run, equals((True, True, False, repr(one))), state=lambda: hash(one), watched=(one,))
 
 
 @operation("tree.map: a function that raises")
@@ -87,16 +76,3 @@ def _() -> Case:
         return _core.tree_map(lambda x: x / 1, (one,), None, False)
 
     return refused(run, "unsupported operand", TypeError, one)
-
-
-@operation("tree.map_with_path")
-def _() -> Case:
-    one = one_tree()
-    expected = [path for path, _ in jax.tree_util.tree_leaves_with_path(one)]
-
-    def run() -> Any:
-        paths: list[Any] = []
-        tree.map_with_path(lambda path, x: paths.append(path), one)
-        return paths
-
-    return Case(run, equals(expected), watched=(one,))
