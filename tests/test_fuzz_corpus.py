@@ -6,15 +6,11 @@ from __future__ import annotations
 import base64
 import random
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import partax
 from fuzz import targets
-from partax import _core
 
 pytestmark = pytest.mark.compiled_anew  # a file that is written is one that no input may lead to
 
@@ -60,29 +56,3 @@ def test_random_bytes(name: str) -> None:
         except BaseException as error:
             error.add_note(f"with {base64.b64encode(data).decode()}")
             raise
-
-
-def _loses_a_leaf(flatten: Any) -> Any:
-    def wrong(*args: Any) -> Any:
-        leaves, spec = flatten(*args)
-        return leaves[1:], spec
-
-    return wrong
-
-
-WRONG: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "tree_walk": (_core, "flatten", _loses_a_leaf),
-    "families": (_core, "flatten", _loses_a_leaf),
-    "statics": (_core, "static_equal", lambda _: lambda left, right: left == right),
-    "globs": (partax, "by_path", lambda make: lambda glob=None, regex=None: make("**") if regex is None else make("*")),
-    "files": (partax, "load", lambda _: lambda *args, **options: {}),
-}
-
-
-@pytest.mark.parametrize("name", targets.NAMES)
-def test_the_corpus_shows_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    targets.load(name)  # before anything is wrong
-    place, function, spoil = WRONG[name]
-    monkeypatch.setattr(place, function, spoil(getattr(place, function)))
-    with pytest.raises((AssertionError, LookupError, ValueError)):
-        replay(name)

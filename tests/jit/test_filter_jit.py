@@ -22,17 +22,6 @@ from reference import JitModel, assert_exact
 from trees import Layer, add_one, array, assert_close, assert_same, double, make_model, over_samples
 
 
-@pytest.mark.parametrize(
-    "decorate", [filter_jit, filter_jit(), filter_jit(donate="none", keep_unused=True, inline=True)], ids=range(3)
-)
-def test_it_decorates_with_options_and_without(decorate: Any) -> None:
-    @decorate
-    def f(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    assert_same(f(array(2)), array(2, start=1))
-
-
 class Plain:
     """Not a pytree: an instance is one static leaf."""
 
@@ -111,21 +100,6 @@ def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any)
     for _ in range(3):
         assert_same(f(make()), add_one(make()))
     assert traces.count == 1
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
-    ids=lambda v: type(v).__name__,
-)
-def test_results_that_are_not_arrays_come_back_as_given(value: Any) -> None:
-    f = filter_jit(lambda x: (value, {"x": x + 1, "value": [value]}))
-    for _ in range(2):
-        first, rest = f(array(2))
-        for got in (first, rest["value"][0]):
-            assert type(got) is type(value) and got == value
-            assert isinstance(value, (list, dict, set)) or got is value
-        assert_same(rest["x"], array(2, start=1))
 
 
 def test_static_outputs_belong_to_their_trace() -> None:

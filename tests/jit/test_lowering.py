@@ -71,18 +71,6 @@ def test_every_tree_lowers_from_shapes(make: Any) -> None:
         assert_same(compiled(make()), add_one(make()))
 
 
-def test_compiler_options_are_passed_on() -> None:
-    lowered = step.lower(VECTOR)
-    options = {"xla_cpu_enable_fast_math": True}
-    assert_same(lowered.compile(compiler_options=options)(array(3))[0], array(3) * 2)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="no such option"):
-        lowered.compile(compiler_options={"no such option": "1"})
-    with pytest.raises(jax.errors.JaxRuntimeError, match="no such option"):
-        filter_jit(lambda x: x + 1, compiler_options={"no such option": "1"})(array(3))
-    fast = filter_jit(lambda x: x + 1, compiler_options=options)
-    assert_same(fast(array(3)), array(3) + 1)
-
-
 def test_a_program_refuses_what_it_was_not_compiled_for() -> None:
     compiled = step.lower(VECTOR, n=2).compile()
     refused: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [

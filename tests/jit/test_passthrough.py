@@ -218,21 +218,6 @@ def test_what_the_body_changes_is_not_given_back() -> None:
             assert tree.first.weight is weight and tree.first.scale == 2
 
 
-def test_lists_that_the_body_empties_and_fills() -> None:
-    def body(tree: Any) -> Any:
-        kept = tree[0]
-        del tree[:]
-        made = [linear(i) for i in range(20)]  # at addresses that have become free
-        return [kept, made]
-
-    f = filter_jit(body)
-    for _ in range(3):
-        tree = [linear(), linear(4)]
-        found = f(tree)
-        assert found[0] is tree[0] and len(tree) == 2
-        assert all(layer is not part for layer in found[1] for part in tree)
-
-
 NUMPY = [np.arange(3, dtype=np.float32), np.arange(3.0), np.arange(3), np.float64(1.5), np.int8(3), np.bool_(True)]
 NUMPY += [np.ones((2, 0)), np.arange(6.0).reshape(2, 3).T, np.ones(2, jnp.bfloat16), np.arange(4, dtype=">f4")]
 

@@ -101,16 +101,6 @@ def test_only_the_named_arguments_are_traced(looks: list[Any]) -> None:
     assert looks[-1][0] == "2.0"
 
 
-def test_an_array_gives_place_to_a_number_only_where_numbers_are_traced(looks: list[Any]) -> None:
-    f = make(looks, trace="x")
-    f(array(1), array(1))
-    assert_same(f(2.0, array(1))[0], jnp.asarray(2.0))
-    assert looks[-1][:2] == ("float32[] True", "float32[1] False")
-    f(array(1), 2.0)
-    assert looks[-1][:2] == ("float32[1] False", "2.0")
-    assert f.cache_info().static_keys == 2
-
-
 def test_lowering_compiling_and_options(traces: TraceCounter) -> None:
     @filter_jit(trace=is_array_like, donate="all")
     def f(x: Any, n: Any) -> Any:

@@ -247,17 +247,6 @@ def test_max_traces_is_never_exceeded() -> None:
     assert (traces.count, len(refused)) == (3, THREADS - 3)
 
 
-def test_each_trace_has_a_number_of_its_own() -> None:
-    @filter_jit
-    def f(x: jax.Array) -> jax.Array:
-        pause()
-        return x + 1
-
-    all_right(together(*(functools.partial(f, array(size)) for size in range(1, THREADS + 1))))
-    numbers = sorted(trace.number for key in f.report().keys for trace in key.traces)
-    assert numbers == list(range(1, THREADS + 1))
-
-
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
     from partax._report.explain import explaining
 
