@@ -114,7 +114,7 @@ def _() -> Case:
 def _() -> Case:
     spec, leaves, _ = partax.flat_partition({"a": [1, 2]}, True, separator="/")
     less = {key: leaf for key, leaf in leaves.items() if key != "a/1"}
-    return refused(lambda: partax.flat_combine(spec, less), "a/1", KeyError, spec, less, allocates=False)
+    return refused(lambda: partax.flat_combine(spec, less), "a/1", KeyError, spec, less)
 
 
 def fresh_spec() -> Any:

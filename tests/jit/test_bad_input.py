@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deep_trees import DEPTH, WRAPS, Link, nested, self_containing
-from partax import filter_jit
+from partax import _core, filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
 
 
@@ -376,3 +376,12 @@ def test_a_tree_that_is_another_one_in_a_single_walk(count: int, statics: int, d
         assert_same(f(node, array(2)), ([*node.arrays[:2], *["static"] * 1000], array(2) + 1))
     usual = {"refused", "1002 leaves"}
     assert usual <= {*outcomes} <= usual | {f"{count + statics} leaves"}, outcomes
+
+
+def test_a_prepared_call_that_was_let_go_of_says_so() -> None:
+    call = _core.PreparedCall(filter_jit(lambda x: x + 1), (array(3),), {}, True)
+    call.detach()
+    for ask in (lambda: call.leaves, lambda: call.run(lambda target, leaves: None), call.described):
+        with pytest.raises(RuntimeError, match="has let go of its arguments"):
+            ask()
+    assert call.rebind((array(3),), {}) is not None

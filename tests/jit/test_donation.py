@@ -208,6 +208,15 @@ def test_a_deleted_array_that_is_not_needed_is_no_error(jit: Any) -> None:
     assert jax.eval_shape(jit(lambda x: x), gone(3)).shape == (3,)
 
 
+def test_compiled_programs_refuse_too() -> None:
+    compiled = filter_jit(forwards, donate=("state",)).lower(array(3), array(3), array(3)).compile()
+    for _ in range(3):
+        x = array(3)
+        refused(compiled, x, x, array(3), match=USED)
+        refused(compiled, x, gone(3), array(3), match=GONE)
+        assert_same(compiled(x, array(3), array(3))[1], array(3))
+
+
 def test_inside_another_program_nothing_is_donated() -> None:
     f = filter_jit(forwards, donate=("state",))
     x = array(3)

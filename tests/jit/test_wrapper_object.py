@@ -201,3 +201,13 @@ def test_copies_keep_the_options(how: Callable[[Any], Any]) -> None:
     x = array(4)
     assert_same(again(x), array(4) * 2)
     assert x.is_deleted() and again.cache_info().max_size == 7
+
+
+def test_one_that_is_bound_already_is_called_without_the_instance_that_it_is_found_on() -> None:
+    class Holder:
+        factor = 5
+
+    bound = filter_jit(scaled).__get__(Holder())
+    finder = type("Finder", (), {"factor": 7, "bound": bound})()
+    assert finder.bound is bound
+    assert_same(finder.bound(array(2)), array(2) * 5)

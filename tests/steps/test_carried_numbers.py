@@ -1,4 +1,4 @@
-"""Guards the promise that a Python number is carried with the arrays beside it, or where `carry` says so, and else stays
+"""Guards the promise that a Python number is carried with the arrays beside it, or where `carry` says so, or else stays
 as it is; and that arrays of weak type, carried or in batches, give in a chunk the dtypes of single steps."""
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
         found, expected = (gradient((layer, x), cond) for cond in (partax.filter_cond, of_python))
         assert_close(found[0].weight, expected[0].weight)
         assert_close(found[1], expected[1])
+    assert_close(partax.filter_cond(True, layer, lambda x: x, xs[0]), layer(xs[0]))  # a module is a function too
     batched = jax.vmap(lambda x: both(layer, x, partax.filter_cond))(xs)
     assert_close(batched, jnp.stack([both(layer, x, of_python) for x in xs]))
 

@@ -183,3 +183,9 @@ def test_jacobians_of_results_that_hold_anything(ours: Any, theirs: Any) -> None
     assert_close_trees(jacobian.pop("y"), theirs(lambda m: m(X))(model))
     assert jax.tree.leaves(jacobian) == []
     assert_same(aux, Pair("s", X))
+
+
+def test_what_cannot_be_called_is_a_type_error() -> None:
+    for fun, args in ((filter_jvp, ((), ())), (filter_vjp, ()), (filter_linearize, ()), (filter_jacfwd, ())):
+        with pytest.raises(TypeError, match="found a `int`, expected a callable"):
+            fun(3, *args)
