@@ -1,5 +1,5 @@
-"""Guards the promise that importing partax is silent and starts no backend, that its version is the project's, and that
-wheels are built for every Python that it declares."""
+"""Guards the promise that importing partax is silent and starts no backend, that the changelog begins with its version,
+and that wheels are built for every Python that it declares."""
 
 from __future__ import annotations
 

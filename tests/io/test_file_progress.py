@@ -1,11 +1,10 @@
-"""Guards the promise that saving and loading a large file shows how far it is on a terminal and nothing in a pipe, that
-a small file costs no thread, and that what is interrupted leaves the older file whole."""
+"""Guards the promise that saving and loading a large file shows how far it is on a terminal and nothing in a pipe, and
+that a small file costs no thread."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,25 +92,3 @@ def test_what_is_read_in_parts_is_the_file(tmp_path: Path, monkeypatch: pytest.M
             assert file_format._read(str(tmp_path / "data"), size + 1, work) == (tmp_path / "data").read_bytes()
             assert work.done == size
     assert file_format._bytes_in(str(tmp_path / "gone")) == 0  # of a folder that is renamed while it is asked for
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_interrupted_save_leaves_the_older_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    path = tmp_path / "model.safetensors"
-    save(path, SMALL)
-    with terminal() as seen:
-        monkeypatch.setattr(sys, "stderr", seen.file)
-
-        def interrupted() -> None:
-            assert seen.wait_for("saving model.safetensors")
-            raise error
-
-        then(monkeypatch, "serialize_file", interrupted)
-        with pytest.raises(error):
-            save(path, LARGE)
-        assert seen.wait_for(lambda text: text.endswith("\r"))
-    assert os.listdir(tmp_path) == [path.name]
-    assert_same(load(path), SMALL)
-    assert not [thread for thread in threading.enumerate() if thread.name == "partax progress"]

@@ -1,5 +1,5 @@
-"""Guards that many calls neither grow memory nor leave anything alive, that caches are bounded, least recently used
-first, and tell what they hold, and that a wrapper built anew finds the earlier traces. bench/soak.py makes more."""
+"""Guards that many calls neither grow memory nor leave anything alive, and that caches are bounded, least recently
+used first, and tell what they hold. bench/soak.py makes more."""
 
 from __future__ import annotations
 

@@ -18,23 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partax
-from trees import assert_close
+from transformed import assert_close_trees
 
 optimizer = optax.adam(1e-2)
 
 
 def close(found: Any, right: Any) -> None:
-    """Equal but for rounding, in the same structure."""
-    assert jax.tree.structure(found) == jax.tree.structure(right)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True):
-        if not isinstance(b, jax.Array):
-            assert a == b
-        elif jax.dtypes.issubdtype(b.dtype, jax.dtypes.prng_key):
-            assert (jax.random.key_data(a) == jax.random.key_data(b)).all()
-        elif not jnp.issubdtype(b.dtype, jnp.inexact):
-            assert (a == b).all()
-        else:
-            assert_close(a, b, terms=2000)
+    assert_close_trees(found, right, terms=2000)
 
 
 class State(NamedTuple):

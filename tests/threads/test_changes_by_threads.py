@@ -8,7 +8,6 @@ import gc
 import itertools
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 
 from at_once import HANGS_AFTER, all_right, assert_equal, switching, together
 from counting import pause
-from growth import Witness
 from library_trees import PAIRS, parts_of
 from partax import filter_jit
 from partax._report.value_parts import ValueParts
@@ -121,36 +119,6 @@ def test_a_callable_that_another_thread_changes_while_it_is_traced_is_known_by_i
         assert_equal(wrapped(array(2)), array(2) * 2)
     factors[0] = 3
     assert_equal(wrapped(array(5)), array(5) * 3)
-
-
-def test_an_idle_thread_keeps_nothing_of_its_calls_alive(collect: Callable[[], None]) -> None:
-    dead: list[weakref.ref[Any]] = []
-    called, stop = threading.Event(), threading.Event()
-
-    def calls() -> None:
-        def f(x: jax.Array, witness: Any) -> Any:
-            return x + 1, witness
-
-        x, witness = array(2), Witness()
-        result, _ = filter_jit(f)(x, witness)
-        with pytest.raises(TypeError, match="witness"):
-            filter_jit(f)(x)
-        dead.extend(map(weakref.ref, (f, x, witness, result)))
-
-    def calls_and_idles() -> None:
-        calls()
-        called.set()
-        stop.wait()
-
-    thread = threading.Thread(target=calls_and_idles, daemon=True)
-    thread.start()
-    try:
-        assert called.wait(HANGS_AFTER)
-        collect()
-        assert [ref() for ref in dead] == [None] * 4
-    finally:
-        stop.set()
-        thread.join()
 
 
 def rounds(count: int, seen: Callable[[], Any]) -> Iterator[int]:

@@ -180,3 +180,15 @@ def test_a_tree_without_inexact_arrays_has_no_gradient():
 def test_what_is_no_filter_is_a_value_error(transform, wrt):
     with pytest.raises(ValueError, match=r"filter|structure"):
         transform(lambda t: jnp.sum(t["x"]), wrt=wrt)({"x": jnp.ones(2)})
+
+
+def test_frozen_arrays_come_out_of_a_step_as_the_same_objects():
+    @partax.filter_jit
+    def step(model, x):
+        gradient = partax.filter_grad(loss, wrt=by_path("last/**"))(model, x)
+        return partax.apply_updates(model, jax.tree.map(jnp.negative, gradient))
+
+    before = model()
+    after = step(before, X)
+    assert after.first.weight is before.first.weight and after.scale.steps is before.scale.steps
+    assert after.last.weight is not before.last.weight
