@@ -3,7 +3,6 @@ used first, and tell what they hold. bench/soak.py makes more."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import TraceCounter
-from growth import CALLS, Witness, check_steady, dies
+from growth import CALLS, Witness, check_steady
 from meshes import mesh_of, on
 from partax import filter_jit
 from trees import SAMPLES, Layer, array, assert_same, make_model
@@ -110,28 +109,6 @@ def test_different_options_do_not_share() -> None:
     for _ in range(2):
         assert filter_jit(f, out_shardings=sharding)(array(4)).sharding == sharding
         assert len(filter_jit(f)(array(4)).sharding.device_set) == 1
-
-
-@dies
-def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> None:
-    @dataclasses.dataclass(frozen=True)
-    class Config:
-        witness: Witness
-
-    def f(x: jax.Array, config: Any, fun: Any) -> Any:
-        return fun(x), config
-
-    jitted = filter_jit(f)
-    config = Config(Witness())
-
-    def fun(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    alive = [weakref.ref(o) for o in (Config, config.witness, fun)]
-    jitted(array(2), config, fun)
-    del config, fun, Config, f, jitted
-    collect()
-    assert [ref() for ref in alive] == [None, None, None]
 
 
 def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(collect: Collect) -> None:

@@ -156,35 +156,6 @@ def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves() -> N
         assert traces.count == before
 
 
-def test_a_shape_that_fails_takes_no_other_shapes_trace_along() -> None:
-    traces = TraceCounter()
-    tracing, failed = threading.Event(), threading.Event()
-
-    @filter_jit
-    def f(x: jax.Array) -> jax.Array:
-        traces.tick()
-        if x.shape[0] == 2:
-            assert tracing.wait(60)
-            raise ZeroDivisionError
-        tracing.set()
-        assert failed.wait(60)
-        return x + 1
-
-    def fails() -> None:
-        try:
-            with pytest.raises(ZeroDivisionError):
-                f(array(2))
-        finally:
-            failed.set()
-
-    all_right(together(fails, lambda: f(array(3))))
-    assert traces.count == 2
-    assert_equal(f(array(3)), array(3) + 1)
-    assert traces.count == 2
-    assert f.cache_info().traces == 1
-    assert f.report().keys[0].traces[0].calls == 2
-
-
 def test_functions_that_call_each_other() -> None:
     for options in ({}, {"donate": "all"}):
 
