@@ -1,4 +1,4 @@
-"""Guards the promise that benchmarks and sweeps measure what they say, and that a check measures again what is missed."""
+"""Guards the promise that benchmarks and sweeps measure what they say, and what is missed once more."""
 
 from __future__ import annotations
 

@@ -113,6 +113,9 @@ class Meets:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return args, kwargs
 
+    def __init__(self, other: Any) -> None:
+        """Of no instance that there ever is."""
+
 
 WRAPPERS: dict[str, Any] = {
     "drops": wrapping(lambda x: original(x, 3)),
