@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
-from partax._pytree.partition import combine, partition
+from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.on_arrays import Rest, joined, split, tree_of
 from partax._transforms.tangents import (
@@ -72,21 +71,19 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         depends = _with_tangent(values, out)
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
-        arrays, static = partition(others, is_array)
-        return own, (arrays, Rest((static, depends, out_structure)))
+        return own, (split(others), Rest((depends, out_structure)))
 
-    if not moved:
-        out, out_structure = jax.tree.flatten(fn(*primals, **kwargs))
-        nothing = [None] * len(out)
-        tangent = tree_of(out_structure, nothing, list(map(or_zero, nothing, out)))
-        return jax.tree.unflatten(out_structure, out), tangent
-    values, slopes, (arrays, rest) = jax.jvp(
-        on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
-    )
-    static, depends, out_structure = rest.value
-    others = combine(arrays, static)
+    values: list[Any] = []
+    slopes: list[Any] = []
+    if moved:
+        values, slopes, (others, rest) = jax.jvp(
+            on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
+        )
+    else:
+        _, (others, rest) = on_moved()
+    depends, out_structure = rest.value
     own, along = iter(values), iter(slopes)
-    out = [next(own) if depend else other for depend, other in zip(depends, others, strict=True)]
+    out = [next(own) if depend else other for depend, other in zip(depends, joined(others), strict=True)]
     tangent = [next(along) if depend else None for depend in depends]
     return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
 
@@ -110,6 +107,9 @@ def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
     """Which leaves of a result have a tangent with respect to these inputs: the rule of a custom derivative of both is
     told so.
     """
+    has_tangent = [False] * len(leaves)
+    if not inputs:
+        return has_tangent
     at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
     told: list[list[bool]] = []
 
@@ -123,7 +123,6 @@ def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
 
     ask.defjvp(rule, symbolic_zeros=True)
     ask(*inputs, *(leaves[i] for i in at))
-    has_tangent = [False] * len(leaves)
     for i, has in zip(at, told[0][len(inputs) :], strict=True):
         has_tangent[i] = has
     return has_tangent

@@ -148,7 +148,7 @@ def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int
 
 def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None) -> None:
     """Raises a ValueError where the arguments do not agree about the size of the axis."""
-    first = None if axis_size is None else ("axis_size", axis_size)
+    first = None if axis_size is None else (f"axis_size is {axis_size}", axis_size)
     for i, axis in enumerate(axes):
         if axis is None:
             continue
@@ -163,9 +163,8 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
         if first is None:
             first = (f"{given.path(i)} has size {size} along axis {axis}", size)
         elif first[1] != size:
-            before = f"axis_size is {axis_size}" if axis_size is not None else first[0]
             raise ValueError(
-                f"found axes of different sizes, expected one: {before}, {given.path(i)} has {size} along axis {axis}"
+                f"found axes of different sizes, expected one: {first[0]}, {given.path(i)} has {size} along axis {axis}"
             )
 
 
