@@ -55,35 +55,33 @@ namespace {
 
 constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
 
-// Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
-// no built-in name.
-bool only_makes_tuples(PyObject* make, std::size_t arity) {
+// How many fields the tuples have that a class makes without doing anything else: if its __new__ is what
+// collections.namedtuple has written, a function that sees tuple's __new__ and no built-in name.
+std::optional<std::size_t> fields_of_plain(PyTypeObject* type) {
   static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
-  PyObject* names = PyFunction_GET_GLOBALS(make);
-  const Ref builtins = dict_item(names, builtins_name.get());
-  if (!builtins || !PyDict_CheckExact(builtins.get()) || PyDict_GET_SIZE(builtins.get()) != 0) return false;
-  const Ref tuple_new = dict_item(names, tuple_new_name.get());
-  if (!tuple_new || !PyCFunction_CheckExact(tuple_new.get())) return false;
-  const Ref code = code_of(make);
-  return PyCFunction_GET_SELF(tuple_new.get()) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
-         static_cast<std::size_t>(reinterpret_cast<PyCodeObject*>(code.get())->co_argcount) == arity + 1;
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return {};
+  const Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get())) return {};
+  PyObject* names = PyFunction_GET_GLOBALS(make.get());
+  const Ref builtins = dict_item(names, builtins_name.get()), tuple_new = dict_item(names, tuple_new_name.get());
+  if (!builtins || !PyDict_CheckExact(builtins.get()) || PyDict_GET_SIZE(builtins.get()) != 0) return {};
+  if (!tuple_new || !PyCFunction_CheckExact(tuple_new.get()) ||
+      PyCFunction_GET_SELF(tuple_new.get()) != reinterpret_cast<PyObject*>(&PyTuple_Type)) {
+    return {};
+  }
+  const Ref code = code_of(make.get());
+  return static_cast<std::size_t>(reinterpret_cast<PyCodeObject*>(code.get())->co_argcount) - 1;
 }
 
 }  // namespace
 
 bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
-  PyTypeObject* type = info.type;
-  const unsigned version = type_version(type);
-  if (version != 0 && version == info.plain_version) {
-    const Ref known = info.plain_new;
-    return only_makes_tuples(known.get(), arity);
+  const unsigned version = type_version(info.type);
+  if (version == 0 || version != info.plain_version) {
+    info.plain_fields = fields_of_plain(info.type);
+    info.plain_version = version;
   }
-  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
-  Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
-  if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
-  info.plain_new = std::move(make);
-  info.plain_version = version;
-  return true;
+  return info.plain_fields == arity;
 }
 
 const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {

@@ -17,8 +17,7 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info);
 // Whether they do what is declared of a kDeclared type: asked of the first instance that is as declared.
 bool agrees(const TypeInfo& info, PyObject* object);
 
-// Whether calling the class with its fields only makes the tuple. What the class says is asked once for each of its
-// versions; what its __new__ sees, each time.
+// Whether calling the class with so many fields only makes the tuple: asked once for each of its versions.
 bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity);
 
 // The order in which calling a dataclass with its fields sets them, if it does nothing else; else empty. What the class

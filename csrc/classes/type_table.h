@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "base/hooks.h"
@@ -84,8 +85,8 @@ struct TypeInfo {
   bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
   bool is_enum = false;       // instances are the members of an enumeration
-  // kNamedTuple: the __new__ that was found to make only tuples, and the type's version then.
-  mutable Ref plain_new;
+  // kNamedTuple: how many fields its __new__ makes a tuple of, if it does no more, and the type's version then.
+  mutable std::optional<std::size_t> plain_fields;
   mutable unsigned int plain_version = 0;
   // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
   // and of rebuilding: a guess that makes reading one pass.

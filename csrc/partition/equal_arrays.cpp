@@ -1,10 +1,9 @@
-#include "partition/equal_arrays.h"
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 
 #include "base/hooks.h"
+#include "partition/partition.h"
 
 namespace partax {
 namespace {

@@ -1,131 +1,129 @@
-#include "partition/every_leaf.h"
+#include <structmember.h>
 
 #include <unordered_map>
 
+#include "base/boxed.h"
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "partition/path_text.h"
-#include "partition/structure.h"
+#include "partition/one_level.h"
+#include "partition/partition.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
 namespace partax {
 namespace {
 
-// A tree turns out not to have the structure of the one beside it.
-struct Unlike {};
+// ---- Structure.
 
-// Makes leaves of a tree where the tree beside it has them.
-class UpTo final : public WalkObserver {
- public:
-  explicit UpTo(const TreeSpec& prefix) : nodes_(prefix.nodes) {}
+const TreeSpec& tree_of(PyObject* object) { return Boxed<TreeSpec>::in(object); }
 
-  bool enter(const Step*, PyObject*) override { return at_leaf_ = takes_leaf(); }
-  bool leaf(PyObject*) override {
-    if (!at_leaf_) throw Unlike{};
-    return true;
-  }
-  std::optional<bool> known_leaf(PyObject*) override {
-    if (!takes_leaf()) throw Unlike{};
-    return true;
-  }
-  void leave() override {}
+// Of the nodes alone, as jax's: aux data need not be hashable.
+Py_hash_t hash(PyObject* self) noexcept {
+  return guarded<Py_hash_t>(-1, [&] {
+    const auto hash = static_cast<Py_hash_t>(tree_of(self).hash);
+    return hash == -1 ? -2 : hash;
+  });
+}
 
- private:
-  // Passes the node that is next there, or one leaf of a run; whether it is a leaf.
-  bool takes_leaf() {
-    if (at_ == nodes_.size()) throw Unlike{};
-    const Node& node = nodes_[at_];
-    if (node.kind == Kind::kDynamicRun) {
-      if (++of_run_ == node.arity) {
-        ++at_;
-        of_run_ = 0;
-      }
-      return true;
-    }
-    ++at_;
-    return node.kind == Kind::kDynamicLeaf;
-  }
+bool is_structure(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<TreeSpec>::type; }
 
-  const std::vector<Node>& nodes_;
-  std::size_t at_ = 0;
-  std::size_t of_run_ = 0;  // how many leaves of the run at `at_` have been passed
-  bool at_leaf_ = false;
-};
+PyObject* compare(PyObject* self, PyObject* other, int operation) noexcept {
+  if (!is_structure(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep_self = Ref::borrow(self), keep_other = Ref::borrow(other);
+    const bool equal = with_path("structure", [&] { return are_alike(tree_of(self), tree_of(other)); });
+    return PyBool_FromLong(equal == (operation == Py_EQ));
+  });
+}
 
-// The paths of leaves as jax writes them: tuples of its keys.
-class KeyPaths final : public WalkObserver {
- public:
-  bool enter(const Step* step, PyObject*) override {
-    if (step == nullptr) return false;
-    path_.push(*step);
-    keys_.push_back(key(*step));
-    return false;
-  }
-  bool leaf(PyObject*) override {
-    paths_.push_back(tuple_of(keys_));
-    leave();
-    return true;
-  }
-  std::optional<bool> known_leaf(PyObject*) override { return std::nullopt; }
-  void leave() override {
-    if (keys_.empty()) return;  // the root
-    keys_.pop_back();
-    path_.pop();
-  }
+PyObject* repr(PyObject* self) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    const Ref text = python::tree_text(spec_data(tree_of(self), root_of("")));
+    return PyUnicode_FromFormat("Structure(%U)", text.get());
+  });
+}
 
-  // Of the leaf at `index`; borrowed.
-  PyObject* path(std::size_t index) const { return paths_[index].get(); }
+PyObject* num_leaves(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromSize_t(tree_of(self).num_dynamic); });
+}
 
- private:
-  Ref key(const Step& step) {
-    const auto made = [](const char* cls, PyObject* part) {
-      const Ref jax = Ref::checked(PyImport_ImportModule("jax.tree_util"));
-      return Ref::checked(PyObject_CallOneArg(attribute(jax.get(), cls).get(), part));
-    };
-    const Step::By by = step.by();
-    if (by == Step::By::kKey) return made("DictKey", step.key);
-    if (by == Step::By::kName) return made("GetAttrKey", step.name());
-    PyObject* const entry = by == Step::By::kFunctions ? path_.key_entry() : nullptr;
-    if (entry != nullptr) return Ref::borrow(entry);
-    const Ref index = Ref::checked(PyLong_FromSize_t(step.index));
-    return made(by == Step::By::kIndex ? "SequenceKey" : "FlattenedIndexKey", index.get());
-  }
+PyObject* copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
 
-  PathText path_;
-  std::vector<Ref> keys_;  // of the object met last and those above it, but for the root
-  std::vector<Ref> paths_;
-};
+PyObject* reduce(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    return python::reduced(self).release();
+  });
+}
 
-// What another tree has where the first one has leaves.
+PyMethodDef methods[] = {{"__copy__", copy, METH_NOARGS, nullptr},
+                         {"__deepcopy__", copy, METH_O, nullptr},
+                         {"__reduce__", reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(Boxed<TreeSpec>, weakrefs), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef getset[] = {{"num_leaves", num_leaves, nullptr, "How many leaves the tree has.", nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+constexpr char kDoc[] =
+    "The structure of a tree without its leaves: what `partax.tree.structure` returns, and `flatten` second.\n\n"
+    "Example:\n  >>> structure = partax.tree.structure({'a': 1, 'b': [2, 3]})\n"
+    "  >>> structure.num_leaves, structure == partax.tree.structure({'a': 0, 'b': [0, 0]})\n  (3, True)\n\n"
+    "Two are equal if their nodes are, and their keys, static fields and aux data are equal by `==`, as jax's are. It\n"
+    "is immutable and hashable.";
+
+// By a list, since CPython loses the items of a tuple that it cannot make longer.
+Ref as_tuple(PyObject* items) {
+  if (PyTuple_CheckExact(items)) return Ref::borrow(items);
+  const Ref list = PyList_CheckExact(items) ? Ref::borrow(items) : Ref::checked(PySequence_List(items));
+  return Ref::checked(PyList_AsTuple(list.get()));
+}
+
+// A Structure of a tree, which holds its static values.
+Ref make_structure(TreeSpec tree) { return box(std::make_unique<TreeSpec>(std::move(tree))); }
+
+// ---- Trees beside one another.
+
+// As every_leaf, with long rows of leaves as one node.
+FlattenOptions in_runs(PyObject* is_leaf) {
+  FlattenOptions options = every_leaf(is_leaf);
+  options.dynamic_runs = true;
+  options.unsortable = PyExc_ValueError;  // as jax's
+  return options;
+}
+
+// Where a tree has been read twice: whether it had as many leaves again.
+void check_count(std::size_t found, std::size_t expected, const Ref& root) {
+  if (found == expected) return;
+  PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
+  throw PythonError{};
+}
+
+// What another tree, called `name`, has where the first one has leaves.
 void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyObject* other, const std::string& name,
-                   LeafBuffer& leaves) {
+                   Flat& beside) {
+  const auto is_read = [&] {
+    flatten_into(beside, other, in_runs(Py_None));
+    return have_like_nodes(first, beside.spec);
+  };
+  // What counts as a leaf of the first tree is not asked of the other.
   const bool alike = with_path(name.c_str(), [&] {
-    UpTo observer(first);
-    TreeSpec spec;
-    FlattenOptions options = in_runs(Py_None);
-    options.observer = &observer;
-    try {
-      Flattener(spec, leaves, options).tree(other);
-    } catch (const Unlike&) {
-      return false;
-    }
-    return reading([&] { return are_alike(first, spec); }, "comparing");
+    return is_leaf == Py_None && attempt(is_read, [] { return false; }) &&
+           reading([&] { return are_alike(first, beside.spec); }, "comparing");
   });
   if (alike) return;
   // jax, which is right, says what it gets there, or why it gets nothing.
-  leaves.clear();
   const Ref root = exact_unicode(name);
   const Ref found = python::leaves_up_to_prefix(tree, other, is_leaf, root);
   if (PyUnicode_Check(found.get())) {
     PyErr_SetObject(PyExc_ValueError, found.get());
     throw PythonError{};
   }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) leaves.push(PyList_GET_ITEM(found.get(), i));
-  if (leaves.size() == first.num_dynamic) return;
-  PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
-  throw PythonError{};
+  beside.leaves.clear();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) beside.leaves.push(PyList_GET_ITEM(found.get(), i));
+  check_count(beside.leaves.size(), first.num_dynamic, root);
 }
 
 // Raises the exception that is set, of a function of the leaf at `index`, with the leaf's path.
@@ -133,13 +131,7 @@ void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyO
   WalkError error = WalkError::from_user_code("mapping over");
   if (!error.must_pass()) {
     const auto find_path = [&] {
-      Flat named;
-      FlattenOptions options = every_leaf(is_leaf);
-      options.keyed = true;
-      flatten_into(named, tree, options);
-      const Ref paths = python::leaf_paths(spec_data(named.spec, root_of("")));
-      const auto at = static_cast<Py_ssize_t>(index);
-      if (at < PyList_GET_SIZE(paths.get())) error.prepend(exact_text(PyList_GET_ITEM(paths.get(), at)));
+      error.prepend(exact_text(python::leaf_path(tree, is_leaf, Ref::checked(PyLong_FromSize_t(index))).get()));
     };
     attempt(find_path, [] {});
   }
@@ -206,6 +198,17 @@ Ref of_flat(const char* root, PyObject* tree, const FlattenOptions& options, Giv
 
 }  // namespace
 
+void register_structure_type(PyObject* module) {
+  Boxed<TreeSpec>::type = add_boxed_type<TreeSpec>(module, "partax.tree.Structure", kDoc,
+                                                   {{Py_tp_repr, reinterpret_cast<void*>(repr)},
+                                                    {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                                                    {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                                                    {Py_tp_methods, methods},
+                                                    {Py_tp_getset, getset},
+                                                    {Py_tp_members, members}},
+                                                   Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION);
+}
+
 Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
   FlattenOptions options = in_runs(is_leaf);
   options.only_leaves = true;
@@ -226,13 +229,10 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   PyObject* const tree = PyTuple_GET_ITEM(trees, 0);
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(trees));
   Flat first;
-  KeyPaths paths;
-  partax::with_path("tree", [&] {
-    FlattenOptions options = in_runs(is_leaf);
-    if (with_path) options.observer = &paths;
-    flatten_into(first, tree, options);
-  });
-  std::vector<LeafBuffer> others(count - 1);
+  partax::with_path("tree", [&] { flatten_into(first, tree, in_runs(is_leaf)); });
+  const Ref paths = with_path ? python::key_paths(tree, is_leaf) : Ref();
+  if (paths) check_count(static_cast<std::size_t>(PyList_GET_SIZE(paths.get())), first.leaves.size(), unicode("tree"));
+  std::vector<Flat> others(count - 1);
   for (std::size_t i = 1; i < count; ++i) {
     flatten_up_to(tree, is_leaf, first.spec, PyTuple_GET_ITEM(trees, static_cast<Py_ssize_t>(i)),
                   "rest[" + std::to_string(i - 1) + "]", others[i - 1]);
@@ -241,9 +241,9 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   HeldValues results(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t given = 0;
-    if (with_path) arguments[++given] = paths.path(i);
+    if (with_path) arguments[++given] = PyList_GET_ITEM(paths.get(), static_cast<Py_ssize_t>(i));
     arguments[++given] = first.leaves[i];
-    for (const LeafBuffer& other : others) arguments[++given] = other[i];
+    for (const Flat& other : others) arguments[++given] = other.leaves[i];
     const std::size_t flags = given | PY_VECTORCALL_ARGUMENTS_OFFSET;
     Ref result = [&] {
       const Away away;
@@ -264,6 +264,20 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_t
     return Ref::checked(
         PyTuple_Pack(3, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
   });
+}
+
+Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
+  if (!is_structure(structure)) raise_error(PyExc_TypeError, "expected a Structure");
+  const Ref keep = Ref::borrow(structure);
+  const TreeSpec& tree = tree_of(structure);
+  const Ref given = as_tuple(leaves);  // which nobody else can change meanwhile
+  const Py_ssize_t count = PyTuple_GET_SIZE(given.get());
+  if (static_cast<std::size_t>(count) != tree.num_dynamic) {
+    PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
+    throw PythonError{};
+  }
+  ListedLeaves row(given);
+  return rebuild(tree, row);
 }
 
 }  // namespace partax

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "base/error_path.h"
+#include "base/owned_reads.h"
+#include "base/python_hooks.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -26,7 +28,55 @@ void append_classes(PyObject* item, std::vector<ClassTest>& classes) {
   classes.emplace_back(item);
 }
 
+// What is known of a function of Equinox's own; nothing of any other.
+std::optional<AsksMore> as_of_equinox(PyObject* function) {
+  static Name name("__name__");
+  if (!PyFunction_Check(function)) return {};
+  const Ref module = dict_item(PyFunction_GET_GLOBALS(function), name.get());
+  const bool is_of_equinox = module && PyUnicode_Check(module.get()) &&
+                             PyUnicode_CompareWithASCIIString(module.get(), "equinox._filters") == 0;
+  const Ref asked = is_of_equinox ? python::asked_by_equinox(function) : Ref();
+  if (!asked || asked.get() == Py_None) return {};
+  int dtype = 0, conversion = 0;
+  parse_tuple(asked.get(), "pp", &dtype, &conversion);
+  return AsksMore{dtype != 0, conversion != 0};
+}
+
 }  // namespace
+
+ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)) {
+  static Name name("__instancecheck__");
+  if (!PyType_Check(asked)) return;
+  if (asked == hooks().jax_array.get()) {
+    how_ = How::kJaxArray;
+  } else if (on_type(Py_TYPE(asked), name.get()).get() == on_type(&PyType_Type, name.get()).get()) {
+    how_ = How::kPlain;
+  }
+}
+
+bool ClassTest::holds(PyObject* object, Reach& reach) const {
+  PyTypeObject* type = Py_TYPE(object);
+  if (how_ == How::kPlain && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(asked_.get())) != 0) return true;
+  const bool by_type = how_ != How::kAsk && tells_its_class(type);
+  if (how_ == How::kPlain && by_type) return false;
+  if (how_ == How::kJaxArray && by_type) {
+    const LeafSort sort = TypeTable::instance().find(object).sort;
+    if (sort != LeafSort::kTracer) return sort == LeafSort::kJaxArray;
+  }
+  limit(reach, Reach::kObject);
+  const int answer = PyObject_IsInstance(object, asked_.get());
+  if (answer < 0) throw WalkError::from_user_code("asking isinstance about");
+  return answer == 1;
+}
+
+Reach reach_of_answer(const Filter& filter, PyObject* object) {
+  if (!filter.equinox || !tells_its_class(Py_TYPE(object))) return Reach::kObject;
+  const LeafSort sort = TypeTable::instance().find(object).sort;
+  const bool has_dtype = sort == LeafSort::kJaxArray || sort == LeafSort::kNumpyArray || sort == LeafSort::kNumpyScalar;
+  if (sort == LeafSort::kTracer || (filter.equinox->dtype && has_dtype)) return Reach::kObject;
+  Reach reach = Reach::kType;
+  return !filter.equinox->conversion || plainly_converts_not(object, reach) ? reach : Reach::kObject;
+}
 
 FilterPtr FilterReader::read(PyObject* object) {
   auto filter = std::make_shared<Filter>();
@@ -59,7 +109,7 @@ FilterPtr FilterReader::read(PyObject* object) {
   }
   filter->op = Filter::Op::kCallable;
   filter->object = Ref::borrow(object);
-  filter->known = known_function(object);
+  filter->equinox = as_of_equinox(object);
   return filter;
 }
 

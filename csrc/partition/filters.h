@@ -2,16 +2,36 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/hooks.h"
 #include "classes/predicates.h"
-#include "partition/leaf_tests.h"
 #include "partition/path_glob.h"
 
 namespace partax {
 
 // The class of filters that are described: partax._pytree.filters.Filter.
 inline Kept described_filter;
+
+// isinstance with a class or a union on the right, without a call of Python where the object's class tells all.
+class ClassTest {
+ public:
+  // What the metaclass makes of isinstance is read here, once.
+  explicit ClassTest(PyObject* asked);
+  // isinstance(object, asked); `reach` is limited to how far the answer goes.
+  bool holds(PyObject* object, Reach& reach) const;
+
+ private:
+  enum class How : std::uint8_t { kPlain, kJaxArray, kAsk };
+
+  Ref asked_;
+  How how_ = How::kAsk;
+};
+
+// A predicate of Equinox's: what it asks about beside an object's class.
+struct AsksMore {
+  bool dtype = false, conversion = false;
+};
 
 struct Filter;
 using FilterPtr = std::shared_ptr<const Filter>;
@@ -20,15 +40,15 @@ struct Filter {
   enum class Op : std::uint8_t { kBool, kBuiltin, kCallable, kType, kGlob, kRegex, kAny, kAll, kNot, kPrefix };
 
   Op op = Op::kBool;
-  bool value = false;                          // kBool
-  Predicate predicate = Predicate::kIsArray;   // kBuiltin
-  Ref object;                                  // kCallable: itself; kRegex: its `search`; kPrefix: the tree
-  std::shared_ptr<const KnownFunction> known;  // kCallable: what it answers without a call, or null
-  std::vector<ClassTest> types;                // kType
-  std::shared_ptr<const PathGlob> glob;        // kGlob
-  std::size_t atom = 0;                        // kType, kGlob: a number of its own
-  std::vector<FilterPtr> members;              // kAny, kAll, kNot
-  bool has_prefix = false;                     // itself or a member is a prefix tree
+  bool value = false;                         // kBool
+  Predicate predicate = Predicate::kIsArray;  // kBuiltin
+  Ref object;                                 // kCallable: itself; kRegex: its `search`; kPrefix: the tree
+  std::optional<AsksMore> equinox;            // kCallable
+  std::vector<ClassTest> types;               // kType
+  std::shared_ptr<const PathGlob> glob;       // kGlob
+  std::size_t atom = 0;                       // kType, kGlob: a number of its own
+  std::vector<FilterPtr> members;             // kAny, kAll, kNot
+  bool has_prefix = false;                    // itself or a member is a prefix tree
 };
 
 // The filters that stand at one place of the tree.
@@ -54,6 +74,9 @@ struct FilterSet {
     for (const FilterPtr& member : filter.members) survey(*member);
   }
 };
+
+// How far the answer of a callable about an object goes.
+Reach reach_of_answer(const Filter& filter, PyObject* object);
 
 // Reads filters, and numbers their types and globs.
 class FilterReader {

@@ -115,10 +115,6 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
   throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
 }
 
-std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref paths = python::leaf_paths(spec_data(with_names(node, children_only()), root_of("")));
-  const auto index = static_cast<Py_ssize_t>(child);
-  return index < PyList_GET_SIZE(paths.get()) ? exact_text(PyList_GET_ITEM(paths.get(), index)) : index_segment(index);
-}
+std::string child_segment(PyObject* node, std::size_t child) { return registered_segments(node, child + 1).back(); }
 
 }  // namespace partax

@@ -1,12 +1,15 @@
-// Splitting a tree into parts by filters, joining parts, spreading a prefix over a tree.
+// Trees split by filters and put together again, and what is done with every leaf of a tree. All functions here raise
+// PythonError, and those with `is_leaf` take None for it.
 #pragma once
+
+#include <optional>
 
 #include "base/python_api.h"
 
 namespace partax {
 
-// All functions here raise PythonError. `filters` and `trees` are tuples, `is_leaf` may be None.
-//
+// ---- Parts that are trees. `filters` and `trees` are tuples.
+
 // (the trees, one for each filter and one for the rest; how many leaves are in each).
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf);
 // What one filter takes, or (inverse) what it leaves; and how many leaves it takes.
@@ -17,5 +20,35 @@ Ref combine(PyObject* trees, PyObject* is_leaf);
 // a leaf of the prefix.
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
                      const char* tree_name);
+
+// ---- Parts that are dictionaries from path to leaf.
+
+// (spec, a dictionary for each filter[, one for the rest]). Without `rest_is_static`, the last dictionary has what no
+// filter takes; else the spec has it. `separator` may be None. Paths in errors begin with `name`.
+Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
+                   const std::string& name);
+// The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
+Ref flat_combine(PyObject* spec, PyObject* dicts);
+
+// ---- Every leaf, as the functions of jax.tree do it; a Structure is of a tree whose leaves are elsewhere.
+
+void register_structure_type(PyObject* module);
+// The leaves, a list.
+Ref tree_leaves(PyObject* tree, PyObject* is_leaf);
+// (the leaves, a Structure).
+Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
+Ref tree_structure(PyObject* tree, PyObject* is_leaf);
+// The tree of this structure with these leaves, any iterable.
+Ref tree_unflatten(PyObject* structure, PyObject* leaves);
+// The first of `trees` (a tuple) with `function` of its leaves, and of what the others have in their places; with paths
+// as first arguments, if wanted.
+Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path);
+// Where the objects of `targets` (a tuple) are in a tree; each of them counts as a leaf, and so does each empty tuple,
+// if wanted. Gives (the leaves, a Structure, [(index of a leaf, index of a target)]).
+Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples);
+// Whether two arrays of jax have the same values, by `==` of each pair of elements, so that a NaN is equal to nothing.
+// Empty where it has to be asked of jax: of other objects, of arrays that are not in this process's memory, and of
+// dtypes that buffers do not tell.
+std::optional<bool> equal_arrays(PyObject* a, PyObject* b);
 
 }  // namespace partax

@@ -18,9 +18,6 @@ class PathText {
 
   // The segment from `level` to the next, without punctuation: as jax.tree_util.keystr(simple=True) writes it.
   const std::string& segment(std::size_t level);
-  // The key of the last step, whose parent is named by functions, as jax has it; borrowed, or null where jax names
-  // none.
-  PyObject* key_entry() { return key_entry(depth_ - 1); }
   // The whole path: in the form of keystr or, with a separator (always the same one), joined by it; and by a slash.
   const std::string& key(const std::string* separator) { return extended(key_, separator); }
   const std::string& slashed() {

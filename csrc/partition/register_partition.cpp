@@ -1,12 +1,8 @@
 // partition/ splits trees by filters, joins them, and works on every leaf of them.
 // In: trees, and filters of leaves by predicate, type and path. Out: trees, leaves and structures, and dictionaries.
 #include "base/binding.h"
-#include "partition/equal_arrays.h"
-#include "partition/every_leaf.h"
 #include "partition/filters.h"
-#include "partition/flat_partition.h"
 #include "partition/partition.h"
-#include "partition/structure.h"
 
 namespace py = pybind11;
 
@@ -26,7 +22,7 @@ void register_partition(py::module_& module) {
   define(module, "tree_leaves", &tree_leaves);
   define(module, "tree_flatten", &tree_flatten);
   define(module, "tree_structure", &tree_structure);
-  define(module, "tree_unflatten", &unflatten);
+  define(module, "tree_unflatten", &tree_unflatten);
   define(module, "tree_map", &tree_map);
   define(module, "tree_find", &tree_find);
   define(module, "equal_arrays", [](PyObject* a, PyObject* b) -> py::object {

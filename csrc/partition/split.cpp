@@ -268,11 +268,7 @@ class Splitter final : public WalkObserver {
       case Filter::Op::kBuiltin:
         return if_true(holds(filter.predicate, object, reach_));
       case Filter::Op::kCallable:
-        if (filter.known) {
-          const std::optional<bool> answer = filter.known->answer(object, reach_);
-          if (answer) return if_true(*answer);
-        }
-        limit(reach_, Reach::kObject);
+        limit(reach_, reach_of_answer(filter, object));
         return if_true(is_truthy(filter.object.get(), object, "asking the filter about"));
       case Filter::Op::kType:
         return type_depth(filter) != kNever ? type_depth(filter) : if_true(is_of(filter, object, reach_));

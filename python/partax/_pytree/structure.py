@@ -1,4 +1,4 @@
-"""What the native `Structure` asks of Python: jax's answer where two trees are not alike, and how it is pickled."""
+"""What the native functions of trees ask of Python: jax's paths, its answer for trees that are not alike, and pickles."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,16 @@ import jax
 from partax import _core
 
 _IsLeaf = Callable[[Any], bool]
+
+
+def key_paths(tree: Any, is_leaf: _IsLeaf | None) -> list[tuple[Any, ...]]:
+    """The path of each leaf: a tuple of jax's keys."""
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)[0]]
+
+
+def leaf_path(tree: Any, is_leaf: _IsLeaf | None, index: int) -> str:
+    """The path of one leaf as a text."""
+    return jax.tree_util.keystr(key_paths(tree, is_leaf)[index])
 
 
 def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any] | str:
