@@ -20,11 +20,7 @@ void PathText::pop() {
     levels_[depth_ + 1].step.parent = nullptr;
     levels_[depth_ + 1].entries.reset();
   }
-  if (written_ <= depth_) return;
-  for (Text* text : {&key_, &slashed_}) {
-    if (text->ends.size() > depth_) text->ends.resize(depth_);
-  }
-  written_ = depth_;
+  if (ends_.size() > depth_) ends_.resize(depth_);
 }
 
 // The key of a child of a registered node, as jax has it; borrowed, or null where jax names none.
@@ -78,19 +74,24 @@ void PathText::append_keystr(std::size_t index, std::string& text) {
   }
 }
 
-const std::string& PathText::extended(Text& text, const std::string* separator) {
-  written_ = depth_;
-  text.text.resize(text.ends.empty() ? 0 : text.ends.back());
-  for (std::size_t level = text.ends.size(); level < depth_; ++level) {
+const std::string& PathText::key(const std::string* separator) {
+  key_.resize(ends_.empty() ? 0 : ends_.back());
+  for (std::size_t level = ends_.size(); level < depth_; ++level) {
     if (separator == nullptr) {
-      append_keystr(level, text.text);
+      append_keystr(level, key_);
     } else {
-      if (level > 0) text.text += *separator;
-      text.text += segment(level);
+      if (level > 0) key_ += *separator;
+      key_ += segment(level);
     }
-    text.ends.push_back(text.text.size());
+    ends_.push_back(key_.size());
   }
-  return text.text;
+  return key_;
+}
+
+std::string PathText::slashed() {
+  std::string text;
+  for (std::size_t level = 0; level < depth_; ++level) text += (level > 0 ? "/" : "") + segment(level);
+  return text;
 }
 
 }  // namespace partax

@@ -16,22 +16,10 @@ bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t
   return true;
 }
 
-void DictionaryReader::expect_order_of(PyObject* dict, std::size_t keys, std::size_t count) const {
-  std::vector<Ref> ordered;
-  ordered.reserve(count);
-  for (std::size_t i = keys; i < keys + count; ++i) {
-    if (identity_[i] == nullptr) return;
-    ordered.push_back(Ref::borrow(identity_[i]));
-  }
-  expect_order_of(dict, tuple_of(std::move(ordered)).get(), keys);
-}
-
-void DictionaryReader::expect_order_of(PyObject* dict, PyObject* ordered, std::size_t keys) const {
-  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(ordered));
+void DictionaryReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
+                                       std::size_t count) const {
   std::unordered_map<PyObject*, std::uint32_t> places;
-  for (std::size_t i = 0; i < count; ++i) {
-    places.emplace(PyTuple_GET_ITEM(ordered, static_cast<Py_ssize_t>(i)), static_cast<std::uint32_t>(keys + i));
-  }
+  for (std::size_t i = 0; i < count; ++i) places.emplace(known[i], static_cast<std::uint32_t>(keys + i));
   std::vector<std::uint32_t> order;
   order.reserve(count);
   std::vector<std::uint32_t>& all = spec_.key_order;

@@ -51,16 +51,15 @@ class DictionaryReader {
     if (visit_identical(dict, keys, count, visit)) return true;
     if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
     if (visit_equal(dict, keys, count, visit)) return true;
-    expect_order_of(dict, keys, count);
+    expect_order_of(dict, identity_ + keys, keys, count);
     return visit_equal(dict, keys, count, visit);
   }
 
   // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
   bool is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const;
-  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it: the
-  // identical ones, or those of `ordered`, a tuple in the order of the spec. Does nothing where it has others.
-  void expect_order_of(PyObject* dict, std::size_t keys, std::size_t count) const;
-  void expect_order_of(PyObject* dict, PyObject* ordered, std::size_t keys) const;
+  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it; `known`
+  // are its own in the order of the spec. Does nothing where it has others.
+  void expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys, std::size_t count) const;
 
  private:
   // The static value that is expected as the key at `place` of a dictionary whose first key is the static value `keys`.

@@ -42,12 +42,9 @@ class Matcher {
       case Kind::kNone:
         return object == Py_None;
       case Kind::kTuple:
-      case Kind::kNamedTuple: {
-        if (!is_such(node, object) || PyTuple_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-        return sequence(reinterpret_cast<PyTupleObject*>(object)->ob_item, node.arity);
-      }
+      case Kind::kNamedTuple:
       case Kind::kList:
-        return is_such(node, object) && list(node, object);
+        return is_such(node, object) && items(node, object);
       case Kind::kModule:
       case Kind::kDataclass:
       case Kind::kDeclared:
@@ -149,10 +146,14 @@ class Matcher {
     return true;
   }
 
-  bool list(const Node& node, PyObject* object) {
-    HeldValues items(node.arity);
-    return items.hold_items_of(object) && sequence(items.to_fill(), node.arity) &&
-           PyList_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity);
+  // The children in a list or tuple.
+  bool items(const Node& node, PyObject* row) {
+    const auto arity = static_cast<Py_ssize_t>(node.arity);
+    if (!PyList_Check(row)) {
+      return PyTuple_GET_SIZE(row) == arity && sequence(reinterpret_cast<PyTupleObject*>(row)->ob_item, node.arity);
+    }
+    HeldValues held(node.arity);
+    return held.hold_items_of(row) && sequence(held.to_fill(), node.arity) && PyList_GET_SIZE(row) == arity;
   }
 
   bool dict(const Node& node, PyObject* object) {
@@ -200,7 +201,7 @@ class Matcher {
     }
     const Reading reading(object);
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-    reader_.expect_order_of(object, ordered.get(), keys);
+    reader_.expect_order_of(object, Items(ordered.get()).begin(), keys, node.arity);
     return true;
   }
 
@@ -257,9 +258,7 @@ class Matcher {
       const Ref value = layout.statics[i].owned_of(object);
       if (!value || !static_value(node.first_static + i, value.get())) return false;
     }
-    if (PyList_CheckExact(children.get())) return list(node, children.get());
-    return PyTuple_GET_SIZE(children.get()) == static_cast<Py_ssize_t>(node.arity) &&
-           sequence(reinterpret_cast<PyTupleObject*>(children.get())->ob_item, node.arity);
+    return items(node, children.get());
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
@@ -270,10 +269,7 @@ class Matcher {
   bool registered(const Node& node, PyObject* object) {
     if (is_as_declared(*node.info, object)) return false;  // it has another key, whatever its functions say
     const OneLevel level = flatten_registered(object, *node.info);
-    if (PySequence_Fast_GET_SIZE(level.children.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
-    if (!static_value(node.first_static, level.aux.get())) return false;
-    if (PyList_Check(level.children.get())) return list(node, level.children.get());
-    return sequence(reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item, node.arity);
+    return static_value(node.first_static, level.aux.get()) && items(node, level.children.get());
   }
 
   const Node* nodes_;

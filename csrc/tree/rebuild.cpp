@@ -5,15 +5,27 @@
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
 #include "classes/registered_functions.h"
-#include "tree/made_entries.h"
 
 namespace partax {
 namespace {
 
+// A result of `make()`, a new reference, without a garbage collection. A rebuilt model counts for hundreds of
+// allocations, and most often replaces one of the same size next, which takes them all back.
+template <typename Make>
+Ref allocated(Make&& make) {
+  const CollectionPause pause;
+  return Ref::checked(make());
+}
+
+// Sets an attribute of a new instance as `object.__setattr__` does, which keeps it out of a dictionary where it can.
+void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
+  checked_int(PyObject_GenericSetAttr(object.get(), name, value));
+}
+
 class Rebuilder {
  public:
   Rebuilder(const TreeSpec& spec, LeafSource& leaves)
-      : spec_(spec), leaves_(leaves), statics_(spec, leaves), entries_(statics_, instances_) {}
+      : spec_(spec), leaves_(leaves), has_own_statics_(leaves.has_own_statics()) {}
 
   std::vector<Ref> call() {
     const std::uint32_t arity = spec_.nodes[at_++].arity;
@@ -84,7 +96,25 @@ class Rebuilder {
 
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
-  Ref static_value(std::size_t index) const { return statics_.at(index); }
+  // ---- Static values.
+
+  PyObject* own_static(std::size_t index) const { return has_own_statics_ ? leaves_.own_static(index) : nullptr; }
+
+  bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
+
+  Ref static_value(std::size_t index) const {
+    PyObject* known = own_static(index);
+    if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
+    return known != nullptr ? Ref::borrow(known) : stored_static(index);
+  }
+
+  Ref stored_static(std::size_t index) const {
+    Ref value = spec_.statics[index].value();
+    if (value) return value;
+    raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+  }
+
+  // ---- Children in a row.
 
   // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
   // know it until it is full, so that nobody finds it there before.
@@ -160,10 +190,19 @@ class Rebuilder {
     return result;
   }
 
+  // ---- Instances, which are made without running code of their class.
+
+  Ref empty_instance(const TypeInfo& info) const {
+    const auto make_now = [&] { return PyBaseObject_Type.tp_new(info.type, no_arguments_.get(), nullptr); };
+    // An abstract class raises, and runs Python to say why.
+    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
+    return is_abstract ? Ref::checked(make_now()) : allocated(make_now);
+  }
+
   // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
-    const Ref object = instances_.make(info);
+    const Ref object = empty_instance(info);
     const auto set = [&](PyObject* name, const Ref& value) { set_attribute(object, name, value.get()); };
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
@@ -173,12 +212,12 @@ class Rebuilder {
     if (node.has_wrapper_fields) {
       std::size_t index = node.first_static + statics;
       for (PyObject* name : Items(equinox().wrapper_names.get())) {
-        set(name, statics_.has(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
+        set(name, has_static(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
         ++index;
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
-      if (!statics_.has(node.first_static + i)) continue;
+      if (!has_static(node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
       if (value.get() != equinox().missing.get()) set(info.static_names[i].get(), value);
     }
@@ -192,17 +231,55 @@ class Rebuilder {
     build_fields(node, values);
     const std::vector<std::uint32_t>& order = order_of_call(info);
     if (!order.empty()) return with_fields(info, values, order);
-    const Ref no_arguments = Ref::checked(PyTuple_New(0)), keywords = Ref::checked(PyDict_New());
+    const Ref keywords = Ref::checked(PyDict_New());
     for (std::uint32_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
       checked_int(PyDict_SetItem(keywords.get(), field_name(info, i), values[i]));
     }
-    return Ref::checked(PyObject_Call(type(node), no_arguments.get(), keywords.get()));
+    return Ref::checked(PyObject_Call(type(node), no_arguments_.get(), keywords.get()));
   }
 
+  // As its registered functions make it: an empty one, in which the children are set before the rest.
   Ref entries(const Node& node) {
-    if (!node.info->layout->items.empty()) return entries_.make(node, [&] { return tuple(node); });
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    const Ref object = empty_instance(*node.info);
     std::size_t taken = 0;
-    return entries_.make(node, [&] { return child_or_of_run(taken); });
+    for (const Slot& slot : layout.items) set_slot(slot, object, tuple(node));
+    for (const Slot& slot : layout.children) set_slot(slot, object, child_or_of_run(taken));
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+      set_slot(layout.statics[i], object, static_value(node.first_static + i));
+    }
+    for (std::size_t i = 0; i < layout.made.size(); ++i) set_slot(layout.made[i], object, made(layout.makers[i].get()));
+    if (layout.dictionary == Layout::Dictionary::kNone) return object;
+    const bool has_own = layout.dictionary == Layout::Dictionary::kOwn;
+    const Ref dict = has_own ? Ref() : allocated([] { return PyDict_New(); });
+    for (std::size_t i = 0; i < node.entries; ++i) {  // those of children first
+      const Ref key = static_value(at.keys + i);
+      const Ref value = i < at.children ? child_or_of_run(taken) : static_value(at.statics + i - at.children);
+      if (has_own) {
+        set_attribute(object, key.get(), value.get());
+      } else {
+        checked_int(PyDict_SetItem(dict.get(), key.get(), value.get()));
+      }
+    }
+    if (layout.dictionary == Layout::Dictionary::kInAttribute) {
+      set_attribute(object, layout.dictionary_name.get(), dict.get());
+    } else if (!has_own) {
+      set_slot(layout.dictionary_slot[0], object, dict);
+    }
+    return object;
+  }
+
+  // Nobody has the object yet, and its slot is empty.
+  static void set_slot(const Slot& slot, const Ref& object, Ref value) { slot.place(object.get()) = value.release(); }
+
+  // What a maker gives, which all of one result share.
+  Ref made(PyObject* maker) {
+    for (const auto& [known, value] : made_) {
+      if (known == maker) return value;
+    }
+    made_.emplace_back(maker, Ref::checked(PyObject_CallNoArgs(maker)));
+    return made_.back().second;
   }
 
   // A child that may be one of a run, of which so many have been taken.
@@ -261,7 +338,7 @@ class Rebuilder {
 
   // An instance of which nothing but these fields is set, in this order; runs nobody's code.
   Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
-    const Ref object = instances_.make(info);
+    const Ref object = empty_instance(info);
     if (!info.offsets.empty()) {
       for (const std::uint32_t i : order) {
         *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object.get()) + info.offsets[i]) = Py_NewRef(values[i]);
@@ -289,9 +366,9 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
-  const GivenStatics statics_;
-  const EmptyInstances instances_;
-  MadeEntries entries_;
+  const bool has_own_statics_;
+  const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
+  std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;

@@ -150,30 +150,13 @@ class UnchangedReader {
 
   // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
   // others.
-  PyObject* const* row_of(const Node& node, PyObject* object) const {
+  static PyObject* const* row_of(const Node& node, PyObject* object) {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
-    switch (node.kind) {
-      case Kind::kTuple:
-      case Kind::kNamedTuple:
-        return items_of_tuple(object, arity);
-      case Kind::kList:
-        return kFreeThreaded ? nullptr : items_of_list(object, arity);
-      case Kind::kEntries: {
-        const Layout& layout = *node.info->layout;
-        if (kFreeThreaded || layout.items.empty() || !slots_are_same(layout, node.first_static, object)) return nullptr;
-        PyObject* const row = layout.items[0].of(object);
-        if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return nullptr;
-        return PyList_CheckExact(row) ? items_of_list(row, arity) : items_of_tuple(row, arity);
-      }
-      default:
-        return nullptr;
+    if (node.kind == Kind::kTuple || node.kind == Kind::kNamedTuple) {
+      return PyTuple_GET_SIZE(object) == arity ? reinterpret_cast<PyTupleObject*>(object)->ob_item : nullptr;
     }
-  }
-  static PyObject* const* items_of_tuple(PyObject* tuple, Py_ssize_t arity) {
-    return PyTuple_GET_SIZE(tuple) == arity ? reinterpret_cast<PyTupleObject*>(tuple)->ob_item : nullptr;
-  }
-  static PyObject* const* items_of_list(PyObject* list, Py_ssize_t arity) {
-    return PyList_GET_SIZE(list) == arity ? reinterpret_cast<PyListObject*>(list)->ob_item : nullptr;
+    const bool is_list = node.kind == Kind::kList && !kFreeThreaded && PyList_GET_SIZE(object) == arity;
+    return is_list ? reinterpret_cast<PyListObject*>(object)->ob_item : nullptr;
   }
 
   bool slots_are_same(const Layout& layout, std::size_t index, PyObject* object) const {
