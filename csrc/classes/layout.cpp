@@ -42,13 +42,6 @@ Layout::Layout(PyObject* description) {
   for (PyObject* maker : Items(given)) makers.push_back(Ref::borrow(maker));
 }
 
-Ref Layout::only_attribute(PyObject* dict) const {
-  if (PyDict_GET_SIZE(dict) != 1) return {};
-  Py_ssize_t at = 0;
-  auto [key, value] = next_entry(dict, at);
-  return key.get() == dictionary_name.get() ? std::move(value) : dict_item(dict, dictionary_name.get());
-}
-
 namespace {
 
 class Reader {
@@ -59,8 +52,7 @@ class Reader {
   }
 
   std::optional<Entries> read() {
-    if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
-    if (PySequence_Fast_GET_SIZE(children_) < static_cast<Py_ssize_t>(layout_.children.size())) return {};
+    if (dict_ ? !find_own_keys() : layout_.dictionary != Layout::Dictionary::kNone) return {};
     for (const Slot& slot : layout_.items) {
       if (!are_children(slot.owned_of(object_))) return {};
     }
@@ -93,18 +85,16 @@ class Reader {
       case Layout::Aux::kAttributes:
         return is_tuple(aux_) && PyTuple_GET_SIZE(aux_) == 3 && attributes();
       case Layout::Aux::kSlots:
-        return is_tuple(aux_) && static_cast<std::size_t>(PyTuple_GET_SIZE(aux_)) == found_.statics.size() && slots();
+        return is_tuple(aux_) && are_statics(Items(aux_));
       case Layout::Aux::kSlot:
         return aux_ == found_.statics.front().get();
     }
     return false;
   }
 
-  bool slots() const {
-    for (std::size_t i = 0; i < found_.statics.size(); ++i) {
-      if (PyTuple_GET_ITEM(aux_, static_cast<Py_ssize_t>(i)) != found_.statics[i].get()) return false;
-    }
-    return true;
+  bool are_statics(const Items& items) const {
+    return std::equal(items.begin(), items.end(), found_.statics.begin(), found_.statics.end(),
+                      [](PyObject* item, const Ref& value) { return item == value.get(); });
   }
 
   bool attributes() {
@@ -129,8 +119,7 @@ class Reader {
   Ref value_of(PyObject* key) {
     // A string or a number at its place in a dictionary of such: no code of users.
     if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return {};
-    if (own_keys_.empty() && !find_own_keys()) return {};
-    Ref own = dict_item(own_keys_.front().get(), key);
+    Ref own = dict_item(own_keys_.get(), key);
     if (!own || Py_TYPE(own.get()) != Py_TYPE(key)) return {};
     found_.keys.push_back(std::move(own));
     return dict_item(dict_.get(), found_.keys.back().get());
@@ -138,13 +127,12 @@ class Reader {
 
   // Each key of the dictionary by itself, all of them strings or numbers.
   bool find_own_keys() {
-    Ref own = Ref::checked(PyDict_New());
+    own_keys_ = Ref::checked(PyDict_New());
     Py_ssize_t at = 0;
     for (Ref key = next_entry(dict_.get(), at).first; key; key = next_entry(dict_.get(), at).first) {
       if (!PyUnicode_CheckExact(key.get()) && !PyLong_CheckExact(key.get())) return false;
-      checked_int(PyDict_SetItem(own.get(), key.get(), key.get()));
+      checked_int(PyDict_SetItem(own_keys_.get(), key.get(), key.get()));
     }
-    own_keys_.push_back(std::move(own));
     return true;
   }
 
@@ -189,7 +177,7 @@ class Reader {
   PyObject* children_;
   PyObject* aux_;
   Ref dict_;
-  std::vector<Ref> own_keys_;
+  Ref own_keys_;
   Entries found_;
   Py_ssize_t next_child_ = 0;
 };

@@ -56,13 +56,12 @@ struct Layout {
       found = part_at(object, dictionary_slot[0].place(object));
     } else if (dictionary != Dictionary::kNone) {
       found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-      if (dictionary == Dictionary::kInAttribute) found = only_attribute(found.get());
+      if (dictionary == Dictionary::kInAttribute) {  // and there is no other one
+        found = PyDict_GET_SIZE(found.get()) == 1 ? dict_item(found.get(), dictionary_name.get()) : Ref();
+      }
     }
     return found && PyDict_CheckExact(found.get()) ? found : Ref();
   }
-
- private:
-  Ref only_attribute(PyObject* dict) const;
 };
 
 // The entries of an object whose registered functions read a dictionary of it.

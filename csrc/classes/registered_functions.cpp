@@ -53,8 +53,6 @@ bool agrees(const TypeInfo& info, PyObject* object) {
 
 namespace {
 
-constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
-
 // How many fields the tuples have that a class makes without doing anything else: if its __new__ is what
 // collections.namedtuple has written, a function that sees tuple's __new__ and no built-in name.
 std::optional<std::size_t> fields_of_plain(PyTypeObject* type) {
@@ -90,8 +88,7 @@ const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
   if (Py_TYPE(type)->tp_call != PyType_Type.tp_call) return none;
   const unsigned version = type_version(type);
   if (version != 0 && version == info.order_version) return info.set_order;
-  if (version == 0 || info.order_asked >= kOrderAsked) return none;
-  ++info.order_asked;
+  if (version == 0) return none;
   const Ref names = python::order_of_call(reinterpret_cast<PyObject*>(type));
   info.set_order = places_of(info, names.get());
   info.order_version = version;

@@ -31,7 +31,7 @@ struct Named {
   LeafSort sort = LeafSort::kOther;
 };
 
-// The first of a kind is its name; Python uses those from named_tuple on.
+// The first of a kind is its name, which Python uses too.
 constexpr Named kNamed[] = {
     {"dynamic_leaf", Kind::kDynamicLeaf},
     {"dynamic_leaf", Kind::kDynamicRun},
@@ -75,10 +75,10 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
   }
 }
 
-// Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
+// Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits; of the
+// exact built-in types, which nobody can register otherwise, the name and None.
 void describe(PyObject* object, TypeInfo& info) {
   const Ref description = python::describe(object);
-  const Ref traits = python::type_traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   PyObject* tuple = description.get();
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
   if (name == nullptr) throw PythonError{};
@@ -87,6 +87,9 @@ void describe(PyObject* object, TypeInfo& info) {
     info.kind = named.kind;
     info.sort = named.sort;
   }
+  info.is_builtin = info.is_installed = PyTuple_GET_ITEM(tuple, 1) == Py_None;
+  if (info.is_builtin) return;
+  const Ref traits = python::type_traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (info.kind == Kind::kEntries) {
     const Ref layout = python::layout(reinterpret_cast<PyObject*>(Py_TYPE(object)));
     info.layout = std::make_unique<const Layout>(layout.get());
@@ -113,41 +116,6 @@ void describe(PyObject* object, TypeInfo& info) {
   if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
 }
 
-// Exact built-in types, which nobody can register otherwise.
-bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
-  const struct {
-    PyTypeObject* type;
-    Kind kind;
-    LeafSort sort = LeafSort::kOther;
-  } known[] = {
-      {Py_TYPE(Py_None), Kind::kNone},
-      {&PyTuple_Type, Kind::kTuple},
-      {&PyList_Type, Kind::kList},
-      {&PyDict_Type, Kind::kDict},
-      {&PyODict_Type, Kind::kOrderedDict},
-      {hooks().default_dict.type(), Kind::kDefaultDict},
-      {&PyBool_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
-      {&PyLong_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
-      {&PyFloat_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
-      {&PyComplex_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
-      {&PyUnicode_Type, Kind::kStaticLeaf},
-      {&PyFunction_Type, Kind::kStaticLeaf},
-      {&PyType_Type, Kind::kStaticLeaf},
-      {&PyBytes_Type, Kind::kStaticLeaf},
-  };
-  for (const auto& builtin : known) {
-    if (builtin.type != type) continue;
-    info.kind = builtin.kind;
-    info.sort = builtin.sort;
-    if (info.kind == Kind::kDefaultDict) {
-      const Ref factory = attribute(reinterpret_cast<PyObject*>(type), "default_factory");
-      append_slots(info.slots, Ref::checked(PyTuple_Pack(1, factory.get())).get());
-    }
-    return info.is_builtin = info.is_installed = true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TypeTable& TypeTable::instance() {
@@ -162,7 +130,7 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
     // Python code may run and re-enter here, so the table is changed only afterwards.
     auto info = std::make_shared<TypeInfo>();
     info->type = type;
-    if (!describe_builtin(type, *info)) describe(object, *info);
+    describe(object, *info);
     const Ref address = Ref::checked(PyLong_FromVoidPtr(type));
     const Ref callback = Ref::checked(PyCFunction_New(&type_death_method, address.get()));
     info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));

@@ -31,6 +31,7 @@ enum class Kind : std::uint8_t {
   kCall,     // the arguments of one call; only ever the outermost node
 };
 
+// Those that filter_jit traces are from kJaxArray to kAbstract.
 enum class LeafSort : std::uint8_t {
   kOther,
   kJaxArray,
@@ -68,17 +69,17 @@ struct TypeInfo {
   std::vector<Ref> static_names;         // attribute families: interned names of the static fields
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
   Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
-  std::vector<Slot> slots;               // those of its instances; of kDefaultDict the factory
+  std::vector<Slot> slots;               // those of its instances
   std::unique_ptr<const Layout> layout;  // of kEntries
   // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep
   // for good.
   Ref flatten_function, unflatten_function;
   // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
   std::vector<Py_ssize_t> offsets;
-  // The order in which the fields of a new instance are set. Of kDataclass, for this version of the type, asked for so
-  // often, and empty where the class is called; of kDeclared, for this version, and empty of a partial.
+  // The order in which the fields of a new instance are set, for this version of the type. Empty of a dataclass that is
+  // called, and of a partial.
   mutable std::vector<std::uint32_t> set_order;
-  mutable unsigned int order_version = 0, order_asked = 0;
+  mutable unsigned int order_version = 0;
   mutable enum : std::uint8_t { kUntold, kAgrees, kDiffers } agreement = kUntold;  // kDeclared
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
@@ -136,18 +137,7 @@ class TypeTable {
 
 // True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.
 inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
-  switch (sort) {
-    case LeafSort::kJaxArray:
-    case LeafSort::kTracer:
-    case LeafSort::kNumpyArray:
-    case LeafSort::kNumpyScalar:
-    case LeafSort::kRef:
-      return true;
-    case LeafSort::kAbstract:
-      return abstract;
-    default:
-      return false;
-  }
+  return sort >= LeafSort::kJaxArray && sort <= (abstract ? LeafSort::kAbstract : LeafSort::kRef);
 }
 
 inline bool is_dynamic(PyObject* object, bool abstract) {

@@ -153,9 +153,12 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
 
 // Gives the later ones of several leaves whose paths are written alike other keys.
 void tell_apart(std::vector<Ref>& keys) {
-  const Ref tuple = tuple_of(keys), distinct = Ref::checked(PySet_New(tuple.get()));
-  if (static_cast<std::size_t>(PySet_GET_SIZE(distinct.get())) == keys.size()) return;
-  const Ref told_apart = python::told_apart(tuple);
+  std::vector<Py_hash_t> hashes;
+  hashes.reserve(keys.size());
+  for (const Ref& key : keys) hashes.push_back(PyObject_Hash(key.get()));
+  std::sort(hashes.begin(), hashes.end());
+  if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return;
+  const Ref told_apart = python::told_apart(tuple_of(keys));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     keys[i] = Ref::borrow(PyList_GET_ITEM(told_apart.get(), static_cast<Py_ssize_t>(i)));
   }

@@ -16,6 +16,12 @@ bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t
   return true;
 }
 
+bool DictionaryReader::keep_equal(std::size_t index, PyObject* key) const {
+  if (!is_key(index, key)) return false;
+  leaves_.add_own_static(index, key);
+  return true;
+}
+
 void DictionaryReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
                                        std::size_t count) const {
   std::unordered_map<PyObject*, std::uint32_t> places;

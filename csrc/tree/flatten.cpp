@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "base/error_path.h"
 #include "base/held_values.h"
@@ -102,13 +103,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     leaves_.push(object);
     return;
   }
-  const std::size_t before = spec_.hash;
-  try {
-    add_static(Ref::borrow(object), Unhashable::kRefuse);
-  } catch (...) {
-    spec_.hash = before;
-    throw;
-  }
+  add_static(Ref::borrow(object), Unhashable::kRefuse);
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
   spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
@@ -152,24 +147,18 @@ void Flattener::walk_object(PyObject* object) {
         "found a tree that is nested more deeply than this thread's stack has room for, expected "
         "a flatter tree, or fewer walks within walks");
   }
-  if (depth_ >= kFirstMilestone) find_cycle(object);
+  // The node above at the last depth that is a power of two: a tree that contains itself ends soon so, before all that
+  // stands beside it at each level has been read 2000 times.
+  if (depth_ > milestone_depth_ && object == milestone_) {
+    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
+  }
+  if (depth_ >= kFirstMilestone && (depth_ & (depth_ - 1)) == 0)
+    std::tie(milestone_, milestone_depth_) = std::pair(object, depth_);
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
   --depth_;
   if (options_.observer != nullptr) options_.observer->leave();
-}
-
-// Compares the object with the one above it at the last depth that is a milestone. A tree that contains itself ends
-// soon so, before all that stands beside it at each level has been read 2000 times.
-void Flattener::find_cycle(PyObject* object) {
-  std::size_t last = 0;
-  while (kFirstMilestone << (last + 1) < depth_) ++last;
-  if (depth_ > kFirstMilestone && object == milestones_.at(last)) {
-    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
-  }
-  if (depth_ == kFirstMilestone) milestones_.at(0) = object;
-  if (depth_ == kFirstMilestone << (last + 1)) milestones_.at(last + 1) = object;
 }
 
 // Walks the child that `get` gives, an owned reference.

@@ -1,7 +1,6 @@
 // Object -> static part and dynamic leaves.
 #pragma once
 
-#include <array>
 #include <optional>
 
 #include "base/python_api.h"
@@ -84,7 +83,6 @@ class Flattener {
 
   void walk(PyObject* object, const Step* step);
   void walk_object(PyObject* object);
-  void find_cycle(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
   void add_leaf(PyObject* object, bool dynamic);
@@ -108,7 +106,8 @@ class Flattener {
   const StackReserve stack_ = stack_reserve();
   bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
-  std::array<PyObject*, 5> milestones_ = {};  // the nodes above at the depths 64, 128, ..., 1024; borrowed
+  PyObject* milestone_ = nullptr;  // borrowed
+  int milestone_depth_ = kMaxDepth;
 };
 
 // The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.

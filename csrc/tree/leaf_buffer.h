@@ -33,16 +33,12 @@ class LeafBuffer {
     // In the order in which they were made, most often: what lies in a row is freed in a row.
     for (std::size_t i = 1; i <= size_; ++i) Py_DECREF(data_[i]);
     size_ = 0;
-    drop_own_statics(0);
+    own_statics_.clear();
     nodes_.clear();
   }
 
   // A static value of the call that is another object than the equal one of its key: by static index.
   void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
-  std::size_t num_own_statics() const noexcept { return own_statics_.size(); }
-  void drop_own_statics(std::size_t from) noexcept {
-    while (own_statics_.size() > from) own_statics_.pop_back();
-  }
   // To be called when all are there.
   void sort_own_statics() {
     std::sort(own_statics_.begin(), own_statics_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

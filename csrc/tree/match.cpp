@@ -160,29 +160,16 @@ class Matcher {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     if (PyDict_GET_SIZE(object) != arity) return false;
     if (node.kind == Kind::kDefaultDict) {
-      const Ref factory = node.info->slots[0].owned_of(object);
-      if (!static_value(node.first_static, factory ? factory.get() : Py_None)) return false;
+      static Name name("default_factory");
+      if (!static_value(node.first_static, attribute(object, name).get())) return false;
     }
-    const std::size_t keys = first_key(node);
-    if (node.kind == Kind::kOrderedDict && arity > 1 && !reader_.is_in_order(object, keys, node.arity)) {
+    if (node.kind == Kind::kOrderedDict && arity > 1 && !reader_.is_in_order(object, first_key(node), node.arity)) {
       return dict_by_keys(node, object);
     }
-    if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
-    if (arity == 0) return true;
     HeldValues items(node.arity);
-    PyObject** const to_fill = items.to_fill();
-    const auto put = [=](std::size_t place, PyObject* value) { return (to_fill[place] = value) != nullptr; };
-    const bool is_read = [&] {
-      const Reading reading(object);
-      if (!reader_.visit_equal(object, keys, node.arity, put)) return false;
-      items.hold();
-      return true;
-    }();
-    if (!is_read) return dict_by_keys(node, object);
-    for (std::size_t i = 0; i < node.arity; ++i) {
-      if (!child(items[i])) return false;
-    }
-    return true;
+    if (!unchanged_.read_dict(node, object, items)) return dict_by_keys(node, object);
+    items.hold();
+    return sequence(items.to_fill(), node.arity);
   }
 
   // A dictionary with other keys than identical ones in the order expected. They may run user code, so each value is

@@ -75,10 +75,20 @@ class UnchangedReader {
       return is_same_static(index, value) || other(index, value);
     };
     const Reading reading(dict.get());
-    const bool is_read = in_any_order ? reader_.visit(dict.get(), at.keys, node.entries, put)
-                                      : reader_.visit_identical(dict.get(), at.keys, node.entries, put);
+    const bool is_read = in_any_order ? reader_.visit_in_any_order(dict.get(), at.keys, node.entries, put)
+                                      : reader_.visit(dict.get(), at.keys, node.entries, put);
     if (is_read) are_read(node.arity);
     return is_read;
+  }
+
+  // The values of a dictionary whose keys are as expected.
+  bool read_dict(const Node& node, PyObject* object, HeldValues& values) const {
+    PyObject** const children = values.to_fill();
+    const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
+    const Reading reading(object);
+    if (!reader_.visit(object, first_key(node), node.arity, put)) return false;
+    values.hold_if_free(node.arity);
+    return true;
   }
 
  private:
@@ -112,7 +122,7 @@ class UnchangedReader {
       const Ref dict = layout.dictionary_slot[0].owned_of(object);
       if (!dict || !PyDict_CheckExact(dict.get())) return false;
       const Reading reading(dict.get());
-      if (!reader_.visit_identical(dict.get(), places.keys, node.entries, is_same)) return false;
+      if (!reader_.visit(dict.get(), places.keys, node.entries, is_same)) return false;
     }
     const Reading reading(object);
     PyObject** to = leaves_.end();
@@ -173,13 +183,8 @@ class UnchangedReader {
     switch (node.kind) {
       case Kind::kList:
         return values.hold_items_of(object);
-      case Kind::kDict: {
-        const Reading reading(object);
-        const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
-        if (!reader_.visit_identical(object, first_key(node), node.arity, put)) return false;
-        values.hold_if_free(node.arity);
-        return true;
-      }
+      case Kind::kDict:
+        return read_dict(node, object, values);
       case Kind::kModule:
       case Kind::kDataclass:
       case Kind::kDeclared: {

@@ -1,6 +1,5 @@
 """Classes that are registered with Python functions, and of which a library or the user says what these do."""
 
-import collections
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ import jax
 from partax import _core
 from partax._families import chex, penzai
 from partax._families.equinox import is_module
-from partax._families.fields import Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
+from partax._families.fields import BUILT_IN, Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
 from partax._jax.nodes import (
     flatten_one_level,
     flatten_one_level_with_keys,
@@ -76,7 +75,7 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
             "`jax.tree_util.register_pytree_node` first"
         )
-    if cls in _BUILT_IN or is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
+    if cls in BUILT_IN or is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
         raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
     wrong = hidden(cls, names)
     if wrong:
@@ -94,9 +93,6 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
         _of_users[cls] = fields
         _core.read_anew(cls)
     return cls
-
-
-_BUILT_IN = {type(None), tuple, list, dict, collections.OrderedDict, collections.defaultdict}
 
 
 def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:

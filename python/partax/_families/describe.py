@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
-from partax._families.fields import Description, fallback
+from partax._families.fields import BUILT_IN, Description, fallback
 from partax._jax.nodes import flatten_one_level, flatten_one_level_with_keys, is_tree_node, registered_nodes
 from partax._jax.private import concrete_array_type
 from partax._jax.settings import SETTINGS
@@ -53,9 +53,11 @@ def _leaf_sort(obj: Any, cls: type) -> str:
     return "jax_array"
 
 
-def describe(obj: Any) -> Description:
+def describe(obj: Any) -> Description | tuple[str, None, None]:
     """Describes the type of `obj` for the native type table."""
     cls = type(obj)
+    if type(cls) is type and cls in BUILT_IN:
+        return BUILT_IN[cls], None, None
     if cls in (_core.FlatSpec, _core.Static):
         return ("static", (), ())
     registered = registered_nodes()

@@ -4,12 +4,25 @@ import functools
 import inspect
 import types
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # (kind, names of the children, names of the static fields)
 Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 
+# What is read so whatever is registered, by its exact class.
+BUILT_IN: dict[type, str] = {
+    type(None): "none",
+    tuple: "tuple",
+    list: "list",
+    dict: "dict",
+    OrderedDict: "ordered_dict",
+    defaultdict: "default_dict",
+    **dict.fromkeys((bool, int), "int"),
+    **dict.fromkeys((float, complex), "float"),
+    **dict.fromkeys((str, bytes, type, types.FunctionType), "other"),
+}
 _HEAP_TYPE = 1 << 9
 _fallbacks: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 

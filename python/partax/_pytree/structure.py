@@ -1,4 +1,4 @@
-"""What the native functions of trees ask of Python: jax's paths, its answer for trees that are not alike, and pickles."""
+"""What the native functions of trees ask of Python: jax's paths, its answer for unlike trees, and pickles."""
 
 from collections.abc import Callable
 from typing import Any
