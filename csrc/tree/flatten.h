@@ -5,7 +5,7 @@
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
-#include "tree/dynamic_rule.h"
+#include "classes/predicates.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 
@@ -46,6 +46,33 @@ class WalkObserver {
 };
 
 // ---- The walk.
+
+// Which leaves beside arrays are traced: filter_jit's option `trace`.
+class DynamicRule {
+ public:
+  DynamicRule() noexcept = default;  // arrays alone
+  // From None, a predicate on leaves, or a tuple of names of arguments.
+  explicit DynamicRule(PyObject* option);
+
+  bool any() const noexcept { return kind_ != Kind::kArrays; }
+  // For each of `count` values of a call, whether the rule applies to it; `shape` is their `shape_data`.
+  std::vector<bool> values(std::size_t count, const Ref& shape) const;
+  // Whether a leaf is traced that is no array. Raises a WalkError.
+  bool holds(PyObject* leaf) const;
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(predicate_.get());
+    Py_VISIT(names_.get());
+    return 0;
+  }
+
+ private:
+  enum class Kind : std::uint8_t { kArrays, kNative, kPython };
+
+  Kind kind_ = Kind::kArrays;
+  Predicate native_ = Predicate::kIsArrayLike;
+  Ref predicate_;
+  Ref names_;  // of the values that it applies to; empty if to all
+};
 
 struct FlattenOptions {
   bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf

@@ -3,7 +3,6 @@
 #include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/instance_fields.h"
-#include "classes/registered_functions.h"
 #include "tree/dictionary_reader.h"
 #include "tree/flatten.h"
 #include "tree/unchanged_reader.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "tree/dynamic_rule.h"
+#include "tree/flatten.h"
 #include "tree/kept_values.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"

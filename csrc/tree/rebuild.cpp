@@ -4,7 +4,7 @@
 #include "base/held_values.h"
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "classes/registered_functions.h"
+#include "classes/instance_fields.h"
 
 namespace partax {
 namespace {
