@@ -5,6 +5,7 @@
 #include "base/error_path.h"
 #include "base/owned_reads.h"
 #include "base/python_hooks.h"
+#include "base/stack_room.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -130,7 +131,11 @@ bool FilterReader::read_type(PyObject* object, Filter& filter) {
 
 // The objects of partax._pytree.filters: their `_described` is (name, argument).
 void FilterReader::read_described(PyObject* object, Filter& filter) {
-  if (++depth_ > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the filter is nested too deeply");
+  if (++depth_ > kMaxDepth || !stack_reserve().is_free()) {  // asking it takes less of the stack than reading it
+    throw WalkError::diagnosed(PyExc_RecursionError,
+                               "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
+                                   " or than this thread's stack has room for; give several filters, or a flatter one");
+  }
   const Ref described = attribute(object, "_described");
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(described.get(), 0));
   if (name == nullptr) throw PythonError{};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -59,11 +60,17 @@ def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     for _ in range(1900):
         tree = [tree]
     leaves, spec = _core.flatten(tree)
+    filters = [partax.is_array] * 3
+    for _ in range(1900):
+        filters = [partax.not_(filters[0]), partax.any_of(filters[1]), partax.all_of(filters[2], True)]
     # Without room for it, a tree matches nothing.
     operations: list[Callable[[], object]] = [
         lambda: _core.flatten(tree),
         lambda: partax.partition(tree, partax.is_array),
         lambda: spec.rebuild(leaves),
+        lambda: partax.combine(tree, None, [[None]]),
+        lambda: partax.tree.map(lambda *leaves: leaves, tree, [tree]),
+        *(partial(partax.filter, [x], deep) for deep in filters),
     ]
     seen: list[Any] = [spec.match(tree)]
 
@@ -84,4 +91,4 @@ def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     thread.join()
     there, here, *errors = seen
     assert there == [x] and here is None
-    assert len(errors) == 3 and all("this thread's stack has room for" in error for error in errors)
+    assert len(errors) == len(operations) and all("this thread's stack has room for" in error for error in errors)
