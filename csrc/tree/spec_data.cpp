@@ -1,5 +1,6 @@
 #include "tree/spec_data.h"
 
+#include "base/error_path.h"
 #include "base/python_hooks.h"
 
 namespace partax {
@@ -37,12 +38,7 @@ Ref static_data(const StaticValue& held) {
 // The step to the value of a key. Runs its `repr`.
 Ref key_step(const StaticValue& held) {
   const Ref key = held.value();
-  if (!key) return unicode("[<dropped>]");
-  const Ref text = Ref::steal(PyObject_Repr(key.get()));
-  if (text) return Ref::checked(PyUnicode_FromFormat("[%U]", text.get()));
-  forgive();
-  const Ref name = attribute(reinterpret_cast<PyObject*>(Py_TYPE(key.get())), "__name__");
-  return Ref::checked(PyUnicode_FromFormat("[<%S>]", name.get()));
+  return unicode(key ? key_segment(key.get()) : "[<dropped>]");
 }
 
 Ref joined(const Ref& path, PyObject* step) { return Ref::checked(PyUnicode_Concat(path.get(), step)); }
