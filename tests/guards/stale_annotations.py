@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from programs import source_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 CHECK = """
 from beartype import beartype
 from beartype.door import is_bearable
@@ -17,14 +21,26 @@ def inner(v: float): return v
 def of_array(v: Float[jax.Array, '2']): return v
 """
 # A class or function that is made in the body, by each decorator that reads annotations.
-_MADE = {
-    "dataclass": "@dataclasses.dataclass\n    class D",
-    "frozen dataclass": "@dataclasses.dataclass(frozen=True)\n    class D",
-    "dataclass of Flax": "@flax.struct.dataclass\n    class D",
-    "dataclass of chex": "@chex.dataclass(mappable_dataclass=False)\n    class D",
-    "module of Equinox": "class D(eqx.Module)",
-}
-_TEXTS = {
+_MADE = rows(r"""
+dataclass: @dataclasses.dataclass\n    class D
+frozen dataclass: @dataclasses.dataclass(frozen=True)\n    class D
+dataclass of Flax: @flax.struct.dataclass\n    class D
+dataclass of chex: @chex.dataclass(mappable_dataclass=False)\n    class D
+module of Equinox: class D(eqx.Module)
+""")
+_TEXTS = rows(r"""
+text for beartype: {CHECK}def get():\n  @beartype\n  def f(v: 'T'): return v\n  return passes(lambda: f(2.0)) → get()
+  → T = int
+text for jaxtyped: {CHECK}def get():\n  @jaxtyped(typechecker=beartype)\n  def f(v: 'W'): return v
+  \n  return passes(lambda: f(jnp.ones(2))) → get() → W = Float[jax.Array, '3']
+text that is asked: {CHECK} → (2.0 if is_bearable(2.0, 'T') else 3.0) → T = int
+function of another place, for beartype: {CHECK} → passes(lambda: beartype(inner)(2.0)) → inner.__annotations__['v'] =
+  int
+function of another place, for jaxtyped: {CHECK} → passes(lambda: jaxtyped(typechecker=beartype)(of_array)(jnp.ones(2)))
+  → of_array.__annotations__['v'] = Float[jax.Array, '3']
+maker that has another name: {CHECK}make_checked = [functools.partial(jaxtyped, typechecker=beartype)]
+  → passes(lambda: make_checked[0](of_array)(jnp.ones(2))) → of_array.__annotations__['v'] = Float[jax.Array, '3']
+""") | {
     **{
         f"text in a {name}": (
             f"{CHECK}def get():\n    {made}:\n        a: 'CV[int]' = 1.0\n        b: float = 2.0\n    return len(fields(D))"
@@ -32,27 +48,6 @@ _TEXTS = {
         )
         for name, made in _MADE.items()
     },
-    "text for beartype": (
-        f"{CHECK}def get():\n    @beartype\n    def f(v: 'T'): return v\n    return passes(lambda: f(2.0))"
-        " → get() → T = int"
-    ),
-    "text for jaxtyped": (
-        f"{CHECK}def get():\n    @jaxtyped(typechecker=beartype)\n    def f(v: 'W'): return v\n"
-        "    return passes(lambda: f(jnp.ones(2))) → get() → W = Float[jax.Array, '3']"
-    ),
-    "text that is asked": f"{CHECK} → (2.0 if is_bearable(2.0, 'T') else 3.0) → T = int",
-    "function of another place, for beartype": (
-        f"{CHECK} → passes(lambda: beartype(inner)(2.0)) → inner.__annotations__['v'] = int"
-    ),
-    "function of another place, for jaxtyped": (
-        f"{CHECK} → passes(lambda: jaxtyped(typechecker=beartype)(of_array)(jnp.ones(2)))"
-        " → of_array.__annotations__['v'] = Float[jax.Array, '3']"
-    ),
-    "maker that has another name": (
-        f"{CHECK}make_checked = [functools.partial(jaxtyped, typechecker=beartype)]"
-        " → passes(lambda: make_checked[0](of_array)(jnp.ones(2)))"
-        " → of_array.__annotations__['v'] = Float[jax.Array, '3']"
-    ),
 }
 _MISSING = {
     "what an abstract class has not": (

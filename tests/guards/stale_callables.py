@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from programs import parts_of, program_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 # What they define → the function that is made anew → the change.
-_DEFAULTS = {
-    "keyword-only default": " → lambda x, *, o=o: x * o.k → o",
-    "default in a tuple": " → lambda x, t=(1, o): x * t[1].k → o",
-    "default in a list": " → lambda x, d=[[o]]: x * d[0][0].k → o",
-    "default lambda of an object": " → lambda x, get=lambda: o.k: x * get() → o",
-    "default function of a global": "def get(): return K → lambda x, get=get: x * get() → K",
-    "default function with a default": "def get(o=o): return o.k → lambda x, *, get=get: x * get() → o",
-    "default method": (
-        "class O:\n    k = 2.0\n    def rate(self): return self.k\no = O() → lambda x, rate=o.rate: x * rate() → o"
-    ),
-    "default class": "class C: k = 2.0 → lambda x, c=C: x * c.k → C.k = 3.0",
-    "default module of the user's": "m = types.ModuleType('settings')\nm.k = 2.0 → lambda x, m=m: x * m.k → m.k = 3.0",
-    "default with its own equality": (
-        "class O:\n    def __init__(self, k): self.k = k\n    def __eq__(self, other): return True\n"
-        "    def __hash__(self): return 1\no = O(2.0) → lambda x, o=o: x * o.k → o = O(3.0)"
-    ),
-    "default frozen dataclass that holds a list": (
-        "@dataclasses.dataclass(frozen=True)\nclass O: k: list\no = O([2.0]) → lambda x, o=o: x * o.k[0] → o.k[0] = 3.0"
-    ),
-    "default of a function inside": (
-        "def outer(held):\n    def inner(x, held=held): return x * held.k\n    return lambda x: inner(x) → outer(o) → o"
-    ),
-    "default NumPy array": "a = np.ones(2) → lambda x, a=a: x * float(a[0]) → a[0] = 3.0",
-    "default deque": "d = collections.deque([2.0]) → lambda x, d=d: x * d[0] → d[0] = 3.0",
-    "default iterator": "i = iter([2.0, 3.0]) → lambda x, i=i: x * next(i) → pass",
-}
+_DEFAULTS = rows(r"""
+keyword-only default:  → lambda x, *, o=o: x * o.k → o
+default in a tuple:  → lambda x, t=(1, o): x * t[1].k → o
+default in a list:  → lambda x, d=[[o]]: x * d[0][0].k → o
+default lambda of an object:  → lambda x, get=lambda: o.k: x * get() → o
+default function of a global: def get(): return K → lambda x, get=get: x * get() → K
+default function with a default: def get(o=o): return o.k → lambda x, *, get=get: x * get() → o
+default method: class O:\n  k = 2.0\n  def rate(self): return self.k\no = O() → lambda x, rate=o.rate: x * rate() → o
+default class: class C: k = 2.0 → lambda x, c=C: x * c.k → C.k = 3.0
+default module of the user's: m = types.ModuleType('settings')\nm.k = 2.0 → lambda x, m=m: x * m.k → m.k = 3.0
+default with its own equality: class O:\n  def __init__(self, k): self.k = k\n  def __eq__(self, other): return True
+  \n  def __hash__(self): return 1\no = O(2.0) → lambda x, o=o: x * o.k → o = O(3.0)
+default frozen dataclass that holds a list: @dataclasses.dataclass(frozen=True)\nclass O: k: list\no = O([2.0])
+  → lambda x, o=o: x * o.k[0] → o.k[0] = 3.0
+default of a function inside: def outer(held):\n  def inner(x, held=held): return x * held.k
+  \n  return lambda x: inner(x) → outer(o) → o
+default NumPy array: a = np.ones(2) → lambda x, a=a: x * float(a[0]) → a[0] = 3.0
+default deque: d = collections.deque([2.0]) → lambda x, d=d: x * d[0] → d[0] = 3.0
+default iterator: i = iter([2.0, 3.0]) → lambda x, i=i: x * next(i) → pass
+""")
 
 TRAINER = """
 class Trainer:
@@ -41,80 +39,51 @@ class Trainer:
     def of_class(cls, x): return x * cls.k
 o = Trainer()
 """
-_METHODS = {
-    "method of an object in a global": f"{TRAINER} → o.step → o",
-    "__call__ of an object": f"{TRAINER} → o.__call__ → o",
-    "classmethod": f"{TRAINER} → o.of_class → Trainer.k = 3.0",
-    "classmethod of a subclass": f"{TRAINER}class Sub(Trainer): pass → Sub.of_class → Sub.k = 3.0",
-    "method whose class changes": f"{TRAINER} → o.step → Trainer.k = 3.0",
-    "method by super": (
-        f"{TRAINER}class Sub(Trainer):\n    def step(self, x): return super().step(x)\no = Sub() → o.step → o"
-    ),
-    "types.MethodType": "def step(self, x): return x * self.k → types.MethodType(step, o) → o",
-    "method of an object with its own equality": (
-        f"{TRAINER}class Sub(Trainer):\n    def __eq__(self, other): return type(other) is Sub\n"
-        "    def __hash__(self): return 1\no = Sub() → o.step → o = Sub()\no.k = 3.0"
-    ),
-    "method of an object without a hash": (
-        "@dataclasses.dataclass\nclass T:\n    k: float\n    def step(self, x): return x * self.k\no = T(2.0) → o.step"
-        " → o"
-    ),
-    "method that reads a global": "class T:\n    def step(self, x): return x * K\no = T() → o.step → K",
-    "method that reads a property": (
-        "class T:\n    rate = property(lambda self: K)\n    def step(self, x): return x * self.rate\no = T() → o.step"
-        " → K"
-    ),
-    "method with another default": (
-        "class T:\n    def step(self, x, k=2.0): return x * k\no = T() → o.step → T.step.__defaults__ = (3.0,)"
-    ),
-    "method of a list of the user's": (
-        "class L(list):\n    def step(self, x): return x * self[0]\no = L([2.0]) → o.step → o[0] = 3.0"
-    ),
-    "method of a NamedTuple that holds a list": (
-        "class T(typing.NamedTuple):\n    k: list\n    def step(self, x): return x * self.k[0]\no = T([2.0]) → o.step"
-        " → o.k[0] = 3.0"
-    ),
-    "method of a member of an enumeration": (
-        "class Mode(enum.Enum):\n    FAST = 1\n    def step(self, x): return x * self.k\nMode.FAST.k = 2.0"
-        " → Mode.FAST.step → Mode.FAST.k = 3.0"
-    ),
-    "static method that reads its class": (
-        "class T:\n    k = 2.0\n    @staticmethod\n    def step(x): return x * T.k"
-        " → (lambda step: lambda x: step(x))(T().step) → T.k = 3.0"
-    ),
-    "partialmethod": (
-        "class T:\n    k = 2.0\n    def by(self, n, x): return x * self.k\n    step = functools.partialmethod(by, 1)\n"
-        "o = T() → o.step → o"
-    ),
-    "method in a closure": f"{TRAINER} → (lambda step: lambda x: step(x))(o.step) → o",
-    "vmap of a method": f"{TRAINER} → lambda x: jax.vmap(o.step)(x[None])[0] → o",
-    "method of a module of Equinox": (
-        "class M(eqx.Module):\n    k: list = eqx.field(static=True)\n    def step(self, x): return x * self.k[0]\n"
-        "o = M([2.0]) → o.step → o.k[0] = 3.0"
-    ),
-}
+_METHODS = rows(r"""
+method of an object in a global: {TRAINER} → o.step → o
+__call__ of an object: {TRAINER} → o.__call__ → o
+classmethod: {TRAINER} → o.of_class → Trainer.k = 3.0
+classmethod of a subclass: {TRAINER}class Sub(Trainer): pass → Sub.of_class → Sub.k = 3.0
+method whose class changes: {TRAINER} → o.step → Trainer.k = 3.0
+method by super: {TRAINER}class Sub(Trainer):\n  def step(self, x): return super().step(x)\no = Sub() → o.step → o
+types.MethodType: def step(self, x): return x * self.k → types.MethodType(step, o) → o
+method of an object with its own equality: {TRAINER}class Sub(Trainer):\n  def __eq__(self, other): return type(other)
+  is Sub\n  def __hash__(self): return 1\no = Sub() → o.step → o = Sub()\no.k = 3.0
+method of an object without a hash: @dataclasses.dataclass\nclass T:\n  k: float\n  def step(self, x): return x *
+  self.k\no = T(2.0) → o.step → o
+method that reads a global: class T:\n  def step(self, x): return x * K\no = T() → o.step → K
+method that reads a property: class T:\n  rate = property(lambda self: K)\n  def step(self, x): return x * self.rate
+  \no = T() → o.step → K
+method with another default: class T:\n  def step(self, x, k=2.0): return x * k\no = T() → o.step
+  → T.step.__defaults__ = (3.0,)
+method of a list of the user's: class L(list):\n  def step(self, x): return x * self[0]\no = L([2.0]) → o.step
+  → o[0] = 3.0
+method of a NamedTuple that holds a list: class T(typing.NamedTuple):\n  k: list\n  def step(self, x): return x *
+  self.k[0]\no = T([2.0]) → o.step → o.k[0] = 3.0
+method of a member of an enumeration: class Mode(enum.Enum):\n  FAST = 1\n  def step(self, x): return x * self.k
+  \nMode.FAST.k = 2.0 → Mode.FAST.step → Mode.FAST.k = 3.0
+static method that reads its class: class T:\n  k = 2.0\n  @staticmethod\n  def step(x): return x * T.k
+  → (lambda step: lambda x: step(x))(T().step) → T.k = 3.0
+partialmethod: class T:\n  k = 2.0\n  def by(self, n, x): return x * self.k\n  step = functools.partialmethod(by, 1)
+  \no = T() → o.step → o
+method in a closure: {TRAINER} → (lambda step: lambda x: step(x))(o.step) → o
+vmap of a method: {TRAINER} → lambda x: jax.vmap(o.step)(x[None])[0] → o
+method of a module of Equinox: class M(eqx.Module):\n  k: list = eqx.field(static=True)\n  def step(self, x): return x *
+  self.k[0]\no = M([2.0]) → o.step → o.k[0] = 3.0
+""")
 
-_RECURSIVE = {
-    "calls itself with a keyword-only default": (
-        "def made(k):\n    def f(x, n=2, *, k=k): return x * k if n == 0 else f(x, n - 1)\n    return f"
-        " → (lambda f: lambda x: f(x, 2, k=1.0))(made(K)) → K"
-    ),
-    "calls itself with the default of an object": (
-        "def made():\n    def f(x, n=1, o=o): return x * o.k if n == 0 else f(x, n - 1)\n    return f → made() → o"
-    ),
-    "two that call each other": (
-        "def made(k):\n    def even(x, n=2): return x if n == 0 else odd(x, n - 1)\n"
-        "    def odd(x, n, k=k): return even(x * k, n - 1)\n    return even → made(K) → K"
-    ),
-    "calls itself by its attribute": (
-        "def made(k):\n    def f(x, n=2): return x if n == 0 else f.self(x * f.k, n - 1)\n    f.self, f.k = f, k\n"
-        "    return f → made(K) → K"
-    ),
-    "calls itself by a partial": (
-        "def made(k):\n    def f(x, n=2, k=k): return x if n == 0 else again(x * k)\n"
-        "    again = functools.partial(f, n=0)\n    def g(x): return f(x, 1, k) * k\n    return g → made(K) → K"
-    ),
-}
+_RECURSIVE = rows(r"""
+calls itself with a keyword-only default: def made(k):\n  def f(x, n=2, *, k=k): return x * k if n == 0 else f(x, n -
+  1)\n  return f → (lambda f: lambda x: f(x, 2, k=1.0))(made(K)) → K
+calls itself with the default of an object: def made():\n  def f(x, n=1, o=o): return x * o.k if n == 0 else f(x, n -
+  1)\n  return f → made() → o
+two that call each other: def made(k):\n  def even(x, n=2): return x if n == 0 else odd(x, n - 1)
+  \n  def odd(x, n, k=k): return even(x * k, n - 1)\n  return even → made(K) → K
+calls itself by its attribute: def made(k):\n  def f(x, n=2): return x if n == 0 else f.self(x * f.k, n - 1)
+  \n  f.self, f.k = f, k\n  return f → made(K) → K
+calls itself by a partial: def made(k):\n  def f(x, n=2, k=k): return x if n == 0 else again(x * k)
+  \n  again = functools.partial(f, n=0)\n  def g(x): return f(x, 1, k) * k\n  return g → made(K) → K
+""")
 
 # A function that counts or logs, and another one that sees how much; `f` itself is the same object each time.
 COUNTING = """
@@ -143,13 +112,13 @@ f, count, inner, change_it, size = made()
 class Counting(eqx.Module):
     def __call__(self, x): return f(x) * count()
 """
-_COUNTING = {
-    "count that another function reads": f"{COUNTING} → lambda x: f(x) * count() → change_it()",
-    "count under a checkpoint": f"{COUNTING} → partax.filter_checkpoint(lambda x: f(x) * count()) → change_it()",
-    "count that a function inside reads": f"{COUNTING} → functools.partial(inner) → change_it()",
-    "count under a gradient": f"{COUNTING} → partax.filter_grad(lambda x: f(x) * count()) → change_it()",
-    "log whose length is read": f"{COUNTING} → lambda x, size=size: f(x) * size() → change_it()",
-}
+_COUNTING = rows(r"""
+count that another function reads: {COUNTING} → lambda x: f(x) * count() → change_it()
+count under a checkpoint: {COUNTING} → partax.filter_checkpoint(lambda x: f(x) * count()) → change_it()
+count that a function inside reads: {COUNTING} → functools.partial(inner) → change_it()
+count under a gradient: {COUNTING} → partax.filter_grad(lambda x: f(x) * count()) → change_it()
+log whose length is read: {COUNTING} → lambda x, size=size: f(x) * size() → change_it()
+""")
 
 MODULE = """
 class Static(eqx.Module):
@@ -165,43 +134,34 @@ class Shared(eqx.Module):
     k: typing.ClassVar = 2.0
     def __call__(self, x): return x * self.k
 """
-_TREES = {
-    "Partial with a keyword": f"{MODULE} → jax.tree_util.Partial(lambda x, o: x * o.k, o=o) → o",
-    "Partial of a method": f"{MODULE} → jax.tree_util.Partial(o.step) → o",
-    "Partial in a Partial": (
-        f"{MODULE} → jax.tree_util.Partial(lambda f, x: f(x), jax.tree_util.Partial(lambda o, x: x * o.k, o)) → o"
-    ),
-    "eqx.Partial": f"{MODULE} → eqx.Partial(lambda o, x: x * o.k, o) → o",
-    "eqx.nn.Lambda of a global": f"{MODULE} → eqx.nn.Lambda(lambda x: x * K) → K",
-    "eqx.nn.Lambda of an object": f"{MODULE} → eqx.nn.Lambda(lambda x, key=None, o=o: x * o.k) → o",
-    "object in a static field": f"{MODULE} → Static(o) → o",
-    "object in a field": f"{MODULE} → Leaf(o) → o",
-    "method of a tree that reads a global": f"{MODULE} → Global() → K",
-    "tree with a class attribute": f"{MODULE} → Shared() → Shared.k = 3.0",
-    "tree whose method is replaced": f"{MODULE} → Global() → Global.__call__ = lambda self, x: x * 3.0",
-    "activation of an MLP": (
-        f"{MODULE}NET = eqx.nn.MLP('scalar', 'scalar', 2, 1, key=jax.random.key(0))"
-        " → eqx.tree_at(lambda net: net.activation, NET, lambda x: x * K) → K = -30.0"
-    ),
-    "functools.partial of an object": f"{MODULE} → functools.partial(lambda o, x: x * o.k, o) → o",
-    "class registered with jax": (
-        f"{MODULE}@jax.tree_util.register_pytree_node_class\nclass P:\n    def __init__(self, o): self.o = o\n"
-        "    def tree_flatten(self): return (), self.o\n    @classmethod\n"
-        "    def tree_unflatten(cls, o, c): return cls(o)\n    def __call__(self, x): return x * self.o.k → P(o) → o"
-    ),
-    "module of Flax": (
-        f"{MODULE}class F(nn.Module):\n    o: typing.Any\n    def __call__(self, x): return x * self.o.k"
-        " → lambda x: F(o).apply({}, x) → o"
-    ),
-    "jax.jit of an object": f"{MODULE} → jax.jit(lambda x, o=o: x * o.k) → o",
-    "filter_jit of an object": f"{MODULE} → partax.filter_jit(lambda x: x * o.k) → o",
-    "tree whose method reads a count": f"{COUNTING} → Counting() → change_it()",
-    "schedule of optax": f"{MODULE} → lambda x, tx=optax.sgd(lambda step: K): tx.update(x, tx.init(x))[0] → K",
-    "custom_jvp of an object": (
-        f"{MODULE}@jax.custom_jvp\ndef f(x): return x * o.k\nf.defjvp(lambda p, t: (p[0] * o.k, t[0] * o.k))"
-        " → lambda x: f(x) → o"
-    ),
-}
+_TREES = rows(r"""
+Partial with a keyword: {MODULE} → jax.tree_util.Partial(lambda x, o: x * o.k, o=o) → o
+Partial of a method: {MODULE} → jax.tree_util.Partial(o.step) → o
+Partial in a Partial: {MODULE} → jax.tree_util.Partial(lambda f, x: f(x), jax.tree_util.Partial(lambda o, x: x * o.k,
+  o)) → o
+eqx.Partial: {MODULE} → eqx.Partial(lambda o, x: x * o.k, o) → o
+eqx.nn.Lambda of a global: {MODULE} → eqx.nn.Lambda(lambda x: x * K) → K
+eqx.nn.Lambda of an object: {MODULE} → eqx.nn.Lambda(lambda x, key=None, o=o: x * o.k) → o
+object in a static field: {MODULE} → Static(o) → o
+object in a field: {MODULE} → Leaf(o) → o
+method of a tree that reads a global: {MODULE} → Global() → K
+tree with a class attribute: {MODULE} → Shared() → Shared.k = 3.0
+tree whose method is replaced: {MODULE} → Global() → Global.__call__ = lambda self, x: x * 3.0
+activation of an MLP: {MODULE}NET = eqx.nn.MLP('scalar', 'scalar', 2, 1, key=jax.random.key(0))
+  → eqx.tree_at(lambda net: net.activation, NET, lambda x: x * K) → K = -30.0
+functools.partial of an object: {MODULE} → functools.partial(lambda o, x: x * o.k, o) → o
+class registered with jax: {MODULE}@jax.tree_util.register_pytree_node_class\nclass P:\n  def __init__(self, o): self.o
+  = o\n  def tree_flatten(self): return (), self.o\n  @classmethod\n  def tree_unflatten(cls, o, c): return cls(o)
+  \n  def __call__(self, x): return x * self.o.k → P(o) → o
+module of Flax: {MODULE}class F(nn.Module):\n  o: typing.Any\n  def __call__(self, x): return x * self.o.k
+  → lambda x: F(o).apply({}, x) → o
+jax.jit of an object: {MODULE} → jax.jit(lambda x, o=o: x * o.k) → o
+filter_jit of an object: {MODULE} → partax.filter_jit(lambda x: x * o.k) → o
+tree whose method reads a count: {COUNTING} → Counting() → change_it()
+schedule of optax: {MODULE} → lambda x, tx=optax.sgd(lambda step: K): tx.update(x, tx.init(x))[0] → K
+custom_jvp of an object: {MODULE}@jax.custom_jvp\ndef f(x): return x * o.k\nf.defjvp(lambda p, t: (p[0] * o.k, t[0] *
+  o.k)) → lambda x: f(x) → o
+""")
 
 
 KINDS: dict[str, dict[str, str]] = {

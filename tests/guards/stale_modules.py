@@ -6,6 +6,10 @@ import sys
 
 from programs import parts_of, program_of, source_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 _M = "m = types.ModuleType('m_of_mine')\nsys.modules['m_of_mine'] = m\n"
 _UNDO = "sys.modules.pop('m_of_mine', None); sys.modules.pop('m_of_mine.types', None)"
 _ACT = f"{_M}m.act = jnp.sin"
@@ -24,19 +28,17 @@ s = S()"""
 # A function on the list, in each place of a module; it becomes another one.
 FUNCTIONS = {
     name: program_of(setup, f"lambda x: {call}", "m.act = jnp.cos", _UNDO)
-    for name, row in {
-        "of a global module": f"{_ACT} → m.act(x)",
-        "of a module in a list": f"{_ACT}\nL = [m] → L[0].act(x)",
-        "of a module in a dictionary": f"{_ACT}\nD = {{'m': m}} → D['m'].act(x)",
-        "of a module in a NamedTuple": f"{_ACT}\nP = collections.namedtuple('P', 'm')(m) → P.m.act(x)",
-        "of a module in a class": f"{_ACT}\nclass C: backend = m → C.backend.act(x)",
-        "of a module below another": f"{_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → L[0].m.act(x)",
-        "of a module in a partial": f"{_ACT}\ndef apply(m, x): return m.act(x) → functools.partial(apply, m)(x)",
-        "imported in the body": f"{_ACT}\ndef f(x):\n    from m_of_mine import act\n    return act(x) → f(x)",
-        "of a module imported in the body": (
-            f"{_ACT}\ndef f(x):\n    import m_of_mine\n    return m_of_mine.act(x) → f(x)"
-        ),
-    }.items()
+    for name, row in rows(r"""
+of a global module: {_ACT} → m.act(x)
+of a module in a list: {_ACT}\nL = [m] → L[0].act(x)
+of a module in a dictionary: {_ACT}\nD = {'m': m} → D['m'].act(x)
+of a module in a NamedTuple: {_ACT}\nP = collections.namedtuple('P', 'm')(m) → P.m.act(x)
+of a module in a class: {_ACT}\nclass C: backend = m → C.backend.act(x)
+of a module below another: {_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → L[0].m.act(x)
+of a module in a partial: {_ACT}\ndef apply(m, x): return m.act(x) → functools.partial(apply, m)(x)
+imported in the body: {_ACT}\ndef f(x):\n  from m_of_mine import act\n  return act(x) → f(x)
+of a module imported in the body: {_ACT}\ndef f(x):\n  import m_of_mine\n  return m_of_mine.act(x) → f(x)
+""").items()
     for setup, call in [parts_of(row)]
 }
 SUBMODULES = {
@@ -46,13 +48,13 @@ SUBMODULES = {
         "m.xp = b",
         _UNDO,
     )
-    for name, row in {
-        "swapped": "L = [m] → L[0].xp.act(x)",
-        "swapped, of a global": " → m.xp.act(x)",
-        "swapped, in a default": "def f(x, m=m): return m.xp.act(x) → f(x)",
-        "swapped, imported": "def f(x):\n    from m_of_mine import xp\n    return xp.act(x) → f(x)",
-        "swapped, one without the attribute": "a.k, b.act = 2.0, jnp.cos\nL = [m] → L[0].xp.act(x)",
-    }.items()
+    for name, row in rows(r"""
+swapped: L = [m] → L[0].xp.act(x)
+swapped, of a global:  → m.xp.act(x)
+swapped, in a default: def f(x, m=m): return m.xp.act(x) → f(x)
+swapped, imported: def f(x):\n  from m_of_mine import xp\n  return xp.act(x) → f(x)
+swapped, one without the attribute: a.k, b.act = 2.0, jnp.cos\nL = [m] → L[0].xp.act(x)
+""").items()
     for setup, call in [parts_of(row)]
 }
 IMPORTS = {
@@ -78,12 +80,12 @@ IMPORTS = {
         f" → O.k = 3.0; builtins.__import__ = hook → builtins.__import__ = real; {_UNDO}"
     ),
 }
-CLASSES = {
-    "a property over the dictionary": f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K",
-    "a property over the dictionary, in a list": f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0\nL = [m] → L[0].k → K",
-    "__getattribute__": f"{_ASKING}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K",
-    "__getattr__ that is added": f"{_M} → getattr(m, 'k', 2.0) → m.__getattr__ = lambda name: 3.0 → {_UNDO}",
-}
+CLASSES = rows(r"""
+a property over the dictionary: {_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K
+a property over the dictionary, in a list: {_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0\nL = [m] → L[0].k → K
+__getattribute__: {_ASKING}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K
+__getattr__ that is added: {_M} → getattr(m, 'k', 2.0) → m.__getattr__ = lambda name: 3.0 → {_UNDO}
+""")
 # From 3.14 on plain Python does not see it either, once it has read the attribute.
 if sys.version_info < (3, 14):
     CLASSES |= {
@@ -92,19 +94,18 @@ if sys.version_info < (3, 14):
             f"{_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0 → L[0].k → m.__class__ = S → {_UNDO}"
         ),
     }
-ABSENT = {
-    "in a pattern": f"{_MATCHED} → matched() → m.k = 3.0 → {_UNDO}",
-    "in a pattern, of a library": _MATCHED.replace("match m:", "match optax.sgd:")
-    + (f" → matched() → optax.sgd.k = 3.0 → hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}"),
-    "in a helper, handled by who calls it": f"{_MISSED} → tried() → m.k = 3.0 → {_UNDO}",
-    "in a helper, suppressed": (
-        f"{_M}def get(): return m.k\ndef tried():\n    with warnings.catch_warnings():\n        pass\n"
-        f"    try: return get()\n    except Exception: return 2.0\n → tried() → m.k = 3.0 → {_UNDO}"
-    ),
-    "in a property that falls to __getattr__": (
-        f"{_M}@dataclasses.dataclass(frozen=True)\nclass C:\n    m: typing.Any\n    @property\n"
-        "    def r(self): return self.m.k\n    def __getattr__(self, name): return 2.0\nc = C(m) → c.r → m.k = 3.0 → "
-        f"{_UNDO}"
+ABSENT = rows(r"""
+in a pattern: {_MATCHED} → matched() → m.k = 3.0 → {_UNDO}
+in a helper, handled by who calls it: {_MISSED} → tried() → m.k = 3.0 → {_UNDO}
+in a helper, suppressed: {_M}def get(): return m.k\ndef tried():\n  with warnings.catch_warnings():\n    pass
+  \n  try: return get()\n  except Exception: return 2.0\n → tried() → m.k = 3.0 → {_UNDO}
+in a property that falls to __getattr__: {_M}@dataclasses.dataclass(frozen=True)\nclass C:\n  m: typing.Any
+  \n  @property\n  def r(self): return self.m.k\n  def __getattr__(self, name): return 2.0\nc = C(m) → c.r → m.k = 3.0
+  → {_UNDO}
+""") | {
+    "in a pattern, of a library": (
+        _MATCHED.replace("match m:", "match optax.sgd:")
+        + (f" → matched() → optax.sgd.k = 3.0 → hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}")
     ),
 }
 FORMATS = {
@@ -148,13 +149,13 @@ REGISTERED = {
 ORDERS = {
     name: f"{program_of('', 'f', '')}def run(text): exec(f'def f(x): return x * ({body})'.replace('SET', text), globals())\n"
     "run('{0, 8}')\ndef change(): run('{8, 0}')\n"
-    for name, body in {
-        "in a loop": "sum(i * k for i, k in enumerate(n for n in SET))",
-        "in a comprehension": "[1.0 + k for k in SET][0]",
-        "of a set in a tuple": "(1.0 + [*(frozenset(SET), 1)[0]][0])",
-        "in a list that is made of it": "(1.0 + list(SET)[0])",
-        "in a loop of an inner function": "(lambda: [1.0 + k for k in SET][0])()",
-    }.items()
+    for name, body in rows(r"""
+in a loop: sum(i * k for i, k in enumerate(n for n in SET))
+in a comprehension: [1.0 + k for k in SET][0]
+of a set in a tuple: (1.0 + [*(frozenset(SET), 1)[0]][0])
+in a list that is made of it: (1.0 + list(SET)[0])
+in a loop of an inner function: (lambda: [1.0 + k for k in SET][0])()
+""").items()
 }
 
 # Another in the place of one that is on the list.

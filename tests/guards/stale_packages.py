@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from programs import source_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 # A package that has been installed: a folder of the path, with a function that reads a setting of its own.
 INSTALLED = """
 import importlib, pathlib, sys, tempfile
@@ -33,7 +37,49 @@ sys.path.insert(0, str(PLACE))
 package = importlib.import_module(NAME)
 """
 _END = "sys.path.remove(str(PLACE))\nsys.modules.pop(NAME, None)\nT.cleanup()"
-_PACKAGE = {
+_PACKAGE = rows(r"""
+matplotlib: OLD = matplotlib.rcParams['lines.linewidth'] → matplotlib.rcParams['lines.linewidth']
+  → matplotlib.rcParams['lines.linewidth'] = 7.0 → matplotlib.rcParams['lines.linewidth'] = OLD
+jaxtyping:  → (3.0 if jaxtyping.config.jaxtyping_disable else 2.0) → jaxtyping.config.update('jaxtyping_disable', True)
+  → jaxtyping.config.update('jaxtyping_disable', False)
+chex: def get():\n  try: chex.assert_equal(1, 2)\n  except AssertionError: return 2.0\n  return 3.0 → get()
+  → chex.disable_asserts() → chex.enable_asserts()
+flax: class M(nn.Module):\n  def __call__(self): return 2.0\nC = nn.intercept_methods(lambda next, args, kwargs,
+  context: 3.0) → M().apply({}) → C.__enter__() → C.__exit__(None, None, None)
+interceptor of a layer of flax: C = nn.intercept_methods(lambda next, args, kwargs, context: 3.0 * next(*args,
+  **kwargs)) → nn.Dense(1, kernel_init=nn.initializers.ones).init_with_output(jax.random.key(0), jnp.ones((1,)))[0][0]
+  → C.__enter__() → C.__exit__(None, None, None)
+what flax's layers make: OLD = flax.config.flax_return_frozendict
+  → (3.0 if isinstance(nn.Dense(1).init(jax.random.key(0), jnp.ones((1,))), flax.core.FrozenDict) else 2.0)
+  → flax.config.update('flax_return_frozendict', not OLD) → flax.config.update('flax_return_frozendict', OLD)
+names of axes of flax:  → len(nn.logical_to_mesh_axes(('a',))[0] or '12') → nn.set_logical_axis_rules((('a', 'xyz'),))
+  → nn.set_logical_axis_rules(())
+sharding of nnx: OLD = nnx.using_eager_sharding() → (3.0 if nnx.using_eager_sharding() else 2.0)
+  → nnx.use_eager_sharding(not OLD) → nnx.use_eager_sharding(OLD)
+graphs of nnx:  → (2.0 if nnx.set_graph_mode.current_value() else 3.0) → flax.config.update('nnx_graph_mode', False)
+  → flax.config.update('nnx_graph_mode', True)
+checker of jaxtyping: import beartype\n@jaxtyping.jaxtyped(typechecker=beartype.beartype)
+  \ndef checked(x: jaxtyping.Float[jax.Array, '3']): return 3.0\ndef get():\n  try: return checked(jnp.ones(2))
+  \n  except jaxtyping.TypeCheckError: return 2.0 → get() → jaxtyping.config.update('jaxtyping_disable', True)
+  → jaxtyping.config.update('jaxtyping_disable', False)
+axes that jaxtyping has bound: SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')\ndef bind():
+  \n  C.__enter__()\n  assert isinstance(jnp.ones(3), SHAPE) → (2.0 if isinstance(jnp.ones(4), SHAPE) else 3.0) → bind()
+  → C.__exit__(None, None, None)
+sizes that jaxtyping has bound: SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')
+  \ndef bind(n):\n  C.__enter__()\n  assert isinstance(jnp.ones(n), SHAPE)\nbind(4) → (2.0 if isinstance(jnp.ones(4),
+  SHAPE) else 3.0) → C.__exit__(None, None, None)\nbind(5) → C.__exit__(None, None, None)
+names of the variables of nnx: class A(nnx.Variable): pass\nclass B(nnx.Variable): pass
+  \nnnx.register_variable_name('mine', A, overwrite=True) → (2.0 if nnx.variable_type_from_name('mine') is A else 3.0)
+  → nnx.register_variable_name('mine', B, overwrite=True) → flax.nnx.variablelib.VariableTypeCache.pop('mine')
+what is data for nnx: class A: pass → (2.0 if nnx.is_data(A()) else 3.0) → nnx.register_data_type(A)
+  → flax.nnx.pytreelib.DATA_REGISTRY.discard(A)
+rules for tags of lineax: import lineax\nTAG = object()\nRULES = lineax.transpose_tags_rules
+  → (2.0 if TAG in lineax.MatrixLinearOperator(jnp.eye(2), TAG).T.tags else 3.0) → RULES.append(lambda tags: TAG if TAG
+  in tags else None) → RULES.pop()
+configuration of flax: OLD = flax.config.flax_return_frozendict → (3.0 if flax.config.flax_return_frozendict else 2.0)
+  → flax.config.update('flax_return_frozendict', not OLD) → flax.config.update('flax_return_frozendict', OLD)
+function of jax.nn, replaced: OLD = jax.nn.relu → jax.nn.relu(2.0) → jax.nn.relu = lambda x: 3.0 → jax.nn.relu = OLD
+""") | {
     **{
         name: f"{INSTALLED} → {value} → {change} → {_END}"
         for name, value, change in [
@@ -46,83 +92,6 @@ _PACKAGE = {
             ("function of a package, replaced", "package.scale()", "package.scale = lambda: 3.0"),
         ]
     },
-    "matplotlib": (
-        "OLD = matplotlib.rcParams['lines.linewidth'] → matplotlib.rcParams['lines.linewidth']"
-        " → matplotlib.rcParams['lines.linewidth'] = 7.0 → matplotlib.rcParams['lines.linewidth'] = OLD"
-    ),
-    "jaxtyping": (
-        " → (3.0 if jaxtyping.config.jaxtyping_disable else 2.0) → jaxtyping.config.update('jaxtyping_disable', True)"
-        " → jaxtyping.config.update('jaxtyping_disable', False)"
-    ),
-    "chex": (
-        "def get():\n    try: chex.assert_equal(1, 2)\n    except AssertionError: return 2.0\n    return 3.0 → get()"
-        " → chex.disable_asserts() → chex.enable_asserts()"
-    ),
-    "flax": (
-        "class M(nn.Module):\n    def __call__(self): return 2.0\n"
-        "C = nn.intercept_methods(lambda next, args, kwargs, context: 3.0) → M().apply({}) → C.__enter__()"
-        " → C.__exit__(None, None, None)"
-    ),
-    "interceptor of a layer of flax": (
-        "C = nn.intercept_methods(lambda next, args, kwargs, context: 3.0 * next(*args, **kwargs))"
-        " → nn.Dense(1, kernel_init=nn.initializers.ones).init_with_output(jax.random.key(0), jnp.ones((1,)))[0][0]"
-        " → C.__enter__() → C.__exit__(None, None, None)"
-    ),
-    "what flax's layers make": (
-        "OLD = flax.config.flax_return_frozendict"
-        " → (3.0 if isinstance(nn.Dense(1).init(jax.random.key(0), jnp.ones((1,))), flax.core.FrozenDict) else 2.0)"
-        " → flax.config.update('flax_return_frozendict', not OLD) → flax.config.update('flax_return_frozendict', OLD)"
-    ),
-    "names of axes of flax": (
-        " → len(nn.logical_to_mesh_axes(('a',))[0] or '12') → nn.set_logical_axis_rules((('a', 'xyz'),))"
-        " → nn.set_logical_axis_rules(())"
-    ),
-    "sharding of nnx": (
-        "OLD = nnx.using_eager_sharding() → (3.0 if nnx.using_eager_sharding() else 2.0)"
-        " → nnx.use_eager_sharding(not OLD) → nnx.use_eager_sharding(OLD)"
-    ),
-    "graphs of nnx": (
-        " → (2.0 if nnx.set_graph_mode.current_value() else 3.0) → flax.config.update('nnx_graph_mode', False)"
-        " → flax.config.update('nnx_graph_mode', True)"
-    ),
-    "checker of jaxtyping": (
-        "import beartype\n@jaxtyping.jaxtyped(typechecker=beartype.beartype)\n"
-        "def checked(x: jaxtyping.Float[jax.Array, '3']): return 3.0\ndef get():\n"
-        "    try: return checked(jnp.ones(2))\n    except jaxtyping.TypeCheckError: return 2.0 → get()"
-        " → jaxtyping.config.update('jaxtyping_disable', True) → jaxtyping.config.update('jaxtyping_disable', False)"
-    ),
-    "axes that jaxtyping has bound": (
-        "SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')\ndef bind():\n    C.__enter__()\n"
-        "    assert isinstance(jnp.ones(3), SHAPE) → (2.0 if isinstance(jnp.ones(4), SHAPE) else 3.0) → bind()"
-        " → C.__exit__(None, None, None)"
-    ),
-    "sizes that jaxtyping has bound": (
-        "SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')\ndef bind(n):\n    C.__enter__()\n"
-        "    assert isinstance(jnp.ones(n), SHAPE)\nbind(4) → (2.0 if isinstance(jnp.ones(4), SHAPE) else 3.0)"
-        " → C.__exit__(None, None, None)\nbind(5) → C.__exit__(None, None, None)"
-    ),
-    "names of the variables of nnx": (
-        "class A(nnx.Variable): pass\nclass B(nnx.Variable): pass\n"
-        "nnx.register_variable_name('mine', A, overwrite=True)"
-        " → (2.0 if nnx.variable_type_from_name('mine') is A else 3.0)"
-        " → nnx.register_variable_name('mine', B, overwrite=True) → flax.nnx.variablelib.VariableTypeCache.pop('mine')"
-    ),
-    "what is data for nnx": (
-        "class A: pass → (2.0 if nnx.is_data(A()) else 3.0) → nnx.register_data_type(A)"
-        " → flax.nnx.pytreelib.DATA_REGISTRY.discard(A)"
-    ),
-    "rules for tags of lineax": (
-        "import lineax\nTAG = object()\nRULES = lineax.transpose_tags_rules"
-        " → (2.0 if TAG in lineax.MatrixLinearOperator(jnp.eye(2), TAG).T.tags else 3.0)"
-        " → RULES.append(lambda tags: TAG if TAG in tags else None) → RULES.pop()"
-    ),
-    "configuration of flax": (
-        "OLD = flax.config.flax_return_frozendict → (3.0 if flax.config.flax_return_frozendict else 2.0)"
-        " → flax.config.update('flax_return_frozendict', not OLD) → flax.config.update('flax_return_frozendict', OLD)"
-    ),
-    "function of jax.nn, replaced": (
-        "OLD = jax.nn.relu → jax.nn.relu(2.0) → jax.nn.relu = lambda x: 3.0 → jax.nn.relu = OLD"
-    ),
 }
 
 
@@ -154,19 +123,19 @@ _JAX = {
     ),
 }
 # An attribute of a module that is not among the names of the code which reads it.
-_READ_BY_TEXT = {
-    "methodcaller": "operator.methodcaller('__getattribute__', 'environ')(os)['GUARDED']",
-    "methodcaller in a variable": "GET(os)['GUARDED']",
-    "__getattribute__": "os.__getattribute__('environ')['GUARDED']",
-    "__getattribute__ of its class": "type(os).__getattribute__(os, 'environ')['GUARDED']",
-    "__getattribute__ of object": "object.__getattribute__(os, 'environ')['GUARDED']",
-    "__getattribute__ in a variable": "(lambda m: m.__getattribute__('environ'))(os)['GUARDED']",
-    "__getstate__": "os.__getstate__()['environ']['GUARDED']",
-    "format": "len('{0.environ}'.format(os))",
-    "format by getattr": "len(getattr('{0.environ}', 'format')(os))",
-    "format by methodcaller": "len(FORMAT('{0.environ}'))",
-    "match": "matched(os)",
-}
+_READ_BY_TEXT = rows(r"""
+methodcaller: operator.methodcaller('__getattribute__', 'environ')(os)['GUARDED']
+methodcaller in a variable: GET(os)['GUARDED']
+__getattribute__: os.__getattribute__('environ')['GUARDED']
+__getattribute__ of its class: type(os).__getattribute__(os, 'environ')['GUARDED']
+__getattribute__ of object: object.__getattribute__(os, 'environ')['GUARDED']
+__getattribute__ in a variable: (lambda m: m.__getattribute__('environ'))(os)['GUARDED']
+__getstate__: os.__getstate__()['environ']['GUARDED']
+format: len('{0.environ}'.format(os))
+format by getattr: len(getattr('{0.environ}', 'format')(os))
+format by methodcaller: len(FORMAT('{0.environ}'))
+match: matched(os)
+""")
 _MATCHED = """def matched(m):
     match m:
         case object(environ=e): return e['GUARDED']
@@ -177,23 +146,19 @@ _BY_TEXT = {
     f"by {name}": f"{_MATCHED} → float({read}) → os.environ['GUARDED'] = '3.00' → os.environ.pop('GUARDED', None)"
     for name, read in _READ_BY_TEXT.items()
 }
-_STATE = {
-    "functools.cache": "@functools.cache\ndef f(): return K → f() → K = 3.0\nf.cache_clear()",
-    "lru_cache of an object": (
-        "class O: k = 2.0\no = O()\n@functools.lru_cache\ndef f(o): return O() → f(o).k → f(o).k = 3.0"
-    ),
-    "context in a context": (
-        "V = contextvars.ContextVar('v', default=2.0)\nC = contextvars.copy_context() → C.run(V.get)"
-        " → C.run(V.set, 3.0)"
-    ),
-    "dead object": "class O: pass\no = O()\nR = weakref.ref(o) → (3.0 if R() is None else 2.0) → del o",
-    "proxy": "class O: k = 2.0\no = O()\nP = weakref.proxy(o) → P.k → o",
-    "count": "C = itertools.count(2) → next(C) → pass",
-    "queue": "Q = queue.SimpleQueue() → (1.0 + Q.qsize()) → Q.put(1)",
-    "value of ctypes": "V = ctypes.c_double(2.0) → V.value → V.value = 3.0",
-    "UserDict": "D = collections.UserDict(k=2.0) → D['k'] → D['k'] = 3.0",
-    "mock": "from unittest import mock\nM = mock.Mock(return_value=2.0) → M() → M.return_value = 3.0",
-}
+_STATE = rows(r"""
+functools.cache: @functools.cache\ndef f(): return K → f() → K = 3.0\nf.cache_clear()
+lru_cache of an object: class O: k = 2.0\no = O()\n@functools.lru_cache\ndef f(o): return O() → f(o).k → f(o).k = 3.0
+context in a context: V = contextvars.ContextVar('v', default=2.0)\nC = contextvars.copy_context() → C.run(V.get)
+  → C.run(V.set, 3.0)
+dead object: class O: pass\no = O()\nR = weakref.ref(o) → (3.0 if R() is None else 2.0) → del o
+proxy: class O: k = 2.0\no = O()\nP = weakref.proxy(o) → P.k → o
+count: C = itertools.count(2) → next(C) → pass
+queue: Q = queue.SimpleQueue() → (1.0 + Q.qsize()) → Q.put(1)
+value of ctypes: V = ctypes.c_double(2.0) → V.value → V.value = 3.0
+UserDict: D = collections.UserDict(k=2.0) → D['k'] → D['k'] = 3.0
+mock: from unittest import mock\nM = mock.Mock(return_value=2.0) → M() → M.return_value = 3.0
+""")
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(row) for name, row in programs.items()}

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from programs import source_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 PRIMITIVE = """
 import jax, jax.extend, jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
@@ -47,91 +51,54 @@ class R:
     @classmethod
     def tree_unflatten(cls, _, c): return cls(*c)
 """
-_REGISTRY = {
-    "batching rule": (
-        f"{PRIMITIVE} → jax.vmap(p.bind)(jnp.ones(1))[0]"
-        " → batching.primitive_batchers[p] = lambda xs, ds: (xs[0] * 3.0, ds[0])"
-    ),
-    "derivative": (
-        f"{PRIMITIVE} → jax.grad(p.bind)(1.0) → ad.primitive_jvps[p] = lambda xs, ts: (p.bind(xs[0]), ts[0] * 3.0)"
-    ),
-    "custom_jvp": (
-        "@jax.custom_jvp\ndef f(x): return x\nf.defjvp(lambda p, t: (p[0], 2.0 * t[0])) → jax.grad(f)(1.0)"
-        " → f.defjvp(lambda p, t: (p[0], 3.0 * t[0]))"
-    ),
-    "custom_vjp": (
-        "@jax.custom_vjp\ndef f(x): return x\nf.defvjp(lambda x: (x, None), lambda _, t: (2.0 * t,)) → jax.grad(f)(1.0)"
-        " → f.defvjp(lambda x: (x, None), lambda _, t: (3.0 * t,))"
-    ),
-    "custom_vmap": (
-        "@jax.custom_batching.custom_vmap\ndef f(x): return x\nf.def_vmap(lambda n, b, x: (x * 2.0, True))"
-        " → jax.vmap(f)(jnp.ones(1))[0] → f.def_vmap(lambda n, b, x: (x * 3.0, True))"
-    ),
-    "class registered later": f"{REGISTERED} → (1.0 + (jax.tree.leaves(P())[0] == 2.0)) → {NODE}",
-    "dataclass registered later": (
-        f"{REGISTERED}@dataclasses.dataclass(frozen=True)\nclass D:\n    a: float = 2.0\n    b: float = 3.0"
-        " → (1.0 + len(jax.tree.leaves(D()))) → jax.tree_util.register_dataclass(D)"
-    ),
-    "class registered as static later": (
-        f"{REGISTERED} → (1.0 + len(jax.tree.leaves(Q()))) → jax.tree_util.register_static(Q)"
-    ),
-    "is_leaf that reads state": (
-        f"{REGISTERED}"
-        " → (1.0 + len(jax.tree.leaves([1, 2, 3], is_leaf=lambda leaf: type(leaf) is list and state[0] > 2.5)))"
-        " → state[0] = 3.0"
-    ),
-    "flatten that reads a global": (
-        f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c: P(*c))"
-        " → jax.tree.leaves(P())[0] → K"
-    ),
-    "method that flattens, which reads a global": f"{REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → K",
-    "method that flattens, replaced": (
-        f"{REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → R.tree_flatten = lambda self: ((3.0,), None)"
-    ),
-    "method called by its name": (
-        f"{REGISTERED}c = operator.methodcaller('rate')\nclass M:\n    @staticmethod\n    def rate(): return K → c(M)"
-        " → K"
-    ),
-    "method called by the name of a library's": (
-        f"{REGISTERED}F = tempfile.TemporaryDirectory()\nW = os.getcwd()\nc = operator.methodcaller('getcwd')"
-        " → (lambda m: 3.0 if 'tmp' in c(m) and c(m) != W else 2.0)(os) → os.chdir(F.name) → os.chdir(W)\nF.cleanup()"
-    ),
-    "global in a format of another place": (
-        f"{REGISTERED}TEXT = '{{0.__globals__[K]}}'\ndef h(): return 1 → float(TEXT.format(h)) → K"
-    ),
-    "unflatten that reads state": (
-        f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(state[0]))"
-        " → jax.tree.map(lambda a: a, P()).a → state[0] = 3.0"
-    ),
-    "flatten with keys that reads state": (
-        f"{REGISTERED}"
-        "jax.tree_util.register_pytree_with_keys(P, lambda p: (((('k' * int(state[0])), p.a),), None), lambda _, c: P(*c))"
-        " → len(jax.tree_util.tree_flatten_with_path(P())[0][0][0][0]) → state[0] = 3.0"
-    ),
-    "singledispatch": (
-        f"{REGISTERED}@functools.singledispatch\ndef f(a): return 2.0 → f(P()) → f.register(P, lambda a: 3.0)"
-    ),
-    "registered number": (
-        "class N: pass → (3.0 if isinstance(N(), numbers.Number) else 2.0) → numbers.Number.register(N)"
-    ),
-    "converter of a field": f"{CONVERTED} → M(1.0).k → K",
-    "converter of an inherited field": f"{CONVERTED} → Under(1.0).k → K",
-    "converter of a field, replaced": (
-        f"{CONVERTED} → M(1.0).k → M.__dataclass_fields__['k'].metadata = {{'converter': lambda k: 3.0}}"
-    ),
-    "field that is a value too": (
-        f"{CONVERTED}F = M.__dataclass_fields__['k']\nF.default = 2.0 → (M(1.0), F.default)[1] → F.default = 3.0"
-    ),
-    "function in the metadata of a field": (
-        "def shown(): return K\n@dataclasses.dataclass(frozen=True)\nclass C:\n"
-        "    a: float = dataclasses.field(default=1.0, metadata={'shown': shown})"
-        " → dataclasses.fields(C)[0].metadata['shown']() → K"
-    ),
-    "rule of lineax for an operator": f"{OPERATOR} → lineax.diagonal(Own(jnp.ones(1)))[0] → K",
-    "rule of lineax, registered again": (
-        f"{OPERATOR} → lineax.diagonal(Own(jnp.ones(1)))[0] → lineax.diagonal.register(Own)(lambda it: it.v * 3.0)"
-    ),
-    "copyreg": f"{REGISTERED} → copy.copy(Q(2.0)).a → copyreg.pickle(Q, lambda q: (Q, (3.0,)))",
-}
+_REGISTRY = rows(r"""
+batching rule: {PRIMITIVE} → jax.vmap(p.bind)(jnp.ones(1))[0] → batching.primitive_batchers[p] = lambda xs, ds: (xs[0] *
+  3.0, ds[0])
+derivative: {PRIMITIVE} → jax.grad(p.bind)(1.0) → ad.primitive_jvps[p] = lambda xs, ts: (p.bind(xs[0]), ts[0] * 3.0)
+custom_jvp: @jax.custom_jvp\ndef f(x): return x\nf.defjvp(lambda p, t: (p[0], 2.0 * t[0])) → jax.grad(f)(1.0)
+  → f.defjvp(lambda p, t: (p[0], 3.0 * t[0]))
+custom_vjp: @jax.custom_vjp\ndef f(x): return x\nf.defvjp(lambda x: (x, None), lambda _, t: (2.0 * t,))
+  → jax.grad(f)(1.0) → f.defvjp(lambda x: (x, None), lambda _, t: (3.0 * t,))
+custom_vmap: @jax.custom_batching.custom_vmap\ndef f(x): return x\nf.def_vmap(lambda n, b, x: (x * 2.0, True))
+  → jax.vmap(f)(jnp.ones(1))[0] → f.def_vmap(lambda n, b, x: (x * 3.0, True))
+class registered later: {REGISTERED} → (1.0 + (jax.tree.leaves(P())[0] == 2.0)) → {NODE}
+dataclass registered later: {REGISTERED}@dataclasses.dataclass(frozen=True)\nclass D:\n  a: float = 2.0
+  \n  b: float = 3.0 → (1.0 + len(jax.tree.leaves(D()))) → jax.tree_util.register_dataclass(D)
+class registered as static later: {REGISTERED} → (1.0 + len(jax.tree.leaves(Q()))) → jax.tree_util.register_static(Q)
+is_leaf that reads state: {REGISTERED} → (1.0 + len(jax.tree.leaves([1, 2, 3], is_leaf=lambda leaf: type(leaf) is list
+  and state[0] > 2.5))) → state[0] = 3.0
+flatten that reads a global: {REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c:
+  P(*c)) → jax.tree.leaves(P())[0] → K
+method that flattens, which reads a global: {REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → K
+method that flattens, replaced: {REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → R.tree_flatten = lambda self: ((3.0,),
+  None)
+method called by its name: {REGISTERED}c = operator.methodcaller('rate')\nclass M:\n  @staticmethod
+  \n  def rate(): return K → c(M) → K
+method called by the name of a library's: {REGISTERED}F = tempfile.TemporaryDirectory()\nW = os.getcwd()
+  \nc = operator.methodcaller('getcwd') → (lambda m: 3.0 if 'tmp' in c(m) and c(m) != W else 2.0)(os) → os.chdir(F.name)
+  → os.chdir(W)\nF.cleanup()
+global in a format of another place: {REGISTERED}TEXT = '{0.__globals__[K]}'\ndef h(): return 1 → float(TEXT.format(h))
+  → K
+unflatten that reads state: {REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c:
+  P(state[0])) → jax.tree.map(lambda a: a, P()).a → state[0] = 3.0
+flatten with keys that reads state: {REGISTERED}jax.tree_util.register_pytree_with_keys(P, lambda p: (((('k' *
+  int(state[0])), p.a),), None), lambda _, c: P(*c)) → len(jax.tree_util.tree_flatten_with_path(P())[0][0][0][0])
+  → state[0] = 3.0
+singledispatch: {REGISTERED}@functools.singledispatch\ndef f(a): return 2.0 → f(P()) → f.register(P, lambda a: 3.0)
+registered number: class N: pass → (3.0 if isinstance(N(), numbers.Number) else 2.0) → numbers.Number.register(N)
+converter of a field: {CONVERTED} → M(1.0).k → K
+converter of an inherited field: {CONVERTED} → Under(1.0).k → K
+converter of a field, replaced: {CONVERTED} → M(1.0).k → M.__dataclass_fields__['k'].metadata = {'converter': lambda k:
+  3.0}
+field that is a value too: {CONVERTED}F = M.__dataclass_fields__['k']\nF.default = 2.0 → (M(1.0), F.default)[1]
+  → F.default = 3.0
+function in the metadata of a field: def shown(): return K\n@dataclasses.dataclass(frozen=True)\nclass C:
+  \n  a: float = dataclasses.field(default=1.0, metadata={'shown': shown})
+  → dataclasses.fields(C)[0].metadata['shown']() → K
+rule of lineax for an operator: {OPERATOR} → lineax.diagonal(Own(jnp.ones(1)))[0] → K
+rule of lineax, registered again: {OPERATOR} → lineax.diagonal(Own(jnp.ones(1)))[0]
+  → lineax.diagonal.register(Own)(lambda it: it.v * 3.0)
+copyreg: {REGISTERED} → copy.copy(Q(2.0)).a → copyreg.pickle(Q, lambda q: (Q, (3.0,)))
+""")
 
 KINDS: dict[str, dict[str, str]] = {"registry": {name: source_of(row) for name, row in _REGISTRY.items()}}

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 from programs import source_of
 
+from rows import rows_of
+
+rows = rows_of(globals())
+
 # What of a library something is set on; the code reads it there, of a variable, or of what holds it.
-_ON = {
-    "a function": "optax.sgd",
-    "a function of jax": "jax.vmap",
-    "a function with rules": "jax.nn.relu",
-    "a class": "eqx.nn.Linear",
-    "a class of Flax": "nnx.Linear",
-    "a class of Linen": "nn.Dense",
-    "a base class": "eqx.Module",
-    "a class of the standard library": "enum.Enum",
-    "a module": "optax",
-    "a module of the standard library": "math",
-}
+_ON = rows(r"""
+a function: optax.sgd
+a function of jax: jax.vmap
+a function with rules: jax.nn.relu
+a class: eqx.nn.Linear
+a class of Flax: nnx.Linear
+a class of Linen: nn.Dense
+a base class: eqx.Module
+a class of the standard library: enum.Enum
+a module: optax
+a module of the standard library: math
+""")
 _UNDO = "hasattr(PLACE, 'mine') and delattr(PLACE, 'mine')"
-_WRAPPERS = {
-    "jax.jit": "jax.jit(lambda x: x)",
-    "filter_jit": "partax.filter_jit(lambda x: x)",
-    "jax.custom_jvp": "jax.custom_jvp(lambda x: x)",
-    "a partial": "functools.partial(lambda x: x)",
-}
+_WRAPPERS = rows(r"""
+jax.jit: jax.jit(lambda x: x)
+filter_jit: partax.filter_jit(lambda x: x)
+jax.custom_jvp: jax.custom_jvp(lambda x: x)
+a partial: functools.partial(lambda x: x)
+""")
 # What is known by identity or by its own `==`.
-_OBJECTS = {
-    "an array": "jnp.ones(3)",
-    "a key": "jax.random.key(0)",
-    "a sharding": "jax.sharding.NamedSharding(jax.make_mesh((1,), ('a',)), jax.P())",
-    "a sharding of one device": "jax.sharding.SingleDeviceSharding(jax.devices()[0])",
-    "an annotation": "jaxtyping.Float[jax.Array, 'of_mine']",
-    "a dtype of an annotation": "jaxtyping.Float",
-    "a scalar type": "jnp.float32",
-    "a ufunc": "np.sin",
-}
+_OBJECTS = rows(r"""
+an array: jnp.ones(3)
+a key: jax.random.key(0)
+a sharding: jax.sharding.NamedSharding(jax.make_mesh((1,), ('a',)), jax.P())
+a sharding of one device: jax.sharding.SingleDeviceSharding(jax.devices()[0])
+an annotation: jaxtyping.Float[jax.Array, 'of_mine']
+a dtype of an annotation: jaxtyping.Float
+a scalar type: jnp.float32
+a ufunc: np.sin
+""")
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(row) for name, row in programs.items()}
@@ -75,15 +79,15 @@ KINDS: dict[str, dict[str, str]] = {
         },
         "set on an object": {
             name: f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0"
-            for name, it in {
-                "an ordered dictionary": "collections.OrderedDict(a=1)",
-                "a static method": "staticmethod(lambda: 1.0)",
-                "a class method": "classmethod(lambda cls: 1.0)",
-                "a cached property": "functools.cached_property(lambda self: 1.0)",
-                "a context": "contextlib.contextmanager(lambda: (yield))()",
-                "a number of a class of one's own": "type('F', (np.float64,), {})(2.0)",
-                "an integer of a class of one's own": "type('F', (np.int32,), {})(2)",
-            }.items()
+            for name, it in rows(r"""
+an ordered dictionary: collections.OrderedDict(a=1)
+a static method: staticmethod(lambda: 1.0)
+a class method: classmethod(lambda cls: 1.0)
+a cached property: functools.cached_property(lambda self: 1.0)
+a context: contextlib.contextmanager(lambda: (yield))()
+a number of a class of one's own: type('F', (np.float64,), {})(2.0)
+an integer of a class of one's own: type('F', (np.int32,), {})(2)
+""").items()
         },
         "set on an object of jax's": {
             f"{name}, {how}": f"PLACE = {it}\n{before} → {read} → PLACE.mine = 3.0 → {_UNDO}"

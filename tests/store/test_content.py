@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from user_modules import assert_changes_are_seen, process
+from user_modules import assert_changes_are_seen, module_of, process
+
+from rows import rows_of
+
+rows = rows_of(globals())
 
 pytestmark = pytest.mark.compiled_anew
 
@@ -29,122 +33,80 @@ IN_ITS_ORDER = "  for t in k: x = x * 2 + len(t)\n  return x\n"
 IN_A_LOOP = "def f(x):\n  for k in {}: x = x * 2 + k\n  return x\n"
 
 # Modules in which `«this→that»` is replaced before the next process.
-CHANGES: dict[str, str] = {
-    # Fields of classes.
-    "a static field": PAIR + "«eqx.field(static=True)→eqx.field()»\n" + LEAVES,
-    "order of fields": "class M(eqx.Module):\n" + TWO_FIELDS + FIRST,
-    "order of fields of a base": "class B(eqx.Module):\n" + TWO_FIELDS + "class M(B):\n" + FIRST,
-    "metadata of a field": PAIR + "dataclasses.field(metadata={'static': «True→False»})\n" + LEAVES,
-    "a field that is no parameter": (
-        "@dataclasses.dataclass(frozen=True, init=False, match_args=False, repr=False, eq=False)\nclass M:\n"
-        "  a: int = dataclasses.field(init=«True→False»)\n  b: int\n"
-        "  def __init__(self, b, a=1): object.__setattr__(self, 'a', a); object.__setattr__(self, 'b', b)\n"
-        "def f(x): return x * dataclasses.replace(M(2, 3), b=5).a\n"
-    ),
-    # Enumerations.
-    "a value that is set by hand": (
-        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[5] = «E.A→E.B»\ndef f(x): return x * E(5).value\n"
-    ),
-    "a value that finds another member": (
-        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[1] = «E.A→E.B»\ndef f(x): return x * E(1).value\n"
-    ),
-    "a name that finds another member": (
-        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_map_['C'] = «E.A→E.B»\ndef f(x): return x * E['C'].value\n"
-    ),
-    "order of members": (
-        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_names_[:] = ['«A', 'B→B', 'A»']\n"
-        "def f(x): return x * [it.value for it in E][0]\n"
-    ),
-    # Subclasses that were registered.
-    "a registered class": ABC + "S.register(«P→Q»)\n" + OF_ABC,
-    "a class registered below": ABC + "class T(S): pass\nT.register(«P→Q»)\n" + OF_ABC,
-    "a class registered with a registered one": ABC
-    + "class T(abc.ABC): pass\nS.register(T)\nT.register(«P→Q»)\n"
-    + OF_ABC,
-    "a class registered with one of Python's": (
-        "class P: pass\nclass Q: pass\ncollections.abc.Sequence.register(«P→Q»)\n"
-        "def f(x): return x * (2 if issubclass(P, collections.abc.Sequence) else 3)\n"
-    ),
-    # Where a captured array lies.
-    "device of an array": ON.format("SingleDeviceSharding(jax.devices()[«1→2»])") + DEVICE,
+CHANGES: dict[str, str] = rows(r"""
+a static field: {PAIR}«eqx.field(static=True)→eqx.field()»\n{LEAVES}
+order of fields: class M(eqx.Module):\n{TWO_FIELDS}{FIRST}
+order of fields of a base: class B(eqx.Module):\n{TWO_FIELDS}class M(B):\n{FIRST}
+metadata of a field: {PAIR}dataclasses.field(metadata={'static': «True→False»})\n{LEAVES}
+a field that is no parameter: @dataclasses.dataclass(frozen=True, init=False, match_args=False, repr=False, eq=False)
+  \nclass M:\n  a: int = dataclasses.field(init=«True→False»)\n  b: int\n  def __init__(self, b, a=1):
+  object.__setattr__(self, 'a', a); object.__setattr__(self, 'b', b) → dataclasses.replace(M(2, 3), b=5).a
+a value that is set by hand: class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[5] = «E.A→E.B» → E(5).value
+a value that finds another member: class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[1] = «E.A→E.B»
+  → E(1).value
+a name that finds another member: class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_map_['C'] = «E.A→E.B» → E['C'].value
+order of members: class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_names_[:] = ['«A', 'B→B', 'A»']
+  → [it.value for it in E][0]
+a registered class: {ABC}S.register(«P→Q»)\n{OF_ABC}
+a class registered below: {ABC}class T(S): pass\nT.register(«P→Q»)\n{OF_ABC}
+a class registered with a registered one: {ABC}class T(abc.ABC): pass\nS.register(T)\nT.register(«P→Q»)\n{OF_ABC}
+a class registered with one of Python's: class P: pass\nclass Q: pass\ncollections.abc.Sequence.register(«P→Q»)
+  → (2 if issubclass(P, collections.abc.Sequence) else 3)
+int4: K = ml_dtypes.«int4(-1)→uint4(15)» → int(K)
+int2: K = ml_dtypes.«int2(-1)→uint2(3)» → int(K)
+float8: K = np.uint8(0x3c).view(ml_dtypes.float8_«e4m3fn→e4m3b11fnuz») → float(K)
+float8 in a tuple: K = (1, np.uint8(0x3c).view(ml_dtypes.float8_«e4m3→e4m3fnuz»)) → float(K[1])
+sign of a NaN: def f(x): return x * 0 + jnp.copysign(1.0, «1e999 - 1e999→-(1e999 - 1e999)»)
+sign of a NaN in a tuple: def f(x): return x * 0 + jnp.copysign(1.0, (1, «1e999 - 1e999→-(1e999 - 1e999)»)[1])
+item of a named tuple: {NAMED_TUPLE}def f(x): return x * T(2.0, 3.0).a\nT.a = «T.a→T.b»
+names in a mesh: M = jax.make_mesh((1,), ('«a→aa»',), devices=jax.devices()[:1]) → len(M.axis_names[0])
+what makes a default: class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: «2.0→3.0») → M().w
+order of a constant set that is also asked: def f(x):\n  for k in {«0, 8→8, 0»}: x = x * 2 + k * (k in {0, 8})
+  \n  return x
+""") | {
+    "device of an array": (ON.format("SingleDeviceSharding(jax.devices()[«1→2»])") + DEVICE),
     "memory of an array": (
         ON.format("SingleDeviceSharding(jax.devices()[0], memory_kind=«'device'→'pinned_host'»)")
         + "def f(x): return x * len(A.sharding.memory_kind)\n"
     ),
-    "axes of an array": ON.format(ONE.replace("P('a')", "P(«'a'→»)"))
-    + "def f(x): return x * (1 + len(A.sharding.spec))\n",
-    "mesh of an array": ON.format(ONE.replace("[:1]", "[«:1→1:2»]")) + DEVICE,
+    "axes of an array": (
+        ON.format(ONE.replace("P('a')", "P(«'a'→»)")) + "def f(x): return x * (1 + len(A.sharding.spec))\n"
+    ),
+    "mesh of an array": (ON.format(ONE.replace("[:1]", "[«:1→1:2»]")) + DEVICE),
     "kind of a sharding": (
         ON.format(f"«{ONE}→SingleDeviceSharding(jax.devices()[0])»")
         + "def f(x): return x * (2 if isinstance(A.sharding, jax.sharding.NamedSharding) else 3)\n"
     ),
-    # Numbers.
-    "int4": "K = ml_dtypes.«int4(-1)→uint4(15)»\ndef f(x): return x * int(K)\n",
-    "int2": "K = ml_dtypes.«int2(-1)→uint2(3)»\ndef f(x): return x * int(K)\n",
-    "float8": "K = np.uint8(0x3c).view(ml_dtypes.float8_«e4m3fn→e4m3b11fnuz»)\ndef f(x): return x * float(K)\n",
-    "float8 in a tuple": (
-        "K = (1, np.uint8(0x3c).view(ml_dtypes.float8_«e4m3→e4m3fnuz»))\ndef f(x): return x * float(K[1])\n"
-    ),
-    "sign of a NaN": "def f(x): return x * 0 + jnp.copysign(1.0, «1e999 - 1e999→-(1e999 - 1e999)»)\n",
-    "sign of a NaN in a tuple": (
-        "def f(x): return x * 0 + jnp.copysign(1.0, (1, «1e999 - 1e999→-(1e999 - 1e999)»)[1])\n"
-    ),
-    # What common code has.
     "order in a named tuple": (
         NAMED_TUPLE.replace("  a", "  «a→b»").replace("  b", "  «b→a»")
         + "def f(x): return x * jax.tree.leaves(T(a=2.0, b=3.0))[0]\n"
     ),
-    "item of a named tuple": NAMED_TUPLE + "def f(x): return x * T(2.0, 3.0).a\nT.a = «T.a→T.b»\n",
-    "names in a mesh": (
-        "M = jax.make_mesh((1,), ('«a→aa»',), devices=jax.devices()[:1])\ndef f(x): return x * len(M.axis_names[0])\n"
-    ),
-    "what makes a default": (
-        "class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: «2.0→3.0»)\ndef f(x): return x * M().w\n"
-    ),
-    # Sets.
-    "order of a constant set": IN_A_LOOP.format("«{0, 8}→{8, 0}»"),
-    "order of a constant set of floats": IN_A_LOOP.format("«{0.0, 8.0}→{8.0, 0.0}»"),
-    "order of a constant set that is also asked": (
-        "def f(x):\n  for k in {«0, 8→8, 0»}: x = x * 2 + k * (k in {0, 8})\n  return x\n"
-    ),
+    "order of a constant set": (IN_A_LOOP.format("«{0, 8}→{8, 0}»")),
+    "order of a constant set of floats": (IN_A_LOOP.format("«{0.0, 8.0}→{8.0, 0.0}»")),
 }
 
 # Each for itself, since jax knows one of them in a process.
-REGISTERED: dict[str, str] = {
-    "namespace": (
-        "jax.tree_util.register_pytree_node(types.SimpleNamespace, lambda n: ((«n.a, n.b→n.b, n.a»), None), "
-        "lambda _, c: types.SimpleNamespace(a=c[0], b=c[1]))\n"
-        "def f(x): return x * jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n"
-    ),
-    "an object whose class nothing names": (
-        "jax.tree_util.register_pytree_node(jax.tree_util.DictKey, lambda _: ((«2.0, 3.0→3.0, 2.0»), None), lambda "
-        "_, c: None)\n"
-        "def f(x): return x * jax.tree.leaves(jax.tree_util.tree_flatten_with_path({'a': 1})[0][0][0][0])[0]\n"
-    ),
-    "a slice": (
-        "jax.tree_util.register_pytree_node(slice, lambda s: ((«s.start, s.stop→s.stop, s.start»), None), lambda _,"
-        " c: slice(*c))\ndef f(x): return x * jax.tree.leaves(slice(2, 3))[0]\n"
-    ),
-    "a dataclass": (
-        "import flax.typing\n"
-        "jax.tree_util.register_dataclass(flax.typing.SizeBytes, ['«size', 'bytes→bytes', 'size»'], [])\n"
-        "def f(x): return x * jax.tree.leaves(flax.typing.SizeBytes(2, 3))[0]\n"
-    ),
-    "a helper of the function": (
-        "def parts(n): return «n.a, n.b→n.b, n.a»\n"
-        "jax.tree_util.register_pytree_node(types.SimpleNamespace, lambda n: (parts(n), None), lambda _, c: None)\n"
-        "def f(x): return x * jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n"
-    ),
-    "functions with keys": (
-        "jax.tree_util.register_pytree_with_keys(types.SimpleNamespace, lambda n: (((jax.tree_util.GetAttrKey('a'),"
-        " «n.a→n.b»),), None), lambda _, c: None)\n"
-        "def f(x): return x * jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n"
-    ),
-}
+REGISTERED: dict[str, str] = rows(r"""
+namespace: jax.tree_util.register_pytree_node(types.SimpleNamespace, lambda n: ((«n.a, n.b→n.b, n.a»), None), lambda _,
+  c: types.SimpleNamespace(a=c[0], b=c[1])) → jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]
+an object whose class nothing names: jax.tree_util.register_pytree_node(jax.tree_util.DictKey, lambda _: ((«2.0,
+  3.0→3.0, 2.0»), None), lambda _, c: None) → jax.tree.leaves(jax.tree_util.tree_flatten_with_path({'a':
+  1})[0][0][0][0])[0]
+a slice: jax.tree_util.register_pytree_node(slice, lambda s: ((«s.start, s.stop→s.stop, s.start»), None), lambda _, c:
+  slice(*c)) → jax.tree.leaves(slice(2, 3))[0]
+a dataclass: import flax.typing\njax.tree_util.register_dataclass(flax.typing.SizeBytes, ['«size', 'bytes→bytes',
+  'size»'], []) → jax.tree.leaves(flax.typing.SizeBytes(2, 3))[0]
+a helper of the function: def parts(n): return «n.a, n.b→n.b, n.a»
+  \njax.tree_util.register_pytree_node(types.SimpleNamespace, lambda n: (parts(n), None), lambda _, c: None)
+  → jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]
+functions with keys: jax.tree_util.register_pytree_with_keys(types.SimpleNamespace, lambda n:
+  (((jax.tree_util.GetAttrKey('a'), «n.a→n.b»),), None), lambda _, c: None)
+  → jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]
+""")
 
 
 def assert_traced_for_their_changes(sources: dict[str, str], folder: Path) -> None:
-    modules = {name: TOP + source + "make = lambda: f\n" for name, source in sources.items()}
+    modules = {name: module_of(source, TOP) for name, source in sources.items()}
     assert_changes_are_seen(modules, folder, PYTHONHASHSEED="1")
 
 
@@ -159,25 +121,25 @@ def test_what_is_registered_for_a_class_of_a_library_counts(name: str, tmp_path:
     assert_traced_for_their_changes({name: REGISTERED[name]}, tmp_path)
 
 
-HASHED = {
-    "a constant set": IN_A_LOOP.format("{'a', 'bb', 'ccc', 'dddd'}").replace("+ k", "+ len(k)"),
-    "a set that is made of constants": "def f(x):\n  k = {'a', 'bb', 'ccc', 'dddd'}\n" + IN_ITS_ORDER,
-    "a set of another object": "def f(x):\n  k = set(['a', 'bb', 'ccc', 'dddd'])\n" + IN_ITS_ORDER,
-    "a set in a comprehension": "def f(x):\n  k = {c * n for n, c in enumerate('abcd')}\n" + IN_ITS_ORDER,
-    "keys as a set": "D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.keys() & D.keys()\n" + IN_ITS_ORDER,
-    "a global set": "K = {'a', 'bb', 'ccc', 'dddd'}\ndef f(x):\n  k = K\n" + IN_ITS_ORDER,
-    "a global set of tuples": "K = {('a', 1), ('bb',), ('c', 2, 3)}\ndef f(x):\n  k = K\n" + IN_ITS_ORDER,
-    "a frozen set in a list": "K = [frozenset(['a', 'bb', 'ccc', 'dddd'])]\ndef f(x):\n  k = K[0]\n" + IN_ITS_ORDER,
-    "a set in a helper": "def g():\n  return [*{'a', 'bb', 'ccc', 'dddd'}]\ndef f(x):\n  k = g()\n" + IN_ITS_ORDER,
-    "a hash": "def f(x): return x * ('a'.__hash__() % 1000)\n",
-    "items as a set": "D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.items() & D.items()\n" + IN_ITS_ORDER,
-    "another set of a set": "K = {1}\ndef f(x):\n  k = [str(it) for it in K.union(('a', 'bb', 'ccc'))]\n"
-    + IN_ITS_ORDER,
-    "the class of a set": "K = {1}\ndef f(x):\n  k = K.__class__(('a', 'bb', 'ccc'))\n" + IN_ITS_ORDER,
-    "the type of a set": "K = {1}\ndef f(x):\n  k = type(K)(('a', 'bb', 'ccc'))\n" + IN_ITS_ORDER,
-    "functions": "def f(x):\n  for g in {jnp.sin, jnp.cos, jnp.tan, jnp.exp}: x = x * 2 + g(1.0)\n  return x\n",
-    "a global set of functions": "K = {jnp.sin, jnp.cos}\ndef f(x):\n  for g in K: x = x * 2 + g(1.0)\n  return x\n",
-    "a set of None": "K = {None, 1, 2}\ndef f(x):\n  for k in K: x = x * 2 + (k or 5)\n  return x\n",
+HASHED = rows(r"""
+a set that is made of constants: def f(x):\n  k = {'a', 'bb', 'ccc', 'dddd'}\n{IN_ITS_ORDER}
+a set of another object: def f(x):\n  k = set(['a', 'bb', 'ccc', 'dddd'])\n{IN_ITS_ORDER}
+a set in a comprehension: def f(x):\n  k = {c * n for n, c in enumerate('abcd')}\n{IN_ITS_ORDER}
+keys as a set: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.keys() & D.keys()\n{IN_ITS_ORDER}
+a global set: K = {'a', 'bb', 'ccc', 'dddd'}\ndef f(x):\n  k = K\n{IN_ITS_ORDER}
+a global set of tuples: K = {('a', 1), ('bb',), ('c', 2, 3)}\ndef f(x):\n  k = K\n{IN_ITS_ORDER}
+a frozen set in a list: K = [frozenset(['a', 'bb', 'ccc', 'dddd'])]\ndef f(x):\n  k = K[0]\n{IN_ITS_ORDER}
+a set in a helper: def g():\n  return [*{'a', 'bb', 'ccc', 'dddd'}]\ndef f(x):\n  k = g()\n{IN_ITS_ORDER}
+a hash: def f(x): return x * ('a'.__hash__() % 1000)
+items as a set: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.items() & D.items()\n{IN_ITS_ORDER}
+another set of a set: K = {1}\ndef f(x):\n  k = [str(it) for it in K.union(('a', 'bb', 'ccc'))]\n{IN_ITS_ORDER}
+the class of a set: K = {1}\ndef f(x):\n  k = K.__class__(('a', 'bb', 'ccc'))\n{IN_ITS_ORDER}
+the type of a set: K = {1}\ndef f(x):\n  k = type(K)(('a', 'bb', 'ccc'))\n{IN_ITS_ORDER}
+functions: def f(x):\n  for g in {jnp.sin, jnp.cos, jnp.tan, jnp.exp}: x = x * 2 + g(1.0)\n  return x
+a global set of functions: K = {jnp.sin, jnp.cos}\ndef f(x):\n  for g in K: x = x * 2 + g(1.0)\n  return x
+a set of None: K = {None, 1, 2}\ndef f(x):\n  for k in K: x = x * 2 + (k or 5)\n  return x
+""") | {
+    "a constant set": (IN_A_LOOP.format("{'a', 'bb', 'ccc', 'dddd'}").replace("+ k", "+ len(k)")),
 }
 HASHED |= {
     f"{name}, with texts": f"{before}def f(x):\n  k = {k}\n  {then}\n  k = [str(it) for it in k]\n" + IN_ITS_ORDER
@@ -197,49 +159,45 @@ HASHED |= {
         ),
     }.items()
 }
-UNHASHED = {
-    "a constant set that is asked": "def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)\n",
-    "a set that is asked": "def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)\n",
-    "a set of numbers": "K = {1, 2.5, (3, 4)}\ndef f(x): return x * len(K)\n",
-    "a constant set of numbers": IN_A_LOOP.format("{0, 8}"),
-    "keys in a loop": "D = dict(a=1, bb=2)\ndef f(x):\n  for k in D.keys(): x = x - D[k]\n  return x\n",
+UNHASHED = rows(r"""
+a constant set that is asked: def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)
+a set that is asked: def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)
+a set of numbers: K = {1, 2.5, (3, 4)} → len(K)
+keys in a loop: D = dict(a=1, bb=2)\ndef f(x):\n  for k in D.keys(): x = x - D[k]\n  return x
+""") | {
+    "a constant set of numbers": (IN_A_LOOP.format("{0, 8}")),
 }
 
 
 def test_a_set_is_stored_only_where_its_order_is_that_of_each_process(tmp_path: Path) -> None:
     """Also with one seed: where functions lie in memory is another in each process."""
-    sources = {name: TOP + source + "make = lambda: f\n" for name, source in (HASHED | UNHASHED).items()}
+    sources = {name: module_of(source, TOP) for name, source in (HASHED | UNHASHED).items()}
     for seed, traced in (("1", {*HASHED, *UNHASHED}), ("1", {*HASHED}), ("2", {*HASHED})):
         found = process(sources, tmp_path, PYTHONHASHSEED=seed)
         assert {name for name, it in found.items() if it.traces} == traced
         assert all(it.is_right for it in found.values())
 
 
-LOADED = {
-    "a named tuple as an argument": NAMED_TUPLE + "ARGUMENTS = (T(jnp.ones(3), 2),)\ndef f(t): return t.a * t.b\n",
-    "a named tuple that is made": NAMED_TUPLE + "def f(x): return T(x, 2).a\n",
-    "a named tuple of collections": "T = collections.namedtuple('T', 'a b')\ndef f(x): return T(x, 2).a\n",
-    "a named tuple with a default": NAMED_TUPLE.replace("b: object", "b: int = 2") + "def f(x): return T(x).b * x\n",
-    "flags": "class F(enum.Flag):\n  A = 1\n  B = 2\n  C = 3\nF.C ^ F.A\ndef f(x): return x * len(F) * F.C.value\n",
-    "an abstract class": (
-        "class S(abc.ABC): pass\nclass P: pass\nS.register(P)\ndef f(x): return x * (2 if issubclass(P, S) else 3)\n"
-    ),
-    "a mesh": "M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x): return x * M.size\n",
-    "a mesh as a default": (
-        "M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x, m=M): return x * len(m.axis_names[0])\n"
-    ),
-    "a default that is made anew": (
-        "@dataclasses.dataclass(frozen=True)\nclass M:\n  w: list = dataclasses.field(default_factory=lambda: [2.0])\n"
-        "def f(x): return x * M().w[0]\n"
-    ),
-    "a default of a module that is made anew": (
-        "class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: 2.0)\ndef f(x): return x * M().w\n"
-    ),
+LOADED = rows(r"""
+a named tuple as an argument: {NAMED_TUPLE}ARGUMENTS = (T(jnp.ones(3), 2),)\ndef f(t): return t.a * t.b
+a named tuple that is made: {NAMED_TUPLE}def f(x): return T(x, 2).a
+a named tuple of collections: T = collections.namedtuple('T', 'a b')\ndef f(x): return T(x, 2).a
+flags: class F(enum.Flag):\n  A = 1\n  B = 2\n  C = 3\nF.C ^ F.A → len(F) * F.C.value
+an abstract class: class S(abc.ABC): pass\nclass P: pass\nS.register(P) → (2 if issubclass(P, S) else 3)
+a mesh: M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]) → M.size
+a mesh as a default: M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x, m=M): return x *
+  len(m.axis_names[0])
+a default that is made anew: @dataclasses.dataclass(frozen=True)\nclass M:
+  \n  w: list = dataclasses.field(default_factory=lambda: [2.0]) → M().w[0]
+a default of a module that is made anew: class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: 2.0)
+  → M().w
+""") | {
+    "a named tuple with a default": (NAMED_TUPLE.replace("b: object", "b: int = 2") + "def f(x): return T(x).b * x\n"),
 }
 
 
 def test_what_is_common_is_stored(tmp_path: Path) -> None:
-    sources = {name: TOP + source + "make = lambda: f\n" for name, source in LOADED.items()}
+    sources = {name: module_of(source, TOP) for name, source in LOADED.items()}
     first, again = (process(sources, tmp_path) for _ in range(2))
     assert {name: it for name, it in again.items() if it.traces or it.value != first[name].value} == {}
     assert all(it.is_right for it in (*first.values(), *again.values()))

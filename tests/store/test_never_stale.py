@@ -12,143 +12,110 @@ import jax
 import pytest
 from changes_of_libraries import OF_LIBRARIES
 from changes_of_python import OF_PYTHON
-from user_modules import alike, assert_changes_are_seen, imported, in_three_processes, run
+from user_modules import TOP, alike, assert_changes_are_seen, imported, in_three_processes, module_of, run
 
 import partax
 from random_trees import EXAMPLES
+from rows import rows_of
 from stored import written
 
 sys.path.append(str(Path(__file__).parents[1] / "guards"))
 from test_stale import PROGRAMS
 
+rows = rows_of(globals())
+
 pytestmark = pytest.mark.compiled_anew
 
-TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
-
 # Modules that are stored, in which `«this→that»` is replaced before the next process.
-CHANGES: dict[str, str] = {
-    "operator in the body": "def f(x): return x «*→+» 2",
-    "constant in the body": "def f(x): return x * «2→3»",
-    "type of a constant": "def f(x): return x.astype(int) * «2→2.0»",
-    "sign of a zero": "def f(x): return 1 / (x * 0 «+ →* -»0.0)",
-    "constant in a tuple": "def f(x): return x * (1, «2→3»)[1]",
-    "constant in a set": "def f(x): return x * (2 if len('ab') in {«2→4», 5} else 3)",
-    "default": "def f(x, k=«2→3»): return x * k",
-    "keyword-only default": "def f(x, *, k=«2→3»): return x * k",
-    "closure": "def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(«2→3»)",
-    "closure in a closure": (
-        "def outer(k):\n  g = lambda x: x * k\n  return lambda x: g(x)\nmake = lambda: outer(«2→3»)"
-    ),
-    "global number": "K = «2→3»\ndef f(x): return x * K",
-    "global list": "K = [1, «2→3»]\ndef f(x): return x * K[1]",
-    "global dictionary": "K = {'a': «2→3»}\ndef f(x): return x * K['a']",
-    "order of a dictionary": "K = {'«a': 2, 'b': 3→b': 3, 'a': 2»}\ndef f(x): return x * [*K.values()][0]",
-    "global text": "K = '«ab→abc»'\ndef f(x): return x * len(K)",
-    "helper": "def g(x): return x * «2→3»\ndef f(x): return g(x)",
-    "helper of a helper": "def h(x): return x * «2→3»\ndef g(x): return h(x)\ndef f(x): return g(x)",
-    "helper that is another": "def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return «g→h»(x)",
-    "default of a helper": "def g(x, k=«2→3»): return x * k\ndef f(x): return g(x)",
-    "decorator": "def twice(g): return functools.wraps(g)(lambda x: g(x) * «2→3»)\n@twice\ndef f(x): return x",
-    "decorator that is gone": "def twice(g): return lambda x: g(x) * 2\n«@twice\n→»def f(x): return x",
-    "partial": "def g(k, x): return x * k\nmake = lambda: functools.partial(g, «2→3»)",
-    "keyword of a partial": "def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=«2→3»)",
-    "function in a list": "G = [lambda x: x * «2→3»]\ndef f(x):\n  for g in G: x = g(x)\n  return x",
-    "function of a library": "def f(x): return «jnp.sin→jnp.cos»(x)",
-    "import redirected": "from jax.numpy import «sin→cos» as g\ndef f(x): return g(x)",
-    "attribute of a class": "class C: k = «2→3»\ndef f(x): return x * C.k",
-    "static method": "class C:\n  @staticmethod\n  def g(x): return x * «2→3»\ndef f(x): return C.g(x)",
-    "class method": "class C:\n  k = «2→3»\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)",
-    "base class": "class A: k = 2\nclass B: k = 3\nclass C(«A→B»): pass\ndef f(x): return x * C.k",
-    "inherited method": (
-        "class A:\n  @staticmethod\n  def g(x): return x * «2→3»\nclass C(A): pass\ndef f(x): return C.g(x)"
-    ),
-    "member of an enumeration": "class E(enum.Enum): A = «2→5»; B = 3\ndef f(x): return x * E.A.value",
-    "another member": "class E(enum.Enum): A = 2; B = 3\nM = «E.A→E.B»\ndef f(x): return x * M.value",
-    "field of a frozen dataclass": (
-        "@dataclasses.dataclass(frozen=True)\nclass C: k: int = «2→3»\nc = C()\ndef f(x): return x * c.k"
-    ),
-    "method of a frozen dataclass": (
-        "@dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x «*→+» self.k\n"
-        "c = C()\ndef f(x): return c.g(x)"
-    ),
-    "captured array": "A = jnp.array([1., 2., «3.→4.»])\ndef f(x): return x * A",
-    "dtype of a captured array": "A = jnp.array([«1, 2, 3→1., 2., 3.5»])\ndef f(x): return x.astype(int) / A",
-    "shape of a captured array": "A = jnp.ones(«3→(2, 3)»)\ndef f(x): return x * A",
-    "captured key": "K = jax.random.key(«1→2»)\ndef f(x): return x * jax.random.uniform(K, (3,))",
-    "activation in a module": (
-        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n"
-        "  def __call__(self, x): return self.act(x)\nARGUMENTS = (M(«jnp.sin→jnp.cos»), jnp.ones(3))\n"
-        "def f(m, x): return m(x)"
-    ),
-    "lambda in a module": (
-        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n"
-        "  def __call__(self, x): return self.act(x)\nARGUMENTS = (M(lambda x: x * «2→3»), jnp.ones(3))\n"
-        "def f(m, x): return m(x)"
-    ),
-    "static field": (
-        "class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(«2→3»), jnp.ones(3))\n"
-        "def f(m, x): return x * m.k"
-    ),
-    "method of a module": (
-        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x\n"
-        "ARGUMENTS = (M(jnp.full(3, 2.)), jnp.ones(3))\ndef f(m, x): return m(x)"
-    ),
-    "module that is called": (
-        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x\n"
-        "make = lambda: M(jnp.full(3, 2.))"
-    ),
-    "parameter that a value is of": "KEYWORDS = {'«a→b»': 5}\ndef f(x, a=1, b=2): return x * a + b",
-    "name of a keyword": "KEYWORDS = {'«a→b»': 5}\ndef f(x, **more): return x * (2 if 'a' in more else 3)",
-    "static argument": "ARGUMENTS = (jnp.ones(3), «2→3»)\ndef f(x, k): return x * k",
-    "type of a static argument": "ARGUMENTS = (jnp.ones(3, int), «2→2.0»)\ndef f(x, k): return x * k",
-    "keys of an argument": (
-        "ARGUMENTS = ({'«a→ccc»': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len, t))"
-    ),
-    "order of a list": "ARGUMENTS = ([jnp.ones(3), '«a', 'b→b', 'a»'],)\ndef f(t): return t[0] * ord(t[1])",
-    "shape of an argument": "ARGUMENTS = (jnp.ones(«3→4»),)\ndef f(x): return x.sum()",
-    "dtype of an argument": "ARGUMENTS = (jnp.ones(3«→, jnp.int32»),)\ndef f(x): return x * 2",
-    "weak type of an argument": "ARGUMENTS = (jnp.asarray(2.0«→, jnp.float32»),)\ndef f(x): return x + jnp.bfloat16(1)",
-    "array that is NumPy's": "ARGUMENTS = («jnp.ones(3→np.full(3, 2., np.float32»),)\ndef f(x): return x * 2",
-    "what is returned": "def f(x): return x, '«a→b»'",
-    "structure of the result": "def f(x): return «(x, x)→[x, x]»",
-    "what comes back": "def f(x): return x«, x * 2→ * 2, x»",
-    "gradient": "def g(x): return (x ** «2→3»).sum()\nmake = lambda: jax.grad(g)",
-    "function under vmap": "def g(x): return x * «2→3»\nmake = lambda: jax.vmap(g)",
-    "function in a jit": "@jax.jit\ndef g(x): return x * «2→3»\ndef f(x): return g(x)",
-    "body of a scan": "def f(x): return jax.lax.scan(lambda c, y: (c + y * «2→3», y), 0.0, x)[0]",
-    "length of a loop": "N = «2→3»\ndef f(x):\n  for _ in range(N): x = x * 2\n  return x",
-    "function with a custom rule": (
-        "@jax.custom_jvp\ndef g(x): return x\n@g.defjvp\ndef _(p, t): return g(*p), t[0] * «2→3»\n"
-        "make = lambda: jax.grad(lambda x: g(x).sum())"
-    ),
-    "registered node": (
-        "class N:\n  def __init__(self, w): self.w = w\n"
-        "jax.tree_util.register_pytree_node(N, lambda n: ((n.w,), 2), lambda k, c: N(c[0]))\n"
-        "ARGUMENTS = (N(jnp.ones(3)),)\ndef f(n): return jax.tree_util.tree_flatten(n)[0][0] * «2→3»"
-    ),
-    "property": (
-        "class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): return self.w * «2→3»\n"
-        "ARGUMENTS = (M(jnp.ones(3)),)\ndef f(m): return m.twice"
-    ),
-    "name in another module": "import math as m\ndef f(x): return x * «m.floor→m.ceil»(2.5)",
-}
-
-
-def module(source: str) -> str:
-    """What is called is what `make` gives, which is `f` where the source has none."""
-    has_make = any(it in source for it in ("make=", "make =", "def make"))
-    return TOP + source + ("\n" if has_make else "\nmake = lambda: f\n")
+CHANGES: dict[str, str] = rows(r"""
+operator in the body: def f(x): return x «*→+» 2
+constant in the body: def f(x): return x * «2→3»
+type of a constant: def f(x): return x.astype(int) * «2→2.0»
+sign of a zero: def f(x): return 1 / (x * 0 «+ →* -»0.0)
+constant in a tuple: def f(x): return x * (1, «2→3»)[1]
+constant in a set: def f(x): return x * (2 if len('ab') in {«2→4», 5} else 3)
+default: def f(x, k=«2→3»): return x * k
+keyword-only default: def f(x, *, k=«2→3»): return x * k
+closure: def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(«2→3»)
+closure in a closure: def outer(k):\n  g = lambda x: x * k\n  return lambda x: g(x)\nmake = lambda: outer(«2→3»)
+global number: K = «2→3» → K
+global list: K = [1, «2→3»] → K[1]
+global dictionary: K = {'a': «2→3»} → K['a']
+order of a dictionary: K = {'«a': 2, 'b': 3→b': 3, 'a': 2»} → [*K.values()][0]
+global text: K = '«ab→abc»' → len(K)
+helper: def g(x): return x * «2→3»\ndef f(x): return g(x)
+helper of a helper: def h(x): return x * «2→3»\ndef g(x): return h(x)\ndef f(x): return g(x)
+helper that is another: def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return «g→h»(x)
+default of a helper: def g(x, k=«2→3»): return x * k\ndef f(x): return g(x)
+decorator: def twice(g): return functools.wraps(g)(lambda x: g(x) * «2→3»)\n@twice\ndef f(x): return x
+decorator that is gone: def twice(g): return lambda x: g(x) * 2\n«@twice\n→»def f(x): return x
+partial: def g(k, x): return x * k\nmake = lambda: functools.partial(g, «2→3»)
+keyword of a partial: def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=«2→3»)
+function in a list: G = [lambda x: x * «2→3»]\ndef f(x):\n  for g in G: x = g(x)\n  return x
+function of a library: def f(x): return «jnp.sin→jnp.cos»(x)
+import redirected: from jax.numpy import «sin→cos» as g\ndef f(x): return g(x)
+attribute of a class: class C: k = «2→3» → C.k
+static method: class C:\n  @staticmethod\n  def g(x): return x * «2→3»\ndef f(x): return C.g(x)
+class method: class C:\n  k = «2→3»\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)
+base class: class A: k = 2\nclass B: k = 3\nclass C(«A→B»): pass → C.k
+inherited method: class A:\n  @staticmethod\n  def g(x): return x * «2→3»\nclass C(A): pass\ndef f(x): return C.g(x)
+member of an enumeration: class E(enum.Enum): A = «2→5»; B = 3 → E.A.value
+another member: class E(enum.Enum): A = 2; B = 3\nM = «E.A→E.B» → M.value
+field of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C: k: int = «2→3»\nc = C() → c.k
+method of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x
+  «*→+» self.k\nc = C()\ndef f(x): return c.g(x)
+captured array: A = jnp.array([1., 2., «3.→4.»]) → A
+dtype of a captured array: A = jnp.array([«1, 2, 3→1., 2., 3.5»])\ndef f(x): return x.astype(int) / A
+shape of a captured array: A = jnp.ones(«3→(2, 3)») → A
+captured key: K = jax.random.key(«1→2») → jax.random.uniform(K, (3,))
+activation in a module: class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return
+  self.act(x)\nARGUMENTS = (M(«jnp.sin→jnp.cos»), jnp.ones(3))\ndef f(m, x): return m(x)
+lambda in a module: class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return
+  self.act(x)\nARGUMENTS = (M(lambda x: x * «2→3»), jnp.ones(3))\ndef f(m, x): return m(x)
+static field: class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(«2→3»), jnp.ones(3))
+  \ndef f(m, x): return x * m.k
+method of a module: class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x
+  \nARGUMENTS = (M(jnp.full(3, 2.)), jnp.ones(3))\ndef f(m, x): return m(x)
+module that is called: class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x
+  \nmake = lambda: M(jnp.full(3, 2.))
+parameter that a value is of: KEYWORDS = {'«a→b»': 5}\ndef f(x, a=1, b=2): return x * a + b
+name of a keyword: KEYWORDS = {'«a→b»': 5}\ndef f(x, **more): return x * (2 if 'a' in more else 3)
+static argument: ARGUMENTS = (jnp.ones(3), «2→3»)\ndef f(x, k): return x * k
+type of a static argument: ARGUMENTS = (jnp.ones(3, int), «2→2.0»)\ndef f(x, k): return x * k
+keys of an argument: ARGUMENTS = ({'«a→ccc»': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len,
+  t))
+order of a list: ARGUMENTS = ([jnp.ones(3), '«a', 'b→b', 'a»'],)\ndef f(t): return t[0] * ord(t[1])
+shape of an argument: ARGUMENTS = (jnp.ones(«3→4»),)\ndef f(x): return x.sum()
+dtype of an argument: ARGUMENTS = (jnp.ones(3«→, jnp.int32»),) → 2
+weak type of an argument: ARGUMENTS = (jnp.asarray(2.0«→, jnp.float32»),)\ndef f(x): return x + jnp.bfloat16(1)
+array that is NumPy's: ARGUMENTS = («jnp.ones(3→np.full(3, 2., np.float32»),) → 2
+what is returned: def f(x): return x, '«a→b»'
+structure of the result: def f(x): return «(x, x)→[x, x]»
+what comes back: def f(x): return x«, x * 2→ * 2, x»
+gradient: def g(x): return (x ** «2→3»).sum()\nmake = lambda: jax.grad(g)
+function under vmap: def g(x): return x * «2→3»\nmake = lambda: jax.vmap(g)
+function in a jit: @jax.jit\ndef g(x): return x * «2→3»\ndef f(x): return g(x)
+body of a scan: def f(x): return jax.lax.scan(lambda c, y: (c + y * «2→3», y), 0.0, x)[0]
+length of a loop: N = «2→3»\ndef f(x):\n  for _ in range(N): x = x * 2\n  return x
+function with a custom rule: @jax.custom_jvp\ndef g(x): return x\n@g.defjvp\ndef _(p, t): return g(*p), t[0] * «2→3»
+  \nmake = lambda: jax.grad(lambda x: g(x).sum())
+registered node: class N:\n  def __init__(self, w): self.w = w\njax.tree_util.register_pytree_node(N, lambda n: ((n.w,),
+  2), lambda k, c: N(c[0]))\nARGUMENTS = (N(jnp.ones(3)),)\ndef f(n): return jax.tree_util.tree_flatten(n)[0][0] * «2→3»
+property: class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): return self.w * «2→3»
+  \nARGUMENTS = (M(jnp.ones(3)),)\ndef f(m): return m.twice
+name in another module: import math as m → «m.floor→m.ceil»(2.5)
+""")
 
 
 def test_a_process_whose_modules_have_changed_gets_their_results(tmp_path: Path) -> None:
     names = [*CHANGES][:: 1 if EXAMPLES > 100 else 2]
-    assert_changes_are_seen({name: module(CHANGES[name]) for name in names}, tmp_path)
+    assert_changes_are_seen({name: module_of(CHANGES[name]) for name in names}, tmp_path)
 
 
 def test_a_process_gets_the_results_of_whatever_has_changed(tmp_path: Path) -> None:
     changes = OF_PYTHON | OF_LIBRARIES
     names = [*changes][:: 1 if EXAMPLES > 100 else 5]
-    first, again, found = in_three_processes({f"of {name}": module(changes[name]) for name in names}, tmp_path)
+    first, again, found = in_three_processes({f"of {name}": module_of(changes[name]) for name in names}, tmp_path)
     # What the order of a set or a hash decides is chance in each process, where two values may be the same.
     chance = ("in enumerate(", "hash('", "__hash__()")
     same = [name for name in names if found[f"of {name}"].value == first[f"of {name}"].value]

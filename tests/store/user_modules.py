@@ -28,10 +28,22 @@ from stored import written
 PACKAGE = Path(partax.__file__).parents[1]
 NAME = "module_of_the_user"
 MARK = "«(.*?)→(.*?)»"
+TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
 
 
 # A module whose function is called with three numbers, and gives them twice as large, as they are, and a text.
 SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
+
+
+def module_of(row: str, top: str = TOP) -> str:
+    """The module of a row of a table: what it defines → what its function takes an array times, or all of it.
+
+    What is called is what `make` gives, which is `f` where the module has none.
+    """
+    setup, arrow, value = row.partition(" → ")
+    source = f"{setup}\ndef f(x): return x * {value}" if arrow else row
+    has_make = any(it in source for it in ("make=", "make =", "def make"))
+    return top + source + ("\n" if has_make else "\nmake = lambda: f\n")
 
 
 def assert_right(found: Any) -> None:
