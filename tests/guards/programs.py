@@ -11,14 +11,14 @@ A program is the source of a module. It has
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import gc
-import itertools
 import pathlib
-import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,12 +28,10 @@ import pytest
 import partax
 import partax.equinox
 import partax.nnx
+from short_programs import imported
 
 Call = Callable[..., Any]
 Load = Callable[[str], types.ModuleType]
-
-_names = (f"guarded_program_{i}" for i in itertools.count())
-
 
 # What any program may name; `K`, and the `k` of `o`, are what most of them change.
 PRELUDE = """
@@ -83,40 +81,52 @@ def source_of(row: str) -> str:
     return program_of(setup, f"lambda x: x * {value}", *changes)
 
 
-def load(source: str, folder: pathlib.Path) -> types.ModuleType:
-    """Imports a program as a module of its own."""
-    name = next(_names)
-    file = folder / f"{name}.py"
-    file.write_text(source, encoding="utf-8")
-    module = types.ModuleType(name)
-    module.__file__ = str(file)
-    sys.modules[name] = module
-    exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))
-    return module
-
-
 @pytest.fixture
 def program(tmp_path: pathlib.Path) -> Iterator[Load]:
-    modules: list[types.ModuleType] = []
+    with contextlib.ExitStack() as stack:
 
-    def undo() -> None:
-        for module in modules:
-            getattr(module, "restore", lambda: None)()
-            del sys.modules[module.__name__]
-        modules.clear()
+        def loaded(source: str) -> types.ModuleType:
+            stack.close()  # undoes what an earlier one has changed
+            return stack.enter_context(imported(source, tmp_path))
 
-    def loaded(source: str) -> types.ModuleType:
-        undo()  # what an earlier one has changed
-        modules.append(load(source, tmp_path))
-        return modules[-1]
-
-    yield loaded
-    undo()
+        yield loaded
 
 
 class Holder(eqx.Module):
     weight: Any
     fun: Any = eqx.field(static=True)
+
+
+class Tree(eqx.Module):
+    """A pytree that is called."""
+
+    fun: Any
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fun(*args)
+
+
+class Owner:
+    """Is called, or its method is, and can be changed."""
+
+    def __init__(self, fun: Any) -> None:
+        self.fun = fun
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fun(*args)
+
+    step = __call__
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Owner):
+    """The same, and cannot."""
+
+    fun: Any
+
+
+class Named(NamedTuple):
+    fun: Any
 
 
 def plain(fun: Any, x: Any, *more: Any) -> Any:
@@ -146,24 +156,54 @@ def static_argument() -> Call:
     return partax.filter_jit(lambda fun, x, *more: fun(x, *more))
 
 
+def in_a(made: Call) -> Call:
+    """The argument of one function, in something that is made for each call."""
+    step = static_argument()
+    return lambda fun, x, *more: step(made(fun), x, *more)
+
+
+def as_a(made: Call) -> Call:
+    """What is jitted is made of the function."""
+    return lambda fun, x, *more: partax.filter_jit(made(fun))(x, *more)
+
+
 def static_field() -> Call:
     step = partax.filter_jit(lambda holder, *more: holder.fun(holder.weight, *more))
     return lambda fun, x, *more: step(Holder(x, fun), *more)
 
 
+def in_a_named_tuple(fun: Any, x: Any, *more: Any) -> Any:
+    return partax.filter_jit(lambda held, x: held.fun(x, *more))(Named(fun), x)
+
+
 # How a function made anew comes to partax; each makes what a whole program is called with.
 WAYS: dict[str, Callable[[], Call]] = {
-    "direct": lambda: lambda fun, x, *more: partax.filter_jit(fun)(x, *more),
+    "direct": lambda: as_a(lambda fun: fun),
     "argument": static_argument,
-    "partial": lambda: lambda fun, x, *more: partax.filter_jit(functools.partial(fun))(x, *more),
+    "partial": lambda: as_a(functools.partial),
     "vmap": lambda: of_vmap,
-    "gradient": lambda: lambda fun, x, *more: partax.filter_jit(partax.filter_grad(fun))(x, *more),
+    "gradient": lambda: as_a(partax.filter_grad),
     "field": static_field,
     "closure": lambda: lambda fun, x, *more: partax.filter_jit(lambda y: fun(y, *more))(x),
     "accelerate": lambda: in_accelerated_equinox,
     "nnx": lambda: lambda fun, x, *more: partax.nnx.jit(fun)(x, *more),
     "identity": lambda: lambda fun, x, *more: partax.filter_jit(fun, callables="identity")(x, *more),
+    "partial of jax": lambda: in_a(jax.tree_util.Partial),
+    "leaf of a tree": lambda: in_a(Tree),
+    "tree that is called": lambda: as_a(Tree),
+    "named tuple": lambda: in_a_named_tuple,
+    "frozen object": lambda: as_a(Frozen),
+    "method of a frozen object": lambda: as_a(lambda fun: Frozen(fun).step),
+    "object": lambda: as_a(Owner),
+    "method": lambda: as_a(lambda fun: Owner(fun).step),
+    "its own call": lambda: as_a(lambda fun: Owner(fun).__call__),
+    "method that is made": lambda: as_a(lambda fun: types.MethodType(lambda self, *args: fun(*args), 1)),
+    "checkpoint": lambda: as_a(partax.filter_checkpoint),
 }
+OF_ONE_FUNCTION = {"argument", "field", "partial of jax", "leaf of a tree"}
+"""Ways in which what is made anew is the argument of one function: where it is equal for Python, it is equal."""
+ALWAYS_TRACED = {"identity", "object", "method", "its own call"}
+"""Those of an object that can be changed, or known by identity."""
 
 
 def answers(module: types.ModuleType, call: Call, is_kept: bool = False) -> list[float]:

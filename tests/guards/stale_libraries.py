@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import source_of
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 

@@ -6,7 +6,7 @@ import sys
 
 from programs import parts_of, program_of, source_of
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 
@@ -15,53 +15,45 @@ _UNDO = "sys.modules.pop('m_of_mine', None); sys.modules.pop('m_of_mine.types', 
 _ACT = f"{_M}m.act = jnp.sin"
 _SUBCLASS = "class S(types.ModuleType):\n    k = property(lambda self: K)\n"
 _ASKING = "class S(types.ModuleType):\n    def __getattribute__(self, name): return K if name == 'k' else super().__getattribute__(name)\n"
-_IMPORTING = "def get():\n    {}\n    return {}"
 _MISSED = f"{_M}def get(): return m.k\ndef tried():\n    try: return get()\n    except AttributeError: return 2.0\n"
 _MATCHED = f"{_M}def matched():\n    match m:\n        case object(k=v): return v\n        case _: return 2.0\n"
-_SEQUENCE = """class S: pass
+_KIND = """class S: pass
 def kind(v):
     match v:
-        case {}: return 3.0
+        case [*_] | {}: return 3.0
         case _: return 2.0
 s = S()"""
 
+_COS = f"m.act = jnp.cos → {_UNDO}"
+_SWAPPED = f"{_M}a, b = types.ModuleType('a'), types.ModuleType('b')\na.act, b.act, m.xp = jnp.sin, jnp.cos, a\n"
+_SWAP = f"m.xp = b → {_UNDO}"
 # A function on the list, in each place of a module; it becomes another one.
-FUNCTIONS = {
-    name: program_of(setup, f"lambda x: {call}", "m.act = jnp.cos", _UNDO)
-    for name, row in rows(r"""
-of a global module: {_ACT} → m.act(x)
-of a module in a list: {_ACT}\nL = [m] → L[0].act(x)
-of a module in a dictionary: {_ACT}\nD = {'m': m} → D['m'].act(x)
-of a module in a NamedTuple: {_ACT}\nP = collections.namedtuple('P', 'm')(m) → P.m.act(x)
-of a module in a class: {_ACT}\nclass C: backend = m → C.backend.act(x)
-of a module below another: {_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → L[0].m.act(x)
-of a module in a partial: {_ACT}\ndef apply(m, x): return m.act(x) → functools.partial(apply, m)(x)
-imported in the body: {_ACT}\ndef f(x):\n  from m_of_mine import act\n  return act(x) → f(x)
-of a module imported in the body: {_ACT}\ndef f(x):\n  import m_of_mine\n  return m_of_mine.act(x) → f(x)
-""").items()
-    for setup, call in [parts_of(row)]
-}
-SUBMODULES = {
-    name: program_of(
-        f"{_M}a, b = types.ModuleType('a'), types.ModuleType('b')\na.act, b.act, m.xp = jnp.sin, jnp.cos, a\n{setup}",
-        f"lambda x: {call}",
-        "m.xp = b",
-        _UNDO,
-    )
-    for name, row in rows(r"""
-swapped: L = [m] → L[0].xp.act(x)
-swapped, of a global:  → m.xp.act(x)
-swapped, in a default: def f(x, m=m): return m.xp.act(x) → f(x)
-swapped, imported: def f(x):\n  from m_of_mine import xp\n  return xp.act(x) → f(x)
-swapped, one without the attribute: a.k, b.act = 2.0, jnp.cos\nL = [m] → L[0].xp.act(x)
-""").items()
-    for setup, call in [parts_of(row)]
-}
-IMPORTS = {
-    "sys.modules": (
-        f"{_M}m.k = 2.0\n{_IMPORTING.format('import m_of_mine', 'm_of_mine.k')} → get()"
-        f" → n = types.ModuleType('n'); n.k = 3.0; sys.modules['m_of_mine'] = n → {_UNDO}"
-    ),
+FUNCTIONS = rows(r"""
+of a global module: {_ACT} → lambda x: m.act(x) → {_COS}
+of a module in a list: {_ACT}\nL = [m] → lambda x: L[0].act(x) → {_COS}
+of a module in a dictionary: {_ACT}\nD = {'m': m} → lambda x: D['m'].act(x) → {_COS}
+of a module in a NamedTuple: {_ACT}\nP = collections.namedtuple('P', 'm')(m) → lambda x: P.m.act(x) → {_COS}
+of a module in a class: {_ACT}\nclass C: backend = m → lambda x: C.backend.act(x) → {_COS}
+of a module below another: {_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → lambda x: L[0].m.act(x) → {_COS}
+of a module in a partial: {_ACT}\ndef apply(m, x): return m.act(x) → lambda x: functools.partial(apply, m)(x) → {_COS}
+imported in the body: {_ACT}\ndef f(x):\n  from m_of_mine import act\n  return act(x) → lambda x: f(x) → {_COS}
+of a module imported in the body: {_ACT}\ndef f(x):\n  import m_of_mine\n  return m_of_mine.act(x) → lambda x: f(x) → {_COS}
+""")
+SUBMODULES = rows(r"""
+swapped: {_SWAPPED}L = [m] → lambda x: L[0].xp.act(x) → {_SWAP}
+swapped, of a global: {_SWAPPED} → lambda x: m.xp.act(x) → {_SWAP}
+swapped, in a default: {_SWAPPED}def f(x, m=m): return m.xp.act(x) → lambda x: f(x) → {_SWAP}
+swapped, imported: {_SWAPPED}def f(x):\n  from m_of_mine import xp\n  return xp.act(x) → lambda x: f(x) → {_SWAP}
+swapped, one without the attribute: {_SWAPPED}a.k, b.act = 2.0, jnp.cos\nL = [m] → lambda x: L[0].xp.act(x) → {_SWAP}
+""")
+IMPORTS = rows(r"""
+sys.modules: {_M}m.k = 2.0\ndef get():\n  import m_of_mine\n  return m_of_mine.k → get()
+  → n = types.ModuleType('n'); n.k = 3.0; sys.modules['m_of_mine'] = n → {_UNDO}
+an import hook: {_M}m.k = 2.0\nreal = builtins.__import__
+  \ndef hook(name, *more): return O if name == 'm_of_mine' else real(name, *more)
+  \ndef get():\n  from m_of_mine import k\n  return k → get() → O.k = 3.0; builtins.__import__ = hook
+  → builtins.__import__ = real; {_UNDO}
+""") | {
     "a relative import": (
         f"{_M}t = types.ModuleType('m_of_mine.types')\nsys.modules['m_of_mine.types'], t.k, m.types = t, 2.0, t\n"
         "m.__path__ = []\n"
@@ -73,12 +65,6 @@ IMPORTS = {
         "exec('def get():\\n    from . import k\\n    return k', vars(m) | {'__package__': 'm_of_mine'}, vars(m))"
         f" → m.get() → m.k = 3.0 → {_UNDO}"
     ),
-    "an import hook": (
-        f"{_M}m.k = 2.0\nreal = builtins.__import__\n"
-        "def hook(name, *more): return O if name == 'm_of_mine' else real(name, *more)\n"
-        f"{_IMPORTING.format('from m_of_mine import k', 'k')} → get()"
-        f" → O.k = 3.0; builtins.__import__ = hook → builtins.__import__ = real; {_UNDO}"
-    ),
 }
 CLASSES = rows(r"""
 a property over the dictionary: {_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K
@@ -88,63 +74,45 @@ __getattr__ that is added: {_M} → getattr(m, 'k', 2.0) → m.__getattr__ = lam
 """)
 # From 3.14 on plain Python does not see it either, once it has read the attribute.
 if sys.version_info < (3, 14):
-    CLASSES |= {
-        "a module's class is assigned": f"{_M}m.k = 2.0\n{_SUBCLASS}K = 3.0 → m.k → m.__class__ = S → {_UNDO}",
-        "a module's class is assigned, in a list": (
-            f"{_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0 → L[0].k → m.__class__ = S → {_UNDO}"
-        ),
-    }
+    CLASSES |= rows(r"""
+a module's class is assigned: {_M}m.k = 2.0\n{_SUBCLASS}K = 3.0 → m.k → m.__class__ = S → {_UNDO}
+a module's class is assigned, in a list: {_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0 → L[0].k → m.__class__ = S → {_UNDO}
+""")
+_OF_LIBRARY = _MATCHED.replace("match m:", "match optax.sgd:")
 ABSENT = rows(r"""
 in a pattern: {_MATCHED} → matched() → m.k = 3.0 → {_UNDO}
+in a pattern, of a library: {_OF_LIBRARY} → matched() → optax.sgd.k = 3.0
+  → hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}
 in a helper, handled by who calls it: {_MISSED} → tried() → m.k = 3.0 → {_UNDO}
 in a helper, suppressed: {_M}def get(): return m.k\ndef tried():\n  with warnings.catch_warnings():\n    pass
   \n  try: return get()\n  except Exception: return 2.0\n → tried() → m.k = 3.0 → {_UNDO}
 in a property that falls to __getattr__: {_M}@dataclasses.dataclass(frozen=True)\nclass C:\n  m: typing.Any
   \n  @property\n  def r(self): return self.m.k\n  def __getattr__(self, name): return 2.0\nc = C(m) → c.r → m.k = 3.0
   → {_UNDO}
-""") | {
-    "in a pattern, of a library": (
-        _MATCHED.replace("match m:", "match optax.sgd:")
-        + (f" → matched() → optax.sgd.k = 3.0 → hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}")
-    ),
-}
-FORMATS = {
-    name: f"{_M}m.k = 2.0\nFMT = '{{0.k}}' → float({text}.format(m)) → m.k = 3.0 → {_UNDO}"
-    for name, text in {
-        "of one text or another": "(FMT or '{}')",
-        "of one by a condition": "(FMT if FMT else '{}')",
-        "of the last of several": "(None or FMT or '{}')",
-    }.items()
-}
-EXECUTED = {
-    "globals that make up values": program_of(
-        "class G(dict):\n    def __missing__(self, name):\n        if name == 'k': return K\n        raise KeyError(name)\n"
-        "def made():\n    d = G(__builtins__={})\n    exec('def f(x): return x * k', d)\n    return d['f']",
-        "made()",
-        "K",
-    ),
-    "globals that are asked": program_of(
-        "class G(dict):\n    def __getitem__(self, name): return K if name == 'k' else dict.__getitem__(self, name)\n"
-        "def made():\n    d = G(k=5.0)\n    exec('def f(x): return x * k', d)\n    return d['f']",
-        "made()",
-        "K",
-    ),
-    "builtins that are a view": program_of(
-        "B = {'k': 2.0}\ndef made():\n    d = {'__builtins__': types.MappingProxyType(B)}\n"
-        "    exec('def f(x): return x * k', d)\n    return d['f']",
-        "made()",
-        "B['k'] = 3.0",
-    ),
-}
-REGISTERED = {
-    "a sequence": _SEQUENCE.format("[*_]")
-    + (" → kind(s) → collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0\nS.__getitem__ = lambda s, i: 0"),
-    "a mapping": _SEQUENCE.format("{}") + " → kind(s) → collections.abc.Mapping.register(S)",
-    "with a metaclass of its own": (
-        "class Meta(abc.ABCMeta): pass\nclass B(metaclass=Meta): pass\nclass S: pass\ns = S()"
-        " → (3.0 if isinstance(s, B) else 2.0) → B.register(S)"
-    ),
-}
+""")
+_FORMAT = f"{_M}m.k = 2.0\nFMT = '{{0.k}}'"
+FORMATS = rows(r"""
+of one text or another: {_FORMAT} → float((FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
+of one by a condition: {_FORMAT} → float((FMT if FMT else '{}').format(m)) → m.k = 3.0 → {_UNDO}
+of the last of several: {_FORMAT} → float((None or FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
+""")
+EXECUTED = rows(r"""
+globals that make up values: class G(dict):\n  def __missing__(self, name):\n    if name == 'k': return K
+  \n    raise KeyError(name)\ndef made():\n  d = G(__builtins__={})\n  exec('def f(x): return x * k', d)
+  \n  return d['f'] → made() → K
+globals that are asked: class G(dict):
+  \n  def __getitem__(self, name): return K if name == 'k' else dict.__getitem__(self, name)
+  \ndef made():\n  d = G(k=5.0)\n  exec('def f(x): return x * k', d)\n  return d['f'] → made() → K
+builtins that are a view: B = {'k': 2.0}\ndef made():\n  d = {'__builtins__': types.MappingProxyType(B)}
+  \n  exec('def f(x): return x * k', d)\n  return d['f'] → made() → B['k'] = 3.0
+""")
+REGISTERED = rows(r"""
+a sequence: {_KIND} → kind(s) → collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0
+  \nS.__getitem__ = lambda s, i: 0
+a mapping: {_KIND} → kind(s) → collections.abc.Mapping.register(S)
+with a metaclass of its own: class Meta(abc.ABCMeta): pass\nclass B(metaclass=Meta): pass\nclass S: pass\ns = S()
+  → (3.0 if isinstance(s, B) else 2.0) → B.register(S)
+""")
 
 ORDERS = {
     name: f"{program_of('', 'f', '')}def run(text): exec(f'def f(x): return x * ({body})'.replace('SET', text), globals())\n"
@@ -169,39 +137,38 @@ sys.path.insert(0, F.name)
 import optimistix
 """
 _OF_NAMESAKE = "sys.path.remove(F.name); sys.modules.pop('optimistix'); sys.modules.update(OLD); F.cleanup()"
-_LISTED = {
-    **{
-        f"another module of its name{how}": (
-            f"{_FAKE}{_IMPORTING.format(imported, value)} → get() → sys.modules['math'] = FAKE → sys.modules['math'] = OLD"
-        )
-        for how, imported, value in (
-            ("", "import math", "math.pi"),
-            (", of which a name is imported", "from math import pi", "pi"),
-        )
-    },
-    "another module below it": (
-        "import jax.nn\nOLD, FAKE = jax.nn, types.ModuleType('jax.nn')\nFAKE.relu = lambda x: 3.0\n"
-        + _IMPORTING.format("from jax import nn", "nn.relu(2.0)")
-        + " → get() → jax.nn = FAKE → jax.nn = OLD"
-    ),
-    "a module of the user's that is called so": (
-        f"{_NAMESAKE} → optimistix.get() → optimistix.k = 3.0 → {_OF_NAMESAKE}"
-    ),
-    "a function of the user's in its scope": (
-        "import optax.tree_utils\nget = types.FunctionType((lambda: MINE).__code__, vars(optax.tree_utils))\n"
-        "optax.tree_utils.MINE = 2.0 → get() → optax.tree_utils.MINE = 3.0 → vars(optax.tree_utils).pop('MINE', None)"
-    ),
-}
+_LISTED = rows(r"""
+another module of its name: {_FAKE}def get():\n  import math\n  return math.pi → get() → sys.modules['math'] = FAKE
+  → sys.modules['math'] = OLD
+another module of its name, of which a name is imported: {_FAKE}def get():\n  from math import pi\n  return pi → get()
+  → sys.modules['math'] = FAKE → sys.modules['math'] = OLD
+another module below it: import jax.nn\nOLD, FAKE = jax.nn, types.ModuleType('jax.nn')\nFAKE.relu = lambda x: 3.0
+  \ndef get():\n  from jax import nn\n  return nn.relu(2.0) → get() → jax.nn = FAKE → jax.nn = OLD
+a module of the user's that is called so: {_NAMESAKE} → optimistix.get() → optimistix.k = 3.0 → {_OF_NAMESAKE}
+a function of the user's in its scope: import optax.tree_utils
+  \nget = types.FunctionType((lambda: MINE).__code__, vars(optax.tree_utils))\noptax.tree_utils.MINE = 2.0 → get()
+  → optax.tree_utils.MINE = 3.0 → vars(optax.tree_utils).pop('MINE', None)
+""")
 
 KINDS: dict[str, dict[str, str]] = {
-    "in the place of a listed module": {name: source_of(row) for name, row in _LISTED.items()},
     "the order of a set in code": ORDERS,
-    "a function of a module": FUNCTIONS,
-    "a module of a module": SUBMODULES,
-    "an import in the body": {name: source_of(row) for name, row in IMPORTS.items()},
-    "the class of a module": {name: source_of(row) for name, row in CLASSES.items()},
-    "an attribute that is not there": {name: source_of(row) for name, row in ABSENT.items()},
-    "a format": {name: source_of(row) for name, row in FORMATS.items()},
-    "executed": EXECUTED,
-    "matched by registration": {name: source_of(row) for name, row in REGISTERED.items()},
+    **{
+        kind: {name: program_of(*parts_of(row)) for name, row in programs.items()}
+        for kind, programs in {
+            "a function of a module": FUNCTIONS,
+            "a module of a module": SUBMODULES,
+            "executed": EXECUTED,
+        }.items()
+    },
+    **{
+        kind: {name: source_of(row) for name, row in programs.items()}
+        for kind, programs in {
+            "in the place of a listed module": _LISTED,
+            "an import in the body": IMPORTS,
+            "the class of a module": CLASSES,
+            "an attribute that is not there": ABSENT,
+            "a format": FORMATS,
+            "matched by registration": REGISTERED,
+        }.items()
+    },
 }

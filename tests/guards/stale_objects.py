@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from programs import parts_of, program_of, source_of
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import source_of
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 
@@ -40,46 +40,29 @@ a scalar type: jnp.float32
 a ufunc: np.sin
 """)
 
-KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(row) for name, row in programs.items()}
-    for kind, programs in {
-        "set on": {
-            **{
-                name: f"PLACE = {it}\nPLACE.mine = 2.0 → {it}.mine → PLACE.mine = 3.0 → {_UNDO}"
-                for name, it in _ON.items()
-            },
-            **{
-                f"{name}, by another name": f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0 → {_UNDO}"
-                for name, it in _ON.items()
-            },
-            **{
-                f"{name}, in a list": (
-                    f"PLACE = {it}\nPLACE.mine = [2.0]\nL = [PLACE] → L[0].mine[0] → PLACE.mine[0] = 3.0 → {_UNDO}"
-                )
-                for name, it in _ON.items()
-            },
-            "a class, read of an instance": (
-                f"PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE() → o.mine → PLACE.mine = 3.0 → {_UNDO}"
-            ),
-            "a class, by a method": (
-                "PLACE = eqx.nn.Identity\nPLACE.mine = lambda self: 2.0\no = PLACE() → o.mine()"
-                f" → PLACE.mine = lambda self: 3.0 → {_UNDO}"
-            ),
-            "a class, by a property": (
-                f"PLACE = eqx.nn.Identity\nPLACE.mine = property(lambda self: K)\no = PLACE() → o.mine → K → {_UNDO}"
-            ),
-            **{
-                f"a wrapper: {name}": f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0"
-                for name, it in _WRAPPERS.items()
-            },
-        },
-        "a function on the list, set on": {
-            name: f"PLACE = {it}\nPLACE.mine = jnp.sin → PLACE.mine(1.0) → PLACE.mine = jnp.cos → {_UNDO}"
-            for name, it in _ON.items()
-        },
-        "set on an object": {
-            name: f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0"
-            for name, it in rows(r"""
+# What is set there, and how the code reads it.
+_SET = rows(r"""
+by its own name: PLACE = IT\nPLACE.mine = 2.0 → IT.mine → PLACE.mine = 3.0 → {_UNDO}
+by another name: PLACE = IT\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0 → {_UNDO}
+in a list: PLACE = IT\nPLACE.mine = [2.0]\nL = [PLACE] → L[0].mine[0] → PLACE.mine[0] = 3.0 → {_UNDO}
+a function on the list: PLACE = IT\nPLACE.mine = jnp.sin → PLACE.mine(1.0) → PLACE.mine = jnp.cos → {_UNDO}
+""")
+_NOT_YET = rows(r"""
+asked with a default: PLACE = IT → getattr(PLACE, 'mine', 2.0) → PLACE.mine = 3.0 → {_UNDO}
+asked whether it is there: PLACE = IT → (3.0 if hasattr(PLACE, 'mine') else 2.0) → PLACE.mine = None → {_UNDO}
+with an error that is handled: PLACE = IT\ndef mine():\n  try: return PLACE.mine\n  except AttributeError: return 2.0
+  → mine() → PLACE.mine = 3.0 → {_UNDO}
+""")
+_ANEW = {"made anew": "PLACE = IT → getattr(PLACE, 'mine', 2.0) → PLACE = IT; PLACE.mine = 3.0"}
+_READ = {"read": _SET["by another name"]}
+_INSTANCE = rows(r"""
+of an instance: PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE() → o.mine → PLACE.mine = 3.0 → {_UNDO}
+by a method: PLACE = eqx.nn.Identity\nPLACE.mine = lambda self: 2.0\no = PLACE() → o.mine()
+  → PLACE.mine = lambda self: 3.0 → {_UNDO}
+by a property: PLACE = eqx.nn.Identity\nPLACE.mine = property(lambda self: K)\no = PLACE() → o.mine → K → {_UNDO}
+""")
+# Objects that have attributes of their own.
+_OWN = rows(r"""
 an ordered dictionary: collections.OrderedDict(a=1)
 a static method: staticmethod(lambda: 1.0)
 a class method: classmethod(lambda cls: 1.0)
@@ -87,42 +70,16 @@ a cached property: functools.cached_property(lambda self: 1.0)
 a context: contextlib.contextmanager(lambda: (yield))()
 a number of a class of one's own: type('F', (np.float64,), {})(2.0)
 an integer of a class of one's own: type('F', (np.int32,), {})(2)
-""").items()
-        },
-        "set on an object of jax's": {
-            f"{name}, {how}": f"PLACE = {it}\n{before} → {read} → PLACE.mine = 3.0 → {_UNDO}"
-            for name, it in _OBJECTS.items()
-            for how, before, read in [
-                ("read", "PLACE.mine = 2.0", "PLACE.mine"),
-                ("asked with a default", "", "getattr(PLACE, 'mine', 2.0)"),
-            ]
-        },
-        "not set on yet": {
-            **{
-                f"{name}, asked with a default": (
-                    f"PLACE = {it} → getattr(PLACE, 'mine', 2.0) → PLACE.mine = 3.0 → {_UNDO}"
-                )
-                for name, it in (_ON | _WRAPPERS).items()
-            },
-            **{
-                f"{name}, asked whether it is there": (
-                    f"PLACE = {it} → (3.0 if hasattr(PLACE, 'mine') else 2.0) → PLACE.mine = None → {_UNDO}"
-                )
-                for name, it in (_ON | _WRAPPERS).items()
-            },
-            **{
-                f"{name}, with an error that is handled": (
-                    f"PLACE = {it}\ndef mine():\n    try: return PLACE.mine\n    except AttributeError: return 2.0"
-                    f" → mine() → PLACE.mine = 3.0 → {_UNDO}"
-                )
-                for name, it in (_ON | _WRAPPERS).items()
-            },
-            **{
-                f"a wrapper made anew: {name}": (
-                    f"PLACE = {it} → getattr(PLACE, 'mine', 2.0) → PLACE = {it}; PLACE.mine = 3.0"
-                )
-                for name, it in _WRAPPERS.items()
-            },
-        },
-    }.items()
+""")
+_ASKED = {"asked with a default": _NOT_YET["asked with a default"]}
+
+KINDS: dict[str, dict[str, str]] = {
+    kind: {f"{name}, {how}": source_of(row.replace("IT", it)) for name, it in on.items() for how, row in ways.items()}
+    for kind, on, ways in [
+        ("set on", _ON, _SET | _NOT_YET),
+        ("set on a wrapper", _WRAPPERS, _READ | _NOT_YET | _ANEW),
+        ("set on an object", _OWN, _READ),
+        ("set on an object of jax's", _OBJECTS, _READ | _ASKED),
+        ("set on a class, read", {"eqx.nn.Identity": ""}, _INSTANCE),
+    ]
 }

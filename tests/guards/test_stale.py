@@ -26,7 +26,7 @@ import stale_packages
 import stale_registries
 import stale_set_on
 import stale_values
-from programs import WAYS, Holder, Load, answers, jitted, plain, program
+from programs import OF_ONE_FUNCTION, WAYS, Holder, Load, answers, jitted, plain, program
 
 import partax
 
@@ -37,10 +37,10 @@ FILES += [stale_annotations, stale_objects, stale_held, stale_set_on, stale_modu
 KINDS = {kind: programs for file in FILES for kind, programs in file.KINDS.items()}
 PROGRAMS = {f"{kind}: {name}": source for kind, programs in KINDS.items() for name, source in programs.items()}
 OTHER_WAYS = [way for way in WAYS if way != "direct"]
-# Each program in one other way too; all ways come to each kind.
+# Each program in one other way too.
 EACH = [(name, OTHER_WAYS[i % len(OTHER_WAYS)]) for i, name in enumerate(PROGRAMS)]
 # As arguments of one function these are equal for Python and for Equinox, whatever has changed in them.
-EACH = [(name, way) for name, way in EACH if not (name.startswith(("method", "tree")) and way in ("argument", "field"))]
+EACH = [(name, way) for name, way in EACH if not (name.startswith(("method", "tree")) and way in OF_ONE_FUNCTION)]
 # Most of them at night alone: by day each way comes to some.
 BY_DAY = [
     pytest.param(name, way, marks=[pytest.mark.nightly] * (i % 4 > 0), id=f"{name}-{way}")
@@ -74,23 +74,27 @@ def test_a_change_is_seen_in_other_ways(name: str, way: str, program: Load) -> N
     assert_right(answers(program(PROGRAMS[name]), WAYS[way](), is_kept=True), right, name)
 
 
-def shared_step() -> Callable[[Any], tuple[Any, Any]]:
-    step = partax.filter_jit(lambda fun, x: fun(x))
-    return lambda fun: (step, (fun, X))
-
-
-def shared_field() -> Callable[[Any], tuple[Any, Any]]:
-    step = partax.filter_jit(lambda holder: holder.fun(holder.weight))
-    return lambda fun: (step, (Holder(X, fun),))
-
-
 X = jnp.float32(0.5)
+
+
+def jit_of(make: Callable[[Any], Any]) -> Callable[[], Callable[[Any], tuple[Any, Any]]]:
+    return lambda: lambda fun: (partax.filter_jit(make(fun)), (X,))
+
+
+def one_jit(run: Callable[..., Any], *given: Callable[[Any], Any]) -> Callable[[], Callable[[Any], tuple[Any, Any]]]:
+    def make() -> Callable[[Any], tuple[Any, Any]]:
+        step = partax.filter_jit(lambda *args: run(*args))
+        return lambda fun: (step, tuple(it(fun) for it in given))
+
+    return make
+
+
 # What is called, and with what, whose traces can be counted.
-COUNTED: dict[str, Callable[[], Callable[[Any], tuple[Any, Any]]]] = {
-    "direct": lambda: lambda fun: (partax.filter_jit(fun), (X,)),
-    "partial": lambda: lambda fun: (partax.filter_jit(functools.partial(fun)), (X,)),
-    "argument": shared_step,
-    "field": shared_field,
+COUNTED = {
+    "direct": jit_of(lambda fun: fun),
+    "partial": jit_of(functools.partial),
+    "argument": one_jit(lambda fun, x: fun(x), lambda fun: fun, lambda _: X),
+    "field": one_jit(lambda holder: holder.fun(holder.weight), lambda fun: Holder(X, fun)),
 }
 
 

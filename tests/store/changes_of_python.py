@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from user_modules import assert_changes_are_seen, module_of, process
 
-from rows import rows_of
+from short_programs import rows_of
 
 rows = rows_of(globals())
 

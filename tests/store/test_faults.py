@@ -18,10 +18,11 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import SOURCE, assert_right, imported, run, start
+from user_modules import NAME, SOURCE, assert_right, run, start
 
 import partax
 from partax._store.folder import Folder
+from short_programs import imported
 from stored import written
 
 pytestmark = pytest.mark.compiled_anew
@@ -133,7 +134,7 @@ def small_disk(path: Path) -> Iterator[None]:
 
 def first_calls(folder: Path, store: Path) -> None:
     for _ in range(3):
-        with imported(SOURCE, folder) as module, partax.store(store):
+        with imported(SOURCE, folder, NAME) as module, partax.store(store):
             step = partax.filter_jit(module.make())
             for size in (3, 4):
                 assert step(jnp.arange(float(size)))[2] == "a"

@@ -12,11 +12,11 @@ import jax
 import pytest
 from changes_of_libraries import OF_LIBRARIES
 from changes_of_python import OF_PYTHON
-from user_modules import TOP, alike, assert_changes_are_seen, imported, in_three_processes, module_of, run
+from user_modules import NAME, TOP, alike, assert_changes_are_seen, in_three_processes, module_of, run
 
 import partax
 from random_trees import EXAMPLES
-from rows import rows_of
+from short_programs import imported, rows_of
 from stored import written
 
 sys.path.append(str(Path(__file__).parents[1] / "guards"))
@@ -173,7 +173,7 @@ def test_the_corpus_of_functions_made_anew_in_another_process(name: str, tmp_pat
 
     run(source, tmp_path, tmp_path / "store", change)
     found = run(source, tmp_path, tmp_path / "store", changed)
-    with imported(source, tmp_path) as module:
+    with imported(source, tmp_path, NAME) as module:
         changed(module)
         right = module.make()(*module.ARGUMENTS)
     assert float(found.value) == pytest.approx(float(right), rel=1e-6)
@@ -181,7 +181,7 @@ def test_the_corpus_of_functions_made_anew_in_another_process(name: str, tmp_pat
 
 def test_what_the_process_changes_after_its_first_program_counts_for_the_next(tmp_path: Path) -> None:
     source = TOP + "K = 2\ndef f(x): return x * K\nmake = lambda: f"
-    with partax.store(tmp_path / "store"), imported(source, tmp_path) as module:
+    with partax.store(tmp_path / "store"), imported(source, tmp_path, NAME) as module:
         step = partax.filter_jit(module.make())
         assert float(step(jax.numpy.ones(()))) == 2
         module.K = 3  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ def test_what_was_traced_earlier_is_not_stored_for_what_is_read_later(
     earlier: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     source = TOP + "K = 2\ndef f(x): return x * K\nmake = lambda: f"
-    with partax.store(tmp_path / "store"), imported(source, tmp_path) as module:
+    with partax.store(tmp_path / "store"), imported(source, tmp_path, NAME) as module:
         step = partax.filter_jit(module.make(), **options)
         EARLIER[earlier](step, jax.numpy.arange(3.0))
         module.K = 3  # type: ignore[attr-defined]

@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import SOURCE, assert_right, imported, run, start
+from user_modules import NAME, SOURCE, assert_right, run, start
 
 import partax
 from at_once import at_once
 from partax.__main__ import main
 from partax._store.folder import Folder
 from partax._store.switch import store_as_told
+from short_programs import imported
 from stored import written
 
 pytestmark = pytest.mark.compiled_anew
@@ -93,7 +94,7 @@ def test_a_folder_that_may_only_be_read_is_read(stored: Path, tmp_path: Path) ->
 
 
 def test_a_folder_that_is_gone_costs_a_warning(tmp_path: Path) -> None:
-    with imported(SOURCE, tmp_path) as module, partax.store(tmp_path / "store"):
+    with imported(SOURCE, tmp_path, NAME) as module, partax.store(tmp_path / "store"):
         (tmp_path / "store").rmdir()
         (tmp_path / "store").write_text("")
         step = partax.filter_jit(module.make())

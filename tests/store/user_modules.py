@@ -6,15 +6,13 @@ python user_modules.py FOLDER    what a process of its own does
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import pickle
 import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import partax
+from short_programs import imported
 from stored import written
 
 PACKAGE = Path(partax.__file__).parents[1]
@@ -74,25 +73,6 @@ class Run(NamedTuple):
     right: Any  # what plain Python gives in the same process
 
 
-@contextmanager
-def imported(source: str, folder: Path, name: str = NAME) -> Iterator[types.ModuleType]:
-    """The module of a source, as long as the block runs."""
-    file = folder / f"{name}_{next(_numbers)}.py"
-    file.write_text(source, encoding="utf-8")
-    module = types.ModuleType(name)
-    module.__file__ = str(file)
-    sys.modules[name] = module
-    try:
-        exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))
-        yield module
-    finally:
-        getattr(module, "restore", lambda: None)()
-        sys.modules.pop(name, None)
-
-
-_numbers = itertools.count()
-
-
 def run(
     source: str, folder: Path, store: Path, change: Callable[[types.ModuleType], None] = lambda module: None, **jit: Any
 ) -> Run:
@@ -100,7 +80,7 @@ def run(
 
     The module may have `ARGUMENTS` and `KEYWORDS`, which the function is called with; else it is an array.
     """
-    with partax.store(store), imported(source, folder) as module:
+    with partax.store(store), imported(source, folder, NAME) as module:
         change(module)
         step = partax.filter_jit(module.make(), **jit)
         step.clear_cache()  # of an equal function before: another process has none
