@@ -124,6 +124,18 @@ default:  → lambda x, k=K: x * k → K
 keyword default:  → lambda x, *, k=K: x * k → K
 attribute: def made(k):\n  f = lambda x: x * f.k\n  f.k = k\n  return f → made(K) → K
 code: BODY = 'x * 2.0' → eval('lambda x: ' + BODY, globals()) → BODY = 'x * 3.0'
+type of a constant in the code: BODY = 'x * (2.0 if type(1) is int else 3.0)' → eval('lambda x: ' + BODY, globals())
+  → BODY = BODY.replace('(1)', '(True)')
+sign of a zero in the code: BODY = 'x * math.copysign(2.0, 0.0)' → eval('lambda x: ' + BODY, globals())
+  → BODY = BODY.replace(', 0', ', -0')
+constant in a tuple in the code: BODY = 'x * (2.5 if type((1, (2, 1))[1][1]) is bool else 2.0)'
+  → eval('lambda x: ' + BODY, globals()) → BODY = BODY.replace('2, 1', '2, True')
+constant in a set in the code: BODY = 'x * (2.0 if len(\'ab\') in {2, 5} else 3.0)' → eval('lambda x: ' + BODY, globals())
+  → BODY = BODY.replace('{2', '{4')
+constant in code inside: BODY = 'x * (lambda: 2.0)()' → eval('lambda x: ' + BODY, globals()) → BODY = 'x * (lambda: 3.0)()'
+name of a function: def made(name):\n  def f(x): return x * len(f.__name__)\n  f.__name__ = name\n  return f\nN = 'ab'
+  → made(N) → N = 'abc'
+axis of a vmap: AXIS = 0 → lambda x, f=jax.vmap(lambda y: y.sum(), in_axes=AXIS): x * f(jnp.ones((2, 3)))[0] → AXIS = 1
 member of an enumeration: class M(enum.IntEnum): A, B = 2, 3\nm = M.A\ndef made(m): return lambda x: x * m → made(m)
   → m = M.B
 """)

@@ -231,18 +231,6 @@ def test_wrappers_are_not_kept() -> None:
         assert gone() is None
 
 
-def test_every_name_of_equinox_is_there() -> None:
-    names = [name for name in dir(eqx) if not name.startswith("_")]
-    assert set(names) <= set(dir(partax.equinox))
-    ours = [name for name in names if getattr(partax.equinox, name) is not getattr(eqx, name)]
-    assert {"filter_jit", "partition", "combine", "filter_grad"} <= set(ours)
-    for name in {*ours} - {"filter_shard"}:  # whose parameters have other names in partax
-        module = partax.tree if name.startswith("tree_") else partax
-        assert getattr(partax.equinox, name) is getattr(module, name.removeprefix("tree_"))
-    # What partax has of Equinox's names is not forgotten.
-    assert set(ours) >= {name for name in names if name in partax.__all__}
-
-
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_each_function_is_called_as_equinox_calls_it_also_by_name(name: str) -> None:
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -48,34 +48,6 @@ def train_step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Ar
     return loss
 
 
-def test_view_guide() -> None:
-    model, (x, y) = a_model(), a_batch()
-    optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
-    training, testing = nnx.view(model, deterministic=False), nnx.view(model, deterministic=True)
-    step, evaluate = partax.nnx.jit(train_step), partax.nnx.jit(squared_error)
-    before = evaluate(testing, x, y)
-    for _ in range(20):
-        step(training, optimizer, x, y)
-    assert evaluate(testing, x, y) < before
-    assert evaluate.cache_info().traces == step.cache_info().traces == 1
-
-
-def test_surgery_guide_partial_initialization() -> None:
-    def initialize(old: Any, rngs: nnx.Rngs) -> Any:
-        model = Perceptron(3, 8, 2, rngs=rngs)
-        model.first = nnx.LoRALinear(3, 8, lora_rank=2, rngs=rngs)
-        nnx.update(model, old)
-        return model
-
-    old = nnx.state(a_model(), nnx.Param)
-    pair = both(initialize, old, nnx.Rngs(42), traces=1)
-    assert type(pair.call().first) is nnx.LoRALinear
-    given = nnx.state(a_model(), nnx.Param)
-    kernel = given["last"]["kernel"].get_raw_value()
-    model = partax.nnx.jit(initialize, donate_argnums=0)(given, nnx.Rngs(42))
-    assert model.last.kernel.get_raw_value() is kernel  # what comes back as it came is not copied
-
-
 def test_randomness_guide_tree_mode() -> None:
     class Cell(nnx.Module):
         def __init__(self, rngs: nnx.Rngs):

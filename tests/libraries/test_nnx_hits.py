@@ -88,16 +88,6 @@ def test_what_flax_says_of_an_object_is_compared_as_flax_does() -> None:
         assert jitted.cache_info().traces == traces
 
 
-def test_objects_that_differ_from_call_to_call() -> None:
-    jitted, x = partax.nnx.jit(lambda model, x: model(x)), jnp.ones((2, 3))
-    models = [(Model(seed), Model(seed)) for seed in range(3)]
-    for _ in range(2):
-        for model, expected in models:
-            assert jnp.allclose(jitted(model, x), expected(x), rtol=1e-6)
-            assert described(model) == described(expected)
-    assert jitted.cache_info().traces == 1
-
-
 def swap(first: nnx.Variable[Any], second: nnx.Variable[Any]) -> None:
     first[...], second[...] = second[...] + 1, first[...] + 10
 

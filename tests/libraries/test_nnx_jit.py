@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 import partax.nnx
-from nnx_graphs import Both, both, described
+from nnx_graphs import Both, both
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
 
@@ -52,19 +52,6 @@ def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
     assert pair.traces[1] <= pair.traces[0]
 
 
-def test_train_and_eval_inside() -> None:
-    def step(model: Net, x: jax.Array) -> jax.Array:
-        model.eval()
-        y = model(x)
-        model.train()
-        model.drop.eval()
-        return nnx.pop(model, nnx.Intermediate), y
-
-    pair = both(step, Net(nnx.Rngs(0)), jnp.ones((2, 4)))
-    assert pair.ours[0].drop.deterministic
-    assert not pair.ours[0].norm.use_running_average
-
-
 def test_a_hit_makes_new_objects() -> None:
     def step(model: Counter) -> None:
         model.fresh = nnx.Param(jnp.ones(2))
@@ -80,22 +67,6 @@ def test_a_hit_makes_new_objects() -> None:
     assert jitted.cache_info().traces == 2
 
 
-def test_one_object_in_two_places() -> None:
-    def step(left: Counter, right: Counter, more: dict[str, Any]) -> bool:
-        left.count[...] += 1
-        right.count[...] += 1
-        more["v"][0][...] += 5
-        return left is right, more["v"][0] is left.count
-
-    model = Counter()
-    pair = Both(lambda *a: (step(*a), jnp.zeros(1))[1], model, model, {"v": [model.count]})
-    for _ in range(2):
-        pair.call()
-    assert pair.ours[0].count[...] == 14
-    assert partax.nnx.jit(step)(model, model, {"v": [model.count]}) == (True, True)
-    assert partax.nnx.jit(step)(model, Counter(), {"v": [model.count]}) == (False, True)
-
-
 def test_a_returned_new_module_shares_what_it_shares() -> None:
     def step(model: Counter, rngs: nnx.Rngs) -> Any:
         layer = nnx.Linear(2, 2, rngs=rngs)
@@ -108,36 +79,6 @@ def test_a_returned_new_module_shares_what_it_shares() -> None:
     assert kernel is layer.kernel
     assert holder.a is layer
     assert pair.call()[0] is not layer
-
-
-def test_a_model_made_inside() -> None:
-    @partax.nnx.jit
-    def create(seed: int) -> Net:
-        return Net(nnx.Rngs(seed))
-
-    assert described(create(3)) == described(nnx.jit(lambda: Net(nnx.Rngs(3)))())
-    model = create(3)
-    model.first.kernel[...] += 1  # it may be changed outside
-
-
-def test_containers_inside_of_objects() -> None:
-    class Holder(nnx.Module):
-        def __init__(self) -> None:
-            self.plain = nnx.data([jnp.ones(2), {"a": nnx.Param(jnp.ones(1))}])
-            self.list = nnx.List([nnx.Param(jnp.zeros(1))])
-            self.dict = nnx.Dict(a=nnx.Param(jnp.zeros(1)))
-            self.sequence = nnx.Sequential(nnx.Linear(1, 1, rngs=nnx.Rngs(0)))
-
-    def step(holder: Holder) -> None:
-        holder.plain.append(holder.plain[0] + 1)
-        holder.plain[1]["a"][...] += 1
-        holder.list.append(nnx.Param(jnp.ones(1)))
-        holder.list[0][...] += 1
-        holder.dict["b"] = nnx.Param(jnp.ones(1))
-
-    pair = both(step, Holder())
-    assert len(pair.ours[0].plain) == 5
-    assert len(pair.ours[0].list) == 4
 
 
 def test_objects_that_are_no_pytrees() -> None:

@@ -139,17 +139,6 @@ def test_objects_in_a_batch_are_refused(name: str, count: int) -> None:
     assert (net.kernel[...] == before).all()
 
 
-def test_the_state_of_objects_is_a_batch() -> None:
-    def step(net: nnx.Linear, state: Any) -> Any:
-        net.kernel[...] += jnp.concatenate([it.ravel() for it in jax.tree.leaves(state)]).sum()
-        return net.kernel[...].sum()
-
-    net, others = nnx.Linear(2, 1, rngs=nnx.Rngs(0)), [nnx.Linear(2, 1, rngs=nnx.Rngs(i)) for i in range(5)]
-    right = np.asarray(net.kernel[...]) + sum(float(it.sum()) for other in others for it in states((other, None)))
-    list(partax.steps(partax.nnx.jit(step), 2)(net, over=[nnx.to_pure_dict(nnx.state(it)) for it in others]))
-    assert np.allclose(net.kernel[...], right, rtol=1e-4)
-
-
 def test_what_the_step_holds_is_seen_beside_the_objects() -> None:
     held = [1.0]
 

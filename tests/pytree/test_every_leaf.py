@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import partax
 from partax import tree
 from partition_reference import assert_identical
-from random_trees import Tag, build, recipes, thorough, variants
+from random_trees import build, recipes, thorough, variants
 from trees import SAMPLES, Bag, Cell, Layer, Pair, Tray, array, make_model
 
 IS_LEAF: dict[str, Callable[[Any], bool] | None] = {
@@ -152,11 +152,6 @@ def test_trees_that_are_not_alike_are_told_by_path(one: Any, other: Any, path: s
     assert tree.structure(one) != tree.structure(other)
 
 
-def test_the_right_one_of_several_is_named() -> None:
-    with pytest.raises(ValueError, match=r"`rest\[1\]\[0\]`"):
-        tree.map(lambda *_: 0, [[1]], [[1]], [1])
-
-
 def test_what_f_raises_has_the_path() -> None:
     def f(path: Any, x: Any) -> Any:
         raise KeyError(x)
@@ -178,12 +173,6 @@ def test_what_is_no_structure_is_an_error() -> None:
         tree.unflatten([1], [1])
     with pytest.raises(TypeError):
         tree.unflatten(tree.structure([1]), 1)  # type: ignore[arg-type]
-
-
-def test_leaves_are_taken_as_they_are() -> None:
-    structure = tree.structure([1, 2, 3])
-    leaves = [None, [1, 2], Tag(1)]
-    assert_same(tree.unflatten(structure, tuple(leaves)), leaves)
 
 
 def test_aux_data_need_not_be_hashable_and_may_refuse_to_be_compared() -> None:

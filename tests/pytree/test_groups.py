@@ -159,45 +159,6 @@ def test_wrong_groups_and_labels_are_told(name):
 # --- optax trains with them
 
 
-def batch():
-    x = jax.random.normal(jax.random.key(3), (16, 3))
-    return x, jnp.stack([x.sum(1), x[:, 0] - x[:, 1]], axis=1)
-
-
-def loss(model, x, y):
-    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
-
-
-GROUPS = {"last weight": by_path("layers/4/weight"), "last bias": by_path("layers/4/bias")}
-
-
-@pytest.mark.parametrize("wrt", [None, any_of(*GROUPS.values())], ids=["all", "wrt"])
-def test_an_equinox_model_trains_in_groups(wrt):
-    start = trained = model()
-    tree = partax.labels(start, GROUPS, default="frozen")
-    transforms = {"last weight": optax.adam(1e-2), "last bias": optax.sgd(1e-1), "frozen": optax.set_to_zero()}
-    optimizer = optax.multi_transform(transforms, lambda _: tree)  # a function, because optax would call the module
-
-    @partax.filter_jit
-    def step(model, state, x, y):
-        value, gradient = partax.filter_value_and_grad(loss, wrt=wrt)(model, x, y)
-        updates, state = optimizer.update(gradient, state, partax.filter(model, is_inexact_array))
-        return partax.apply_updates(model, updates), state, value
-
-    state, values = optimizer.init(partax.filter(start, is_inexact_array)), []
-    for _ in range(30):
-        trained, state, value = step(trained, state, *batch())
-        values.append(float(value))
-    assert step.cache_info().traces == 1 and values[-1] < 0.9 * values[0]
-    for i, layer in enumerate(trained.layers):
-        for found, before in zip(jax.tree.leaves(layer), jax.tree.leaves(start.layers[i]), strict=True):
-            if i == 4:
-                assert not np.array_equal(found, before)
-            elif is_array(before):
-                np.testing.assert_array_equal(found, before)
-                assert found is before or wrt is None
-
-
 def test_labels_may_stand_where_the_parameters_have_none():
     tree = {"a": jnp.ones(2), "activation": jnp.tanh, "steps": jnp.arange(2), "b": jnp.ones(2)}
     names = partax.labels(tree, {"a": by_path("a")}, default="rest")

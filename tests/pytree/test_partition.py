@@ -76,11 +76,6 @@ def test_is_leaf_at_the_root():
     assert partax.filter(tree, False, is_leaf=lambda x: True) is None
 
 
-def test_a_none_in_the_spec_matches_a_none_in_the_tree():
-    assert partax.filter([1, None], [True, None]) == [1, None]
-    assert partax.partition(None, None) == (None, None)
-
-
 def test_a_traced_spec_is_a_value_error():
     for call in (partax.partition, partax.filter):
 
@@ -96,11 +91,6 @@ def test_combine_takes_the_first_that_is_not_none():
     assert partax.combine([1, None, None], [2, 2, None], [3, 3, None]) == [1, 2, None]
     falsy = [0, False, "", 0.0]
     assert_identical(partax.combine(falsy, [1, 1, 1, 1]), falsy)
-
-
-def test_combine_puts_a_subtree_where_the_first_has_none():
-    assert partax.combine([None, 1], [{"a": 2}, None]) == [{"a": 2}, 1]
-    assert partax.combine(None, (1, 2)) == (1, 2)
 
 
 @over_samples
@@ -169,14 +159,6 @@ def test_a_large_tree() -> None:
     assert [len(jax.tree.leaves(part)) for part in parts] == [1, 1, 3, 1000, 99_996, 0]
     assert parts[1][8] == 7 and parts[2][1000] == 999 and parts[3][-1] == tree[-1]
     assert_identical(partax.combine(*parts), tree)
-
-
-def test_many_filters() -> None:
-    tree = list(range(300))
-    parts = partax.partition(tree, *(by_path(str(i)) for i in range(300)))
-    assert all(part == [i if i == n else None for i in range(300)] for n, part in enumerate(parts[:-1]))
-    assert parts[-1] == [None] * 300
-    assert partax.combine(*parts) == tree
 
 
 # --- random trees and filters; those of tests/fuzz have no prefixes and no `is_leaf`

@@ -52,13 +52,6 @@ def test_a_tree_that_contains_itself_is_a_recursion_error(name: str, call: Calla
         call(self_containing()[name])
 
 
-def test_another_tree_that_is_too_deep_is_a_recursion_error() -> None:
-    deep = nested(WRAPS["list"], 3000)
-    assert tree.map(lambda _, y: y, 1, deep) is deep
-    with pytest.raises(ValueError, match=r"`rest\[0\]\[0\]`"):
-        tree.map(lambda _, y: y, [[1, 2]], deep)
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_keys_without_an_order_are_an_error_with_a_path(name: str) -> None:
     unsortable = {"a": [{1: 2, "b": 3}]}

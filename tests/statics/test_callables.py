@@ -4,7 +4,6 @@ a function made anew does not retrace, and one whose closure, defaults, code or 
 from __future__ import annotations
 
 import functools
-import types
 from typing import Any
 
 import jax
@@ -16,10 +15,6 @@ from conftest import TraceCounter
 from odd_values import Unhashable
 from partax import _core, filter_jit
 from trees import Layer, array, assert_same
-
-
-def closed(held: Any) -> Any:
-    return lambda: held
 
 
 def holding(held: Any) -> Any:
@@ -63,70 +58,7 @@ def test_every_caller_gets_its_own_callable_back(traces: TraceCounter) -> None:
     assert traces.count == 1
 
 
-def test_the_returned_callables_of_alternating_keys(traces: TraceCounter) -> None:
-    @filter_jit
-    def step(fun: Any, n: int, x: jax.Array) -> Any:
-        traces.tick()
-        return fun, x
-
-    for _ in range(4):
-        for n in (1, 2, 3):
-            fun = scaled(n)
-            assert step(fun, n, array(2))[0] is fun
-    assert traces.count == 3
-    fun = scaled(1)
-    assert step.eval_shape(fun, 1, array(2))[0] is fun
-    assert step.lower(fun, 1, array(2)).compile()(fun, 1, array(2))[0] is fun
-
-
 # --- what is different
-
-
-def variants() -> list[Any]:
-    """Callables that a program can tell apart."""
-    template = "def make(cell):\n    def fun(x, d={default}, *, k={default}):\n        return {body}\n    return fun\n"
-    space: dict[str, Any] = {}
-    exec("def anchor(): pass", space)
-    found: list[Any] = []
-    for default in ("1", "True", "1.0", "0.0", "-0.0", "(1, (2,))", "(1, (2.0,))", "'1'", "None"):
-        exec(compile(template.format(default=default, body="x"), "f.py", "exec"), space)
-        found.append(space["make"](0))
-    bodies = ("x + 1", "x + 1.0", "x + True", "x - 1", "x + (1, (2, 1))[1][1]", "x + (1, (2, True))[1][1]", "cell", "d")
-    for body in (*bodies, "x in {1, 2}", "x in {1, 2.0}", "(lambda: 1)()", "(lambda: 1.0)()", "(lambda: -0.0)()"):
-        exec(compile(template.format(default=0, body=body), "f.py", "exec"), space)
-        found.append(space["make"](0))
-    exec(compile(template.format(default=0, body="cell"), "f.py", "exec"), space)
-    found += [
-        space["make"](cell) for cell in (1, True, 1.0, -0.0, 0.0, "a", (), [], {}, {1}, (1,), [1], [True], Holder)
-    ]
-    exec(compile("\n" + template.format(default=0, body="cell"), "f.py", "exec"), space)
-    found.append(space["make"](1))
-    named = space["make"](1)
-    named.__name__ = "other"
-    attributed = space["make"](1)
-    attributed.flag = 1
-    found += [named, attributed]
-    fun = space["make"](2)
-    found += [
-        functools.partial(fun),
-        functools.partial(fun, 1),
-        functools.partial(fun, True),
-        functools.partial(fun, d=1),
-    ]
-    found += [jax.jit(fun), jax.jit(fun, inline=True), jax.jit(fun, keep_unused=True), jax.jit(fun, donate_argnums=0)]
-    found += [jax.jit(fun, static_argnums=0), jax.vmap(fun), jax.vmap(fun, in_axes=1), jax.vmap(fun, out_axes=1)]
-    found += [filter_jit(fun), filter_jit(fun, donate="all"), filter_jit(fun, callables="identity")]
-    found += [types.FunctionType(fun.__code__, {}, closure=fun.__closure__)]
-    return found
-
-
-def test_callables_that_a_program_can_tell_apart_are_different() -> None:
-    callables = variants()
-    for i, fun in enumerate(callables):
-        for j, other in enumerate(callables):
-            assert _core.static_equal(closed(fun), closed(other)) is (i == j), (i, j)
-            if not isinstance(fun, _core.JitFunction) and not isinstance(other, _core.JitFunction):
-                assert _core.static_equal(fun, other) is (i == j), (i, j)
 
 
 def test_the_globals_are_the_same_dictionary_or_the_functions_differ() -> None:

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
-import math
-import struct
 from collections.abc import Callable
-from pathlib import PurePosixPath
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from conftest import TraceCounter
 from partax import _core, filter_jit
 from reference import canonical
-from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same
+from static_values import IN_AUX, LEAVES
+from trees import Bag, Cell, Config, Layer, Pair, Tray, array, assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
-
-
-class Number(enum.IntEnum):
-    ONE = 1
-
-
-class Word(str):
-    pass
 
 
 class Named:
@@ -45,10 +32,6 @@ class Named:
 
     def method(self, x: jax.Array) -> jax.Array:
         return x + 1
-
-
-def nan(payload: int) -> float:
-    return struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0000 | payload))[0]
 
 
 def layer_with(scale: Any) -> Layer:
@@ -80,12 +63,10 @@ PLACES = LEAF_PLACES | AUX_PLACES
 BY_DAY = {"argument", "module field", "registered node", "tuple in aux", "frozen dataclass as leaf"}
 
 
-def over(places: dict[str, Place]) -> pytest.MarkDecorator:
-    night = {name: [] if name in BY_DAY else [pytest.mark.nightly] for name in places}
-    return pytest.mark.parametrize("place", [pytest.param(places[it], id=it, marks=night[it]) for it in places])
-
-
-over_places, over_aux_places = over(PLACES), over(AUX_PLACES)
+over_places = pytest.mark.parametrize(
+    "place",
+    [pytest.param(it, id=name, marks=[pytest.mark.nightly] * (name not in BY_DAY)) for name, it in PLACES.items()],
+)
 
 
 def check(traces: TraceCounter, place: Place, values: list[Callable[[], Any]], keys: int) -> None:
@@ -104,86 +85,12 @@ def check(traces: TraceCounter, place: Place, values: list[Callable[[], Any]], k
     assert traces.count == keys
 
 
-DISTINCT: dict[str, list[Any]] = {
-    "one": [1, True, 1.0, 1 + 0j, Number.ONE, "1", b"1"],
-    "zero": [0, False, 0.0, -0.0, None, "", b""],
-    "complex zeros": [complex(0, 0), complex(-0.0, 0), complex(0, -0.0), complex(-0.0, -0.0)],
-    "nan payloads": [nan(0), nan(1), -nan(0), math.inf, -math.inf],
-    "complex nan": [complex(nan(0), 0), complex(0, nan(0)), complex(nan(1), 0)],
-    "strings": ["a", Word("a"), b"a", "A"],
-    "enums": [Colour.RED, Colour.BLUE, 1, 2],
-    "frozen sets": [frozenset({1}), frozenset({True}), frozenset({1.0}), frozenset({1, 2})],
-    "big": [2**62, 2**64, float(2**62), -(2**62)],
-    "classes": [int, bool, float, np.float32, jnp.float32],
-}
-
-
 @over_places
-@pytest.mark.parametrize("values", DISTINCT.values(), ids=DISTINCT.keys())
-def test_values_of_different_type_or_bits_are_different_keys(
-    traces: TraceCounter, place: Place, values: list[Any]
+def test_values_share_a_trace_where_no_program_can_tell_them_apart_and_only_there(
+    traces: TraceCounter, place: Place
 ) -> None:
-    check(traces, place, [lambda v=v: v for v in values], len(values))
-
-
-AUX_DISTINCT: dict[str, list[Any]] = {
-    "one": [1, True, 1.0, np.int64(1), np.int32(1), np.float64(1), np.bool_(True)],
-    "numpy zeros": [np.float32(0.0), np.float32(-0.0), np.float64(0.0), np.float64(-0.0), 0.0],
-    "nested": [(1, 2), (True, 2), (1.0, 2), (1, 2.0), (1, (2,)), ()],
-    "containers": [(1,), [1], frozenset({1}), {1}, {1: 1}, bytearray(b"1"), b"1"],
-    "pairs": [Pair(1, 2), Pair(True, 2), (1, 2)],
-    "lists": [[0.0], [-0.0], [0], [False], [None], [[]]],
-    "dicts": [{"a": 1}, {"a": True}, {"a": 1.0}, {"b": 1}, {}, {1: "x"}, {True: "x"}],
-    "sets": [{1}, {True}, {1.0}, set()],
-}
-
-
-@over_aux_places
-@pytest.mark.parametrize("values", AUX_DISTINCT.values(), ids=AUX_DISTINCT.keys())
-def test_aux_data_is_compared_type_by_type_at_every_depth(
-    traces: TraceCounter, place: Place, values: list[Any]
-) -> None:
-    check(traces, place, [lambda v=v: v for v in values], len(values))
-
-
-EQUAL: dict[str, Callable[[], Any]] = {
-    "int": lambda: 10**30,
-    "float": lambda: float("0.1"),
-    "nan": lambda: float("nan"),
-    "odd nan": lambda: nan(12345),
-    "complex nan": lambda: complex(float("nan"), -0.0),
-    "str": lambda: "".join(["sta", "tic"]),
-    "bytes": lambda: bytes([1, 2, 3]),
-    "frozenset": lambda: frozenset(["a", "b", "c", 1.5]),
-    "path": lambda: PurePosixPath("a/b"),
-    "dtype": lambda: np.dtype("float32"),
-    "enum": lambda: Colour(1),
-    "range": lambda: range(3),
-}
-
-
-@over_places
-@pytest.mark.parametrize("make", EQUAL.values(), ids=EQUAL.keys())
-def test_equal_values_share_one_trace(traces: TraceCounter, place: Place, make: Any) -> None:
-    check(traces, place, [make, make, make], 1)
-
-
-AUX_EQUAL: dict[str, Callable[[], Any]] = {
-    "tuple": lambda: tuple([1, (2.0, float("nan")), "x"]),  # noqa: C409 - a literal might be one object
-    "list": lambda: [1, [2, (3,)], {"k": [4]}],
-    "dict": lambda: {"a": [1], "b": {2, 3}},
-    "set": lambda: {1, 2, "three"},
-    "bytearray": lambda: bytearray(b"abc"),
-    "NamedTuple": lambda: Pair(1, [2]),
-    "frozen dataclass": lambda: Config([1], Config()),
-    "numpy nan": lambda: np.float64("nan"),
-}
-
-
-@over_aux_places
-@pytest.mark.parametrize("make", AUX_EQUAL.values(), ids=AUX_EQUAL.keys())
-def test_equal_aux_data_shares_one_trace(traces: TraceCounter, place: Place, make: Any) -> None:
-    check(traces, place, [make, make, make], 1)
+    values = [*(LEAVES if place in LEAF_PLACES.values() else IN_AUX).values()]
+    check(traces, place, values, len(values))
 
 
 # --- objects

@@ -15,7 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import partax
@@ -177,22 +176,6 @@ def test_an_item_of_a_set_is_that_item_in_whatever_order_equal_sets_have_theirs(
         # The hash of a NaN is its address, and so is its place.
         items = kind([float("nan"), Colour.RED, Colour.BLUE])
         assert red(items, jnp.float32(1))[0] is Colour.RED
-
-
-def test_a_train_state_has_its_own_functions() -> None:
-    train_state = pytest.importorskip("flax.training.train_state", reason="Flax is not here")
-    step = filter_jit(lambda state: state.apply_gradients(grads=state.params))
-    for scale in (1.0, 1.0, 2.0, 1.0):
-
-        def apply_fn(params: Any, x: Any, scale: Any = scale) -> Any:
-            return params["w"] * x * scale
-
-        state = train_state.TrainState.create(apply_fn=apply_fn, params={"w": jnp.ones(2)}, tx=optax.adam(1e-3))
-        for _ in range(2):
-            new = step(state)
-            assert new.tx is state.tx and new.apply_fn is state.apply_fn
-            assert jax.tree.structure(new) == jax.tree.structure(state)
-            state = new
 
 
 # --- hostile objects

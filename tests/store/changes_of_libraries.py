@@ -6,6 +6,13 @@ from short_programs import rows_of
 
 rows = rows_of(globals())
 
+SQUARE = "ARGUMENTS=(jnp.arange(9.).reshape(3,3),)"
+STRUCT = "import flax.struct\n@flax.struct.dataclass\nclass S:\n  w: object"
+REGISTERED = "@functools.partial(jax.tree_util.register_dataclass,data_fields="
+NODE = """class N:
+  def __init__(s,w,k): s.w=w;s.k=k
+jax.tree_util.register_pytree_node(N,lambda n:((n.w,),n.k),lambda a,c:N(c[0],a))"""
+
 OWN_KEYS = (
     "from jax.extend.random import define_prng_impl\nBITS=«2→3»\ndef unused(*a): return jnp.zeros(2,'uint32')\n"
     "def bits(k,width,shape): return jnp.full(shape,BITS,f'uint{width}')\n"
@@ -28,11 +35,9 @@ own kind of key captured: {OWN_KEYS}K=jax.random.key(1,impl=KIND) → jax.random
 own kind of key made: {OWN_KEYS}def f(x): return x*jax.random.bits(jax.random.key(1,impl=KIND),(3,),'uint32')
 own kind of key data: {OWN_KEYS}ARGUMENTS=(jnp.zeros(2,'uint32'),)
   \ndef f(d): return jax.random.bits(jax.random.wrap_key_data(d,impl=KIND),(3,),'uint32')
-checkpoint policy: def g(x): return jnp.sin(«jnp.sin→jnp.cos»(x)).sum()\nmake=lambda: jax.grad(jax.checkpoint(g))
-vmap axes: def g(x,y): return x*y.sum()\nARGUMENTS=(jnp.arange(9.).reshape(3,3),)
-  \ndef f(x): return jax.vmap(g,in_axes=(«0,1→1,0»))(x,x)
+vmap axes: def g(x,y): return x*y.sum()\n{SQUARE}\ndef f(x): return jax.vmap(g,in_axes=(«0,1→1,0»))(x,x)
 jit static: @functools.partial(jax.jit,static_argnums=1)\ndef g(x,k): return x*k\ndef f(x): return g(x,«2→3»)
-einsum: ARGUMENTS=(jnp.arange(9.).reshape(3,3),)\ndef f(x): return jnp.einsum('ij->«j→i»',x)
+einsum: {SQUARE}\ndef f(x): return jnp.einsum('ij->«j→i»',x)
 matmul precision ctx: def f(x):\n  with jax.numpy_dtype_promotion('standard'): return x*«2→3»
 optax lr: import optax\nO=optax.sgd(«0.5→0.25»)\ndef f(x): return O.update(x,O.init(x))[0]
 optax schedule: import optax\nO=optax.cosine_decay_schedule(1.0,«10→20») → O(3)
@@ -60,7 +65,6 @@ einops: import einops\nARGUMENTS=(jnp.arange(6.).reshape(2,3),)\ndef f(x): retur
 eqx state: class M(eqx.Module):\n  n: int=eqx.field(static=True)\n  inference: bool=False
   \nARGUMENTS=(M(2,inference=«True→False»),jnp.ones(3))\ndef f(m,x): return x*(m.n if m.inference else 5)
 varargs: ARGUMENTS=(jnp.ones(3),«2,3→3,2»)\ndef f(x,*a): return x*a[0]
-jnp const: def f(x): return x*«jnp.pi→jnp.e»
 dtype finfo: def f(x): return x*float(jnp.finfo(jnp.«float16→bfloat16»).eps)*1e3
 bool array captured: A=jnp.array([True,«False→True»,True])\ndef f(x): return jnp.where(A,x,-x+1)
 empty array shape: A=jnp.zeros((0,«3→4»)) → A.shape[1]
@@ -82,18 +86,12 @@ node flatten reads global: W=«2→3»\nclass N:\n  def __init__(s,w): s.w=w\nja
 node class methods: @jax.tree_util.register_pytree_node_class\nclass N:\n  def __init__(s,w): s.w=w
   \n  def tree_flatten(s): return (s.w*«2→3»,),None\n  @classmethod\n  def tree_unflatten(c,a,ch): return c(ch[0])
   \ndef f(x): return jax.tree.leaves(N(x))[0]
-register_dataclass fields:
-  @functools.partial(jax.tree_util.register_dataclass,data_fields=['a'«],meta_fields=['b'→,'b'],meta_fields=[»])
-  \n@dataclasses.dataclass\nclass N:\n  a: object\n  b: object\nARGUMENTS=(N(jnp.ones(3),2),)
-  \ndef f(n): return n.a*len(jax.tree.leaves(n))*n.b
-register_dataclass order:
-  @functools.partial(jax.tree_util.register_dataclass,data_fields=['«a','b→b','a»'],meta_fields=[])
-  \n@dataclasses.dataclass\nclass N:\n  a: object\n  b: object → jax.tree.leaves(N(2.0,3.0))[0]
-aux data: class N:\n  def __init__(s,w,k): s.w=w;s.k=k\njax.tree_util.register_pytree_node(N,lambda
-  n:((n.w,),n.k),lambda a,c:N(c[0],a))\nARGUMENTS=(N(jnp.ones(3),(1,«2→3»)),)\ndef f(n): return n.w*n.k[1]
-aux type: class N:\n  def __init__(s,w,k): s.w=w;s.k=k\njax.tree_util.register_pytree_node(N,lambda
-  n:((n.w,),n.k),lambda a,c:N(c[0],a))\nARGUMENTS=(N(jnp.ones(3),«1→True»),)\ndef f(n): return n.w*(2 if n.k is True
-  else 3)
+register_dataclass fields: {REGISTERED}['a'«],meta_fields=['b'→,'b'],meta_fields=[»])\n@dataclasses.dataclass\nclass N:
+  \n  a: object\n  b: object\nARGUMENTS=(N(jnp.ones(3),2),)\ndef f(n): return n.a*len(jax.tree.leaves(n))*n.b
+register_dataclass order: {REGISTERED}['«a','b→b','a»'],meta_fields=[])\n@dataclasses.dataclass\nclass N:\n  a: object
+  \n  b: object → jax.tree.leaves(N(2.0,3.0))[0]
+aux data: {NODE}\nARGUMENTS=(N(jnp.ones(3),(1,«2→3»)),)\ndef f(n): return n.w*n.k[1]
+aux type: {NODE}\nARGUMENTS=(N(jnp.ones(3),«1→True»),)\ndef f(n): return n.w*(2 if n.k is True else 3)
 global in property: K=«2→3»\nclass M(eqx.Module):\n  w: jax.Array\n  @property\n  def k(self): return K
   \nARGUMENTS=(M(jnp.ones(3)),)\ndef f(m): return m.w*m.k
 forged name: exec('def g(x): return x*«2→3»',d:={'__name__':'jax.numpy'})\ng=d['g']\ndef f(x): return g(x)
@@ -102,13 +100,11 @@ forged module fn: def g(x): return x*«2→3»\ng.__module__='optax'\ng.__qualna
 shape struct: S=jax.ShapeDtypeStruct((«2→3»,),float) → S.shape[0]
 gather dims: G=jax.lax.GatherDimensionNumbers((«0,),(→),(0,»),(0,)) → (1+len(G.offset_dims))
 initializer: I=jax.nn.initializers.constant(«2.0→3.0») → I(jax.random.key(0),(3,))
-initializer2: I=jax.nn.initializers.normal(«2.0→3.0») → I(jax.random.key(0),(3,))
 activation partial: A=functools.partial(jax.nn.leaky_relu,negative_slope=«0.5→0.25»)\ndef f(x): return A(-x)
 eqx MLP: M=eqx.nn.MLP(3,3,4,1,key=jax.random.key(«0→1»))\ndef f(x): return M(x)
 eqx MLP act: ARGUMENTS=(eqx.nn.MLP(3,3,4,1,activation=«jax.nn.relu→jax.nn.tanh»,key=jax.random.key(0)),jnp.arange(3.))
   \ndef f(m,x): return m(x)
 eqx dropout p: ARGUMENTS=(eqx.nn.Dropout(«0.5→0.25»),jnp.ones(3))\ndef f(m,x): return m(x,key=jax.random.key(0))
-eqx norm eps: ARGUMENTS=(eqx.nn.LayerNorm(3,eps=1e-«5→1»),jnp.arange(3.))\ndef f(m,x): return m(x)
 eqx inherited method: class A(eqx.Module):\n  def g(self,x): return x*«2→3»\nclass M(A):\n  w: jax.Array
   \nARGUMENTS=(M(jnp.ones(3)),)\ndef f(m): return m.g(m.w)
 eqx method bound static: class M(eqx.Module):\n  k: int=eqx.field(static=True)\n  def __call__(self,x): return x*self.k
@@ -117,30 +113,23 @@ eqx abstract: class A(eqx.Module):\n  k: eqx.AbstractClassVar[int]\n  def g(self
   \n  k=«2→3»\nARGUMENTS=(M(),jnp.ones(3))\ndef f(m,x): return m.g(x)
 nnx attr: from flax import nnx\nclass N(nnx.Module):\n  def __init__(s): s.k=«2→3»; s.w=nnx.Param(jnp.ones(3))\nn=N()
   \nARGUMENTS=(nnx.state(n),)\ng=nnx.graphdef(n)\ndef f(s): return nnx.merge(g,s).w[...]*nnx.merge(g,s).k
-flax struct: import flax.struct\n@flax.struct.dataclass\nclass S:\n  w: object
-  \n  k: int=flax.struct.field(pytree_node=False,default=«2→3»)\nARGUMENTS=(S(jnp.ones(3)),)\ndef f(s): return s.w*s.k
-flax struct node: import flax.struct\n@flax.struct.dataclass\nclass S:\n  w: object
-  \n  k: float=flax.struct.field(pytree_node=«True→False»,default=2.0) → len(jax.tree.leaves(S(1.0)))
+flax struct: {STRUCT}\n  k: int=flax.struct.field(pytree_node=False,default=«2→3»)\nARGUMENTS=(S(jnp.ones(3)),)
+  \ndef f(s): return s.w*s.k
+flax struct node: {STRUCT}\n  k: float=flax.struct.field(pytree_node=«True→False»,default=2.0)
+  → len(jax.tree.leaves(S(1.0)))
 chex dataclass: import chex\n@chex.dataclass(frozen=True)\nclass S:\n  w: object\n  k: int=«2→3»
   \nARGUMENTS=(S(w=jnp.ones(3)),)\ndef f(s): return s.w*s.k
 jaxtyped: import jaxtyping\nF=jaxtyping.Float[jax.Array,'«a→aa»'] → len(F.dim_str)
 scan reverse: def f(x): return jax.lax.scan(lambda c,y:(c*2+y,c),0.0,x,reverse=«False→True»)[1]
 while cond: def f(x): return jax.lax.while_loop(lambda s: s.sum()<«50→500»,lambda s: s*2,x+1)
 cond branches: def f(x): return jax.lax.cond(x.sum()>0,lambda x:x*«2→5»,lambda x:x*3,x)
-switch order: def f(x): return jax.lax.switch(0,[lambda x:x*«2,lambda x:x*3→3,lambda x:x*2»],x)
-fori: def f(x): return jax.lax.fori_loop(0,«3→4»,lambda i,x:x*2,x)
-jacfwd: make=lambda: jax.jacfwd(lambda x: x**«2→3»)
 hessian: make=lambda: jax.hessian(lambda x: (x**«3→4»).sum())
-linearize: def f(x): return jax.linearize(lambda x:x**«2→3»,x)[1](x)
 remat static: @functools.partial(jax.checkpoint,static_argnums=(1,))\ndef g(x,k): return x*k
   \ndef f(x): return g(x,«2→3»)
 named call: G=jax.named_call(lambda x: x*«2→3»,name='a')\ndef f(x): return G(x)
-pure jit of lambda: G=jax.jit(lambda x: x*«2→3»)\ndef f(x): return G(x)
 nested jit vmap grad: G=jax.jit(jax.vmap(jax.grad(lambda x: x**«2→3»)))\ndef f(x): return G(x)
 jit donate inner default: @jax.jit\ndef g(x,k=«2→3»): return x*k\ndef f(x): return g(x)
 global tuple of arrays: A=(jnp.ones(3),jnp.full(3,«2.→3.»)) → A[1]
-dict of arrays: A={'a':jnp.full(3,«2.→3.»)} → A['a']
-module array: M=eqx.nn.Linear(3,3,key=jax.random.key(«0→1»)) → M.weight[0]
 partial of class: class C(eqx.Module):\n  k: int=eqx.field(static=True)\n  def __call__(self,x): return x*self.k
   \nP=functools.partial(C,«2→3»)\ndef f(x): return P()(x)
 imag const sign: def f(x): return jnp.imag(jnp.conj(x*«1j→-1j»))

@@ -265,14 +265,6 @@ def test_under_transformations_and_without_jit(tmp_path: Path) -> None:
         written()
 
 
-def test_an_exception_of_the_function_passes(tmp_path: Path) -> None:
-    def wrong(x: Any) -> Any:
-        raise KeyError("mine")
-
-    with partax.store(tmp_path), pytest.raises(KeyError, match="mine"):
-        partax.filter_jit(wrong)(jnp.ones(3))
-
-
 def test_nothing_is_kept_of_a_function_that_dies(tmp_path: Path) -> None:
     class Big:
         pass
@@ -329,17 +321,6 @@ def test_a_trace_that_was_there_before_is_stored_with_its_own_result(tmp_path: P
             written()
             one.clear_cache()
             assert one(x)[1] == 1
-
-
-def test_a_first_call_that_is_checked_leaves_nothing_for_the_next(tmp_path: Path) -> None:
-    step = partax.filter_jit(lambda x: x * 2)
-    with partax.store(tmp_path):
-        with jax.debug_nans(True):
-            assert float(step(jnp.ones(3))[0]) == 2
-        assert step(jnp.ones(4)).shape == (4,)
-        with jax.debug_nans(True), pytest.raises(FloatingPointError):
-            step(jnp.full(4, jnp.nan))
-        written()
 
 
 def test_to_list_a_folder_is_no_use_of_what_is_in_it(stored: Path, tmp_path: Path) -> None:

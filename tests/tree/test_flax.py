@@ -3,7 +3,6 @@ that nothing of them is taken for what it was."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -208,14 +207,6 @@ def test_a_class_with_functions_of_its_own_is_left_to_them() -> None:
     assert [float(x[0]) for x in spec.match(tree)] == [1.0, 0.0]
     again = spec.rebuild(leaves)
     assert again.a is tree.a and again.b is tree.b
-
-
-def test_a_retrace_names_the_attribute(caplog: pytest.LogCaptureFixture) -> None:
-    jitted = partax.filter_jit(lambda model: model.scale)
-    with caplog.at_level(logging.WARNING, "partax"), partax.explain():
-        jitted(block(scale=2))
-        jitted(block(scale=3))
-    assert "model.scale" in caplog.messages[-1] and "2" in caplog.messages[-1] and "3" in caplog.messages[-1]
 
 
 class Holder:
