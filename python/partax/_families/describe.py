@@ -100,7 +100,6 @@ def _configure_classes(jax_array_type: type | None) -> None:
 
 
 def install() -> None:
-    """Connects the native stages with jax. Called once, when partax is imported."""
     _configure_classes(concrete_array_type())
     _core.configure_statics(
         partial=functools.partial,

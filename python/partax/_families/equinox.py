@@ -19,7 +19,6 @@ def module_class() -> type | None:
 
 
 def is_module(cls: type) -> bool:
-    """Whether a class is an Equinox module."""
     module = module_class()
     return module is not None and issubclass(cls, module)
 

@@ -49,7 +49,6 @@ class Fields(NamedTuple):
 
 
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:
-    """Whether all of the names are slots of the class."""
 
     def is_slot(member: Any) -> bool:
         owner: Any = member.__objclass__ if isinstance(member, types.MemberDescriptorType) else None
@@ -88,6 +87,5 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
 
 def identical(left: Iterable[Any], right: Iterable[Any]) -> bool:
-    """Whether these are the same objects in the same order."""
     left, right = list(left), list(right)
     return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))

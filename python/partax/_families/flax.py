@@ -49,7 +49,6 @@ def describe(obj: Any) -> Description | None:
 
 
 def knows(cls: type) -> bool:
-    """Whether a class has a layout in this version of Flax."""
     try:
         return layout(cls) is not None
     except (AttributeError, TypeError):

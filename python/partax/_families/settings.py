@@ -23,15 +23,13 @@ _PLACES = {
         "flax.nnx.variablelib.VariableTypeCache",
         "flax.nnx.pytreelib.DATA_REGISTRY",
         "flax.nnx.bridge.module.MODULE_CONTEXT.module_stack",
+        # Of a thread: where these are empty, the configuration holds.
+        "flax.nnx.graphlib.GRAPH_CONTEXT.graph_mode_stack",
+        "flax.nnx.graphlib.GRAPH_CONTEXT.graph_updates_stack",
+        "flax.nnx.variablelib.VARIABLE_CONTEXT.eager_shard_stack",
+        "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_hijax_stack",
+        "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_ref_stack",
     ),
-}
-# Of a thread: where its latest value is, and the setting that holds where it has none.
-_OF_THREAD = {
-    "flax.nnx.graphlib.GRAPH_CONTEXT.graph_mode_stack": "nnx_graph_mode",
-    "flax.nnx.graphlib.GRAPH_CONTEXT.graph_updates_stack": "nnx_graph_updates",
-    "flax.nnx.variablelib.VARIABLE_CONTEXT.eager_shard_stack": "flax_always_shard_variable",
-    "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_hijax_stack": "flax_hijax_variable",
-    "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_ref_stack": "flax_array_ref",
 }
 _MISSING: Any = object()
 _Ask = Callable[[Any], tuple[Any, ...]]
@@ -70,8 +68,7 @@ _LIBRARIES = tuple(dict.fromkeys((*_CALLED, *_PLACES)))
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
     """What asks `SETTINGS` for those of jax and of packages, by the first part of modules' names; and what each is."""
     libraries = tuple(name for name in _LIBRARIES if name in packages)
-    places = [place for name in libraries for place in _PLACES.get(name, ())]
-    places += _OF_THREAD if "flax" in libraries else ()
+    places = (place for name in libraries for place in _PLACES.get(name, ()))
     return _asked_of(libraries, tuple(place for place in places if _found(place) is not _MISSING))
 
 
@@ -95,17 +92,10 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
 
 
 def of_libraries() -> dict[str, str]:
-    """The settings that are in force now, of each such library that is imported, as a text."""
-    texts: dict[str, str] = {}
-    for library in _LIBRARIES:
-        found = {place: value for place in _PLACES.get(library, ()) if (value := _found(place)) is not _MISSING}
-        for place, name in _OF_THREAD.items() if library == "flax" else ():
-            stack = _found(place)
-            if stack is not _MISSING:
-                found[place] = stack[-1] if stack else found.get("flax.config._values", {}).get(name)
-        called = _CALLED[library][0]() if library in _CALLED else ()
-        texts[library] = repr(({place: _in_order(value) for place, value in found.items()}, called))
-    return texts
+    """The settings that are in force now, of all such libraries that are imported, as texts."""
+    ask, names = asked_of(_LIBRARIES)
+    found = zip(names, ask(SETTINGS), strict=True)
+    return {name: repr(_in_order(value)) for name, value in found if not name.startswith("jax.")}
 
 
 def _in_order(value: Any) -> Any:

@@ -39,8 +39,6 @@ _LOADS = {*_CONSTANTS, *_GLOBALS, "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF"}
 
 
 class Named(NamedTuple):
-    """What code reads by name."""
-
     globals: tuple[tuple[str, ...], ...]  # each with the attributes that are read of it at once: ("jax", "numpy")
     attributes: frozenset[str]  # the names of all
     can_miss: bool  # whether it can do without one: it asks by `hasattr` or `getattr`, or handles errors
@@ -62,13 +60,11 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def steps_of(code: types.CodeType) -> list[dis.Instruction]:
-    """Of a code object all that does something."""
     return [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
 
 
 @asked_once
 def named_by(code: types.CodeType) -> Named:
-    """What a code object and the code inside it read by name."""
     found: dict[tuple[str, ...], None] = {}
     attributes, imports = set[str](), set[str]()
     can_miss, unproven = False, None
@@ -182,7 +178,6 @@ def _is_counted(cell: types.CellType) -> bool:
 
 @asked_once
 def cell_uses(code: types.CodeType) -> CellUses:
-    """What a code object does with its free variables."""
     assigned, read = set[str](), set[str]()
     steps = steps_of(code)
     for i, step in enumerate(steps):

@@ -47,7 +47,6 @@ def is_module(it: Any) -> bool:
 
 
 def value_of(it: Any, name: str) -> Any:
-    """An attribute, or `ABSENT`."""
     # Modules may be asked for more than they hold, and warn of it.
     scope = it if it is sys.modules else vars(it) if is_module(it) else None
     return getattr(it, name, ABSENT) if scope is None else scope.get(name, ABSENT)

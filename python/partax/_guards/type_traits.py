@@ -52,7 +52,6 @@ class Facts(NamedTuple):
 
 @asked_once
 def facts(cls: type) -> Facts:
-    """What is known of instances of a class."""
     compared, slots, _, is_enum, _ = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)

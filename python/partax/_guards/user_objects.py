@@ -17,7 +17,6 @@ def read(value: Any, name: str, default: Any = None) -> Any:
 
 
 def unwrapped(fun: Any) -> Any:
-    """The function inside of partials, methods and wrappers."""
     for _ in range(100):
         inner = fun.func if isinstance(fun, functools.partial) else read(fun, "__wrapped__")
         inner = read(fun, "__func__") if inner is None else inner

@@ -298,7 +298,6 @@ class Walk:
         self._check(ADDRESS, id(it))
 
     def _attributes(self, it: Any) -> None:
-        """The dictionary of a function, which nobody else has."""
         cls, *found = self._open(it, _THERE, ITEMS)
         texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
         self._read(cls, found, (segment for text in texts for segment in (".__dict__", text)))
@@ -343,7 +342,6 @@ class Walk:
         return self._instance(it, OBJECT if type(it).__weakrefoffset__ else _THERE)
 
     def _instance(self, it: Any, expected: int = _NEW) -> None:
-        """By its class and all that it holds."""
         cls, *found = self._open(it, expected, STATE)
         names = (segment for name in found[1::2] for segment in (".__dict__", attribute(name)))
         steps = [(Walk._value, *part) for part in zip(found, ("", *names), strict=True)]

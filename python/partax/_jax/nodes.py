@@ -64,7 +64,6 @@ def child_segments(node: Any, count: int) -> tuple[str, ...]:
 
 
 def one_level(node: Any) -> Any:
-    """The treedef of a node whose children are leaves."""
     return jax.tree.structure(node, is_leaf=_first_only())
 
 

@@ -151,12 +151,10 @@ def _plain(value: Any) -> Any:
 
 
 def runs_without_jit() -> bool:
-    """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 
 def under_trace() -> bool:
-    """Whether a function is being traced in this thread. The fallback asks for the mesh, a microsecond more."""
     if _is_clean is not None:
         return not _is_clean()
     try:
@@ -210,7 +208,6 @@ def stage_of(event: str) -> str | None:
 
 
 def function_name(details: Mapping[str, Any]) -> str:
-    """The name of the function that an event is about; empty where there is none."""
     return next((value for value in details.values() if isinstance(value, str)), "")
 
 

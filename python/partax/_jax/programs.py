@@ -286,7 +286,6 @@ def held_programs(equation: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def programs_in(equation: Any) -> Iterator[Any]:
-    """The programs alone."""
     return (program for _, _, program in held_programs(equation))
 
 

@@ -14,7 +14,6 @@ _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60,
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     command.add_argument("folder", help="the folder that was given to `partax.store`")
     command.add_argument("--prune", metavar="SIZE", help="drop what was not used for longest, down to 500MB, 2GB")
     command.add_argument("--older", metavar="TIME", help="drop what was not used for 12h, 30d")
@@ -23,14 +22,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      options: as `add_arguments` has them.
-
-    Raises:
-      SystemExit: an option makes no sense.
-    """
+    """Runs the command with the options of `add_arguments`."""
     folder = Folder(options.folder, sys.maxsize)
     most = 0 if options.clear else _number(options.prune, "--prune")
     dropped = folder.prune(most, _number(options.older, "--older"))

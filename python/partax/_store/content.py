@@ -52,11 +52,7 @@ def placement_content(value: Any) -> Any:
 
 
 def dtype_content(array: Any) -> str:
-    """The dtype of an array, or of what stands for one; of random keys their kind.
-
-    Raises:
-      UnstoredError: it is none of jax's own, but has functions of somebody else.
-    """
+    """The dtype of an array, or of what stands for one; of random keys their kind, which must be one of jax's own."""
     if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return str(array.dtype)
     kinds: list[Any] = []
@@ -75,8 +71,6 @@ def layout_content(array: Any) -> str:
 
 
 class Content(NamedTuple):
-    """What can be read of some values."""
-
     digest: str  # of all of it
     digests: list[bytes]  # of each part
     place: Callable[[int], "types.CodeType | str"]  # what a part is, by number: code, or in words
@@ -85,10 +79,8 @@ class Content(NamedTuple):
 def content_of(roots: tuple[Any, ...]) -> Content:
     """The content of all that the code of some values can read, at which the guards would begin.
 
-    Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
-
-    Raises:
-      UnstoredError: some of it has no content that another process could find again.
+    Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes. What another
+    process could not find again raises an `UnstoredError`.
     """
     registered = registered_by_users()
     walk = checks.Walk()

@@ -38,12 +38,11 @@ def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
         "the number of processes": (jax.process_index(), jax.process_count()),
         **{f"the setting {name}": value for name, value in every_setting()},
         "jax's configuration": tuple(sorted(configuration().items())),
-        **{f"a setting of {name}": value for name, value in of_libraries().items()},
+        **{f"the setting {name}": value for name, value in of_libraries().items()},
     }
 
 
 def _build() -> dict[str, Any]:
-    """What does not change in a process."""
     files = [_core.__file__]  # also tells builds of one version apart
     if ".dev" in _VERSION:
         files += sorted(glob.glob(os.path.join(_PACKAGE, "**", "*.py"), recursive=True))

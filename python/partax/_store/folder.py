@@ -20,8 +20,6 @@ _LONGEST_WRITE = 3600  # seconds
 
 
 class Stored(NamedTuple):
-    """A file of a folder."""
-
     key: str  # what it is found by
     path: Path
     size: int  # in bytes
@@ -29,8 +27,6 @@ class Stored(NamedTuple):
 
 
 class Folder:
-    """A folder of programs."""
-
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.path = Path(path).expanduser().absolute()  # the same one wherever the process goes
         self.max_bytes = max_bytes  # how much may be in it; what was not used for longest goes first
@@ -38,12 +34,7 @@ class Folder:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Makes the folder where it is not there.
-
-        Raises:
-          PermissionError: others may write to it, or it is another user's: whoever writes a program there runs it here.
-          OSError: it cannot be made.
-        """
+        """Makes the folder where it is not there; refuses one in which others may write programs, which run here."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name != "posix":
             return
@@ -71,11 +62,9 @@ class Folder:
         return found
 
     def has(self, key: str) -> bool:
-        """Whether something is stored by a key."""
         return self._file(key).exists()
 
     def note_use(self, key: str) -> None:
-        """Notes that what is stored by a key was used now."""
         with contextlib.suppress(OSError):  # a folder that may only be read
             os.utime(self._file(key))
 

@@ -20,8 +20,6 @@ Proof = list[tuple[str, bytes]]
 
 
 class Key(NamedTuple):
-    """What a stored program is found by."""
-
     name: str  # the digest
     read: str  # what of it is of no arguments: all that a trace depends on beside these
     proof: Callable[[], Proof]  # gives what it is a digest of, one by one
@@ -31,11 +29,7 @@ class Wanted:
     """The program that the call under way wants, as far as it is known before its code is read."""
 
     def __init__(self, options: Options, signature: Signature, takes_tuple: bool) -> None:
-        """Reads it of the call, whose arrays the program may take as one tuple.
-
-        Raises:
-          UnstoredError: something that it depends on could not be proven in another process.
-        """
+        """Reads it of the call, whose arrays the program may take as one tuple."""
         with _looked_at():
             nodes, statics, _ = _core.describe_call()[0]
             function = _core.called_function()
@@ -54,11 +48,7 @@ class Wanted:
             self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
 
     def key(self) -> Key:
-        """Reads all that the code can read.
-
-        Raises:
-          UnstoredError: something of it could not be proven in another process.
-        """
+        """Reads all that the code can read, which another process has to find again."""
         with _looked_at():
             content = content_of(self._roots)
         everywhere = self._environment

@@ -21,11 +21,7 @@ class Signature(NamedTuple):
 
 
 def signature(leaves: tuple[Any, ...]) -> Signature:
-    """What a program for these arrays is compiled for.
-
-    Raises:
-      UnstoredError: one of them is deleted, or lies as no other process could say.
-    """
+    """What a program for these arrays is compiled for, if another process could say how they lie."""
     if not names_configuration():
         raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10 do")
     if configuration().get("mesh_context_manager") is not None:
@@ -62,11 +58,7 @@ def _usual_device() -> Any:
 
 
 def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
-    """The shardings that a wrapper asks for, as plain values, and their devices.
-
-    Raises:
-      UnstoredError: one is such that no other process could say it.
-    """
+    """The shardings that a wrapper asks for, as plain values, and their devices."""
     devices: dict[Any, None] = {}
     prefixes = (options.in_shardings, options.out_shardings)
     leaves, structure = jax.tree.flatten(
@@ -76,7 +68,6 @@ def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
 
 
 def numbers_of(program: Any) -> tuple[int, ...]:
-    """The devices of a compiled program, by their numbers."""
     return tuple(device.id for device in program.runtime_executable().local_devices())
 
 

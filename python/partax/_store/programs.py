@@ -102,11 +102,7 @@ class Programs:
         self._first: _Search | None = None  # that of `begin`, for the call under way then
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
-        """Looks for the program of the call under way.
-
-        Raises:
-          UnstoredError: there is none, and none can be.
-        """
+        """Looks for the program of the call under way; raises where there can be none."""
         self._first = search = self._search(placement.signature(leaves))
         record = search.loading and search.loading.record.result()
         if record is not None:
@@ -119,7 +115,6 @@ class Programs:
                 self.tell(f"traced, since {changed} has changed")
 
     def tell(self, what: str) -> None:
-        """Explains, where that is asked for."""
         if explaining():
             report_line(call_site(), f"{self._name}: {what}")
 

@@ -13,8 +13,6 @@ from partax._store.placement import by_number
 
 
 class Record(TypedDict):
-    """What is stored of one program."""
-
     name: str  # of the function
     seconds: float  # how long it took to trace, lower and compile
     result: bytes  # of `results.stored_result_of`

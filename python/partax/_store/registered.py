@@ -14,11 +14,7 @@ from partax._store import UnstoredError
 
 
 def registrations(cls: type) -> Any:
-    """The names of all classes that an abstract class, or one below it, was told to take for its subclasses.
-
-    Raises:
-      UnstoredError: one of them another process could not find again.
-    """
+    """The names of all classes that an abstract class, or one below it, was told to take for its subclasses."""
     if not isinstance(cls, abc.ABCMeta):
         return ()
     found, waiting, seen = set[tuple[str, str]](), [cls], set[int]()

@@ -25,11 +25,7 @@ class _Installed(NamedTuple):
 
 def versions(library: str) -> tuple[str, ...]:
     """Of the library of a package that is imported, and of each that it requires, and so on: names with their versions
-    and a digest of what was installed.
-
-    Raises:
-      UnstoredError: the library has no distribution, one of them is installed in place and may change, or what is
-        imported is none of its files.
+    and a digest of what was installed. Raises where one has none, may change in place, or is not what is imported.
     """
     found: dict[str, str] = {}
     waiting, known = [_distribution_of(library)], set[str]()

@@ -8,7 +8,6 @@ from typing import Any
 
 
 def accelerate_when_imported() -> None:
-    """Accelerates Equinox now if it is imported, else as soon as it is."""
     if "equinox" in sys.modules:
         _accelerate()
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):

@@ -122,7 +122,6 @@ class Snapshot:
         ]
 
     def changes(self) -> list[Change]:
-        """What is different now, in the order of the objects."""
         found: list[Change] = []
         for index, owner in enumerate(self.objects):
             cls = self._classes[index]

@@ -85,7 +85,6 @@ def with_leaves(value: Any, is_leaf: Callable[[Any], bool], made: Callable[[Any]
 
 
 def is_tree_class(cls: Any) -> bool:
-    """Whether jax flattens instances of a graph node's class."""
     return issubclass(cls, Pytree) and bool(cls._pytree__is_pytree)
 
 
@@ -119,7 +118,6 @@ def arrays_taken_for_static(node: Any) -> list[str]:
 
 
 def take_for_data(node: Any, names: list[str]) -> None:
-    """Has attributes of a node as data."""
     if names:
         vars(node)["_pytree__nodes"] = node._pytree__nodes.update(dict.fromkeys(names, True))
 
@@ -217,7 +215,6 @@ class GraphBuilder:
         self.objects: list[Any] = [] if known is None else list(known)
 
     def build(self, value: Any) -> Any:
-        """The graph that was read."""
         cls: Any = type(value)
         if cls in PLAIN:
             return value

@@ -33,11 +33,7 @@ def made_jit(
     out_shardings: Any,
     **options: Any,
 ) -> JitFunction[..., Any]:
-    """Makes what `partax.nnx.jit` returns.
-
-    `static` and `donated` are arguments by position and by name. The shardings are of the arguments that are not said
-    to be static, and of the result; the other options are filter_jit's.
-    """
+    """Makes what `partax.nnx.jit` returns; the shardings are of the arguments that are not said to be static."""
     is_argument = type(fun) in REGISTERED  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
@@ -74,7 +70,6 @@ def _refuse_bound_method(fun: Any) -> None:
 
 
 def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The positions and the names that an option has, checked."""
     names = (names,) if isinstance(names, str) else tuple(names or ())
     numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
     check_names(fun, f"{option}_argnames", names)

@@ -17,7 +17,6 @@ class _ByPath(PrefixOfValue):
     """A prefix of each value by the paths of its Variables."""
 
     def sharding(self, path: Any, variable: Any) -> Any:
-        """That of one Variable."""
         raise NotImplementedError
 
     def of(self, value: Any) -> Any:
@@ -29,8 +28,6 @@ class _ByPath(PrefixOfValue):
 
 @dataclasses.dataclass(frozen=True)
 class _OfFilters(_ByPath):
-    """By nnx's filters."""
-
     filters: StateSharding
 
     def sharding(self, path: Any, variable: Any) -> Any:
@@ -57,7 +54,6 @@ class _OfTree(_ByPath):
 
 
 def prefix_of(shardings: Any) -> Any:
-    """A prefix as filter_jit takes it."""
 
     def own(it: Any) -> Any:
         if isinstance(it, StateSharding):
@@ -95,14 +91,12 @@ def _step(part: Any) -> str:
 
 
 def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
-    """The prefix of each argument."""
     if not isinstance(prefix, tuple) or is_sharding_leaf(prefix):
         return (prefix,) * count
     return tuple([None if isinstance(part, NoEntry) else part for part in prefix])
 
 
 def shardings_by_leaf(prefix: Any, values: tuple[Any, ...]) -> dict[int, Any]:
-    """The sharding of each leaf that has one, by the leaf's id."""
     found: dict[int, Any] = {}
     for own, value in zip(_prefixes(prefix, len(values)), values, strict=False):
         pairs = _core.broadcast_prefix(prefix_for(own, value), value, is_sharding_leaf, "", "")
