@@ -1,5 +1,5 @@
 """Guards the promise that what partax publishes is what is there: the stub mirrors the native module, the package is
-typed, the version is the installed one; `docs/test_docstrings.py` has what the docstrings say."""
+typed, the version is the installed one; `docs/test_reference.py` has what the docstrings say."""
 
 from __future__ import annotations
 

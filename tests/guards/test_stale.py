@@ -14,8 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-import stale_annotations
-import stale_arguments
 import stale_callables
 import stale_classes
 import stale_held
@@ -32,8 +30,8 @@ import partax
 
 __all__ = ["program"]
 
-FILES = [stale_callables, stale_arguments, stale_libraries, stale_packages, stale_classes, stale_values]
-FILES += [stale_annotations, stale_objects, stale_held, stale_set_on, stale_modules, stale_registries]
+FILES = [stale_callables, stale_libraries, stale_packages, stale_classes, stale_values]
+FILES += [stale_objects, stale_held, stale_set_on, stale_modules, stale_registries]
 KINDS = {kind: programs for file in FILES for kind, programs in file.KINDS.items()}
 PROGRAMS = {f"{kind}: {name}": source for kind, programs in KINDS.items() for name, source in programs.items()}
 OTHER_WAYS = [way for way in WAYS if way != "direct"]

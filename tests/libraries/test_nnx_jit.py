@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 
 import partax.nnx
-from nnx_graphs import Both, both
+from nnx_graphs import Both, both, described
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
 
@@ -165,3 +166,49 @@ def test_methods_callables_and_decorators() -> None:
     assert model.count[...] == 22
     assert jitted.cache_info().traces == 1
     assert model.step.lower(jnp.ones(())).as_text()
+
+
+BATCH = jnp.arange(16.0).reshape(4, 4) / 16, jnp.ones((4, 8))
+
+
+def squared_error(model: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    return ((model(x) - y) ** 2).mean()
+
+
+def train_step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    loss, gradients = nnx.value_and_grad(squared_error)(model, x, y)
+    optimizer.update(model, gradients)
+    return loss
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_modules_of_linen_by_the_bridge() -> None:
+    from flax import linen
+    from flax.nnx import bridge
+
+    def create(x: jax.Array) -> Any:
+        return bridge.lazy_init(bridge.ToNNX(linen.Dense(4), rngs=nnx.Rngs(0)), x)
+
+    x = jnp.ones((4, 4))
+    made = partax.nnx.jit(create)(x)
+    assert described(nnx.state(made)) == described(nnx.state(nnx.jit(create)(x)))
+    both(lambda model, x: model(x), made, x, traces=1)
+
+
+@pytest.mark.skipif(not hasattr(nnx, "cached_partial"), reason="this Flax has it elsewhere")
+def test_a_cached_partial() -> None:
+    adam = optax.adam(1e-2)
+    results: list[Any] = []
+    for jit in (nnx.jit, partax.nnx.jit):
+        model = nnx.Linear(4, 8, rngs=nnx.Rngs(0))
+        optimizer = nnx.Optimizer(model, adam, wrt=nnx.Param)
+        kernel = model.kernel
+        cached = nnx.cached_partial(jit(train_step), model, optimizer)
+        losses = [cached(*BATCH) for _ in range(3)]
+        assert model.kernel is kernel
+        results.append((losses, described((model, optimizer))))
+        with pytest.raises(TypeError, match="dot_general"):
+            cached(jnp.ones((4, 7)), BATCH[1])
+        assert jnp.isfinite(cached(*BATCH)), "a call that fails leaves nothing behind"
+    theirs, ours = results
+    assert theirs == ours

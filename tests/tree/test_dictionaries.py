@@ -71,49 +71,6 @@ def test_an_ordered_dict_that_was_reordered_is_another_structure() -> None:
     assert ours(tree) == ("a", "b")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("arrays_only", [True, False])
-def test_changes_between_calls_are_seen(family: str, arrays_only: bool) -> None:
-    extra: Items = [] if arrays_only else [("n", 3), ("t", {"z": array(1), "y": array(2)})]
-    traces: list[Any] = []
-    tree = FAMILIES[family]([("b", array(1)), ("a", array(2)), *extra])
-
-    def total(tree: Any) -> Any:
-        traces.append(None)
-        return tree["a"] - tree["b"], tree.get("n")
-
-    def check() -> None:
-        found, n = ours(tree)
-        np.testing.assert_array_equal(found, tree["a"] - tree["b"])
-        assert n == tree.get("n")
-
-    tree["a"] = tree["b"] = array(2)
-    ours = partax.filter_jit(total)
-    check()
-    check()
-    assert len(traces) == 1
-    tree["b"] = array(2, start=7)
-    check()
-    assert len(traces) == 1
-    tree["c"] = array(1)
-    check()
-    assert len(traces) == 2
-    del tree["c"]
-    check()
-    assert len(traces) == 2
-    tree["b"] = tree.pop("b")  # the last one now
-    check()
-    check()
-    ordered = family == "OrderedDict"
-    assert len(traces) == 2 + ordered
-    tree["b"] = np.ones(2, np.float32)
-    check()
-    assert len(traces) == 2 + ordered
-    tree["b"] = 4
-    check()
-    assert len(traces) == 3 + ordered
-
-
 def test_keys_are_told_apart_by_type_and_an_equal_one_is_this_call_s_own() -> None:
     spec = _core.flatten({1: array(1)})[1]
     assert spec.match({True: array(1)}) is None
