@@ -94,13 +94,6 @@ def test_a_node_that_cannot_be_read_has_a_path(call: Callable[[Any], Any]) -> No
     assert "tree['a'][0]`" in caught.value.__notes__[0]
 
 
-def test_a_node_that_cannot_be_made_raises_its_error() -> None:
-    one = [Failing(1, "unflatten")]
-    for call in (lambda: tree.map(lambda x: x, one), lambda: tree.unflatten(tree.structure(one), [1])):
-        with pytest.raises(ZeroDivisionError, match="no node"):
-            call()
-
-
 def test_is_leaf_that_raises_has_a_path() -> None:
     def is_leaf(x: Any) -> bool:
         return 1 / (x != 1) > 2

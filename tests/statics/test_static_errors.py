@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import array as c_arrays
+import collections
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -196,3 +200,19 @@ def test_interrupts_and_ends_of_memory_pass_as_they_are(raised: type[BaseExcepti
             f(x, make())
         Raising.on = False
         assert f(x, make()) is x
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: type("Sub", (OrderedDict,), {})(a=1),
+        lambda: type("Sub", (collections.deque,), {})([1]),
+        lambda: type("Sub", (collections.Counter,), {})([1]),
+        lambda: c_arrays.array("d", [1.0]),
+        lambda: type("Sub", (c_arrays.array,), {})("d"),
+    ],
+)
+def test_state_out_of_reach_without_a_hash_is_refused_with_its_path(make: Callable[[], Any]) -> None:
+    model = model_with(scale=make())
+    with pytest.raises(TypeError, match=r"model\.layers\[0\]\.scale"):
+        filter_jit(lambda model: model.layers)(model)

@@ -286,8 +286,11 @@ def test_nothing_is_kept_of_a_function_that_dies(tmp_path: Path) -> None:
 def test_threads_that_call_for_the_first_time_at_once(tmp_path: Path) -> None:
     step = partax.filter_jit(lambda x: x * 3)
     with partax.store(tmp_path):
-        assert at_once(lambda _: float(step(jnp.float32(2)))) == [6.0] * 4
-        written()
+        for is_stored in (False, True):
+            step.clear_cache()
+            assert at_once(lambda _: float(step(jnp.float32(2))), 8) == [6.0] * 8
+            written()
+            assert (step.cache_info().traces == 0) is is_stored
     assert len(list(tmp_path.glob("*.partax"))) == 1
 
 
