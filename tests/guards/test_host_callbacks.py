@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,29 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import io_callback
-
-from partax import filter_jit
-
-Call = Callable[[Any, Any], Any]
-
-
-class Holder(eqx.Module):
-    weight: Any
-    fun: Any = eqx.field(static=True)
-
-
-def call_in_a_static_field() -> Call:
-    step = filter_jit(lambda holder: holder.fun(holder.weight))
-    return lambda fun, x: step(Holder(x, fun))
-
-
-WAYS: dict[str, Callable[[], Call]] = {
-    "direct": lambda: lambda fun, x: filter_jit(fun)(x),
-    "static argument": lambda: filter_jit(lambda fun, x: fun(x)),
-    "partial": lambda: lambda fun, x: filter_jit(functools.partial(fun))(x),
-    "in a static field": call_in_a_static_field,
-    "closed over": lambda: lambda fun, x: filter_jit(lambda y: fun(y))(x),
-}
+from programs import WAYS
 
 
 def by_debug_callback(settings: dict[str, float]) -> Callable[[Any], Any]:
@@ -68,7 +45,7 @@ HOST = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["direct", "argument", "partial", "field", "closure"])
 @pytest.mark.parametrize("make", HOST.values(), ids=HOST.keys())
 def test_a_callback_reads_when_the_program_runs_what_its_own_function_holds(
     make: Callable[[dict[str, float]], Callable[[Any], Any]], way: str, caplog: pytest.LogCaptureFixture

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -117,102 +116,119 @@ def variable(name: str, value: str) -> Callable[[World], None]:
     return change
 
 
-class Kind(NamedTuple):
-    """A change, and what `explain` names where the program is traced for it."""
-
-    change: Callable[[World], object]
-    named: str
+Change = Callable[[World], object]
 
 
-TRACED: dict[str, Kind] = {
-    "the version of a library": Kind(lambda w: w.installed("library", "1.1"), "the version of a library"),
-    "the version of what it stands on": Kind(lambda w: w.installed("support", "4.1"), "the version of a library"),
-    "a library that becomes editable": Kind(
-        lambda w: w.installed("library", "1.0", '{"dir_info": {"editable": true}}'), "installed in place"
+def edit(*given: str) -> Change:
+    return lambda world: world.edit(*given)
+
+
+def write(*given: str) -> Change:
+    return lambda world: world.write(*given)
+
+
+def installed(*given: str) -> Change:
+    return lambda world: world.installed(*given)
+
+
+# A change, and what `explain` names where the program is traced for it.
+TRACED: dict[str, tuple[Change, str]] = {
+    "the version of a library": (installed("library", "1.1"), "the version of a library"),
+    "the version of what it stands on": (installed("support", "4.1"), "the version of a library"),
+    "a library that becomes editable": (
+        installed("library", "1.0", '{"dir_info": {"editable": true}}'),
+        "installed in place",
     ),
-    "another commit of a library of one version": Kind(
-        lambda w: w.installed("library", "1.0", '{"vcs_info": {"vcs": "git", "commit_id": "b"}}'),
+    "another commit of a library of one version": (
+        installed("library", "1.0", '{"vcs_info": {"vcs": "git", "commit_id": "b"}}'),
         "the version of a library",
     ),
-    "a file of a library of one version": Kind(
-        lambda w: w.write("site-packages/library-1.dist-info/RECORD", "library.py,sha256=2,28\n"),
+    "a file of a library of one version": (
+        write("site-packages/library-1.dist-info/RECORD", "library.py,sha256=2,28\n"),
         "the version of a library",
     ),
-    "a copy of a library that is found first": Kind(
-        lambda w: w.write("first/library.py", "def twice(x):\n    return x * 3\n"), "another is imported"
+    "a copy of a library that is found first": (
+        write("first/library.py", "def twice(x):\n    return x * 3\n"),
+        "another is imported",
     ),
-    "a copy of what a library stands on": Kind(
+    "a copy of what a library stands on": (
         lambda w: [w.write("first/support.py", ""), w.edit("user/train.py", "import sys", "import sys, support")],
         "another is imported",
     ),
-    "a library of no version": Kind(
-        lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"), "whose version nobody knows"
+    "a library of no version": (
+        lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"),
+        "whose version nobody knows",
     ),
-    "the file of an editable library": Kind(lambda w: w.edit("source/inplace.py", "x + 1", "x + 2"), "inplace.py"),
-    "a helper in a package": Kind(lambda w: w.edit("modules/helpers/scale.py", "x * 3", "x * 4"), "scale.py"),
-    "a value of another module": Kind(lambda w: w.edit("modules/settings.py", "2.0", "2.5"), "RATE"),
-    "another module that is found first": Kind(lambda w: w.write("first/settings.py", "RATE = 7.0"), "RATE"),
-    "another package that is found first": Kind(
+    "the file of an editable library": (edit("source/inplace.py", "x + 1", "x + 2"), "inplace.py"),
+    "a helper in a package": (edit("modules/helpers/scale.py", "x * 3", "x * 4"), "scale.py"),
+    "a value of another module": (edit("modules/settings.py", "2.0", "2.5"), "RATE"),
+    "another module that is found first": (write("first/settings.py", "RATE = 7.0"), "RATE"),
+    "another package that is found first": (
         lambda w: [w.write("first/helpers/__init__.py", ""), w.write("first/helpers/scale.py", "scale = lambda x: -x")],
         "scale.py",
     ),
-    "a function of jax that the user replaces": Kind(
-        lambda w: w.edit("modules/settings.py", "OTHER", "import jax.numpy as jnp\njnp.sin = jnp.cos\nOTHER"), "sin"
+    "a function of jax that the user replaces": (
+        edit("modules/settings.py", "OTHER", "import jax.numpy as jnp\njnp.sin = jnp.cos\nOTHER"),
+        "sin",
     ),
-    "a function of a library that the user replaces": Kind(
-        lambda w: w.edit("modules/settings.py", "OTHER", "import library\nlibrary.twice = lambda x: x\nOTHER"), "twice"
+    "a function of a library that the user replaces": (
+        edit("modules/settings.py", "OTHER", "import library\nlibrary.twice = lambda x: x\nOTHER"),
+        "twice",
     ),
-    "a method of a class that the user replaces": Kind(
-        lambda w: w.edit("user/train.py", "step =", "Model.__call__ = lambda self, x: x - 1\nstep ="), ""
+    "a method of a class that the user replaces": (
+        edit("user/train.py", "step =", "Model.__call__ = lambda self, x: x - 1\nstep ="),
+        "",
     ),
-    "x64": Kind(variable("JAX_ENABLE_X64", "1"), ""),
-    "the precision of matrix products": Kind(
-        variable("JAX_DEFAULT_MATMUL_PRECISION", "highest"), "jax_default_matmul_precision"
+    "x64": (variable("JAX_ENABLE_X64", "1"), ""),
+    "the precision of matrix products": (
+        variable("JAX_DEFAULT_MATMUL_PRECISION", "highest"),
+        "jax_default_matmul_precision",
     ),
-    "the generator of random numbers": Kind(variable("JAX_DEFAULT_PRNG_IMPL", "rbg"), "jax_default_prng_impl"),
-    "how random bits are split": Kind(variable("JAX_THREEFRY_PARTITIONABLE", "0"), "jax_threefry_partitionable"),
-    "the promotion of types": Kind(variable("JAX_NUMPY_DTYPE_PROMOTION", "strict"), "jax_numpy_dtype_promotion"),
-    "the promotion of ranks": Kind(variable("JAX_NUMPY_RANK_PROMOTION", "warn"), "jax_numpy_rank_promotion"),
-    "what the compiler optimises": Kind(
+    "the generator of random numbers": (variable("JAX_DEFAULT_PRNG_IMPL", "rbg"), "jax_default_prng_impl"),
+    "how random bits are split": (variable("JAX_THREEFRY_PARTITIONABLE", "0"), "jax_threefry_partitionable"),
+    "the promotion of types": (variable("JAX_NUMPY_DTYPE_PROMOTION", "strict"), "jax_numpy_dtype_promotion"),
+    "the promotion of ranks": (variable("JAX_NUMPY_RANK_PROMOTION", "warn"), "jax_numpy_rank_promotion"),
+    "what the compiler optimises": (
         variable("JAX_DISABLE_MOST_OPTIMIZATIONS", str(1 - int(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")))),
         "jax_disable_most_optimizations",
     ),
-    "a flag of XLA": Kind(variable("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"), "environment variable"),
-    "the number of devices": Kind(
-        variable("XLA_FLAGS", "--xla_force_host_platform_device_count=3"), "environment variable"
+    "a flag of XLA": (variable("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"), "environment variable"),
+    "the number of devices": (
+        variable("XLA_FLAGS", "--xla_force_host_platform_device_count=3"),
+        "environment variable",
     ),
-    "a switch of Equinox": Kind(variable("EQX_ON_ERROR", "nan"), "environment variable"),
-    "a setting in the program": Kind(
-        lambda w: w.edit("user/train.py", "step =", "jax.config.update('jax_random_seed_offset', 5)\nstep ="),
+    "a switch of Equinox": (variable("EQX_ON_ERROR", "nan"), "environment variable"),
+    "a setting in the program": (
+        edit("user/train.py", "step =", "jax.config.update('jax_random_seed_offset', 5)\nstep ="),
         "jax_random_seed_offset",
     ),
-    "a context of settings": Kind(
-        lambda w: w.edit("user/train.py", "with partax", "with jax.default_matmul_precision('float32'), partax"),
+    "a context of settings": (
+        edit("user/train.py", "with partax", "with jax.default_matmul_precision('float32'), partax"),
         "matmul_precision",
     ),
-    "no assertions": Kind(lambda w: w.options.append("-O"), "train.py"),
+    "no assertions": (lambda w: w.options.append("-O"), "train.py"),
 }
 
-LOADED: dict[str, Callable[[World], object]] = {
+LOADED: dict[str, Change] = {
     "nothing": lambda w: None,
     "another working directory": lambda w: setattr(w, "cwd", Path("/")),
     "another seed of hashes": variable("PYTHONHASHSEED", "77"),
-    "comments and lines": lambda w: w.edit("modules/helpers/scale.py", "def", "# Why.\n\n\ndef"),
-    "a docstring of a module": lambda w: w.edit("modules/settings.py", "RATE", '"""Settings."""\nRATE'),
-    "an annotation": lambda w: w.edit("modules/helpers/scale.py", "(x)", "(x: object)"),
-    "another value in a module": lambda w: w.edit("modules/settings.py", "OTHER = 3", "OTHER = 4"),
-    "another function in a module": lambda w: w.edit("modules/settings.py", "OTHER", "def g(): return 1\nOTHER"),
-    "an unrelated module": lambda w: w.write("modules/unrelated.py", "X = 1"),
-    "another installer of a library": lambda w: w.write(
+    "comments and lines": edit("modules/helpers/scale.py", "def", "# Why.\n\n\ndef"),
+    "a docstring of a module": edit("modules/settings.py", "RATE", '"""Settings."""\nRATE'),
+    "an annotation": edit("modules/helpers/scale.py", "(x)", "(x: object)"),
+    "another value in a module": edit("modules/settings.py", "OTHER = 3", "OTHER = 4"),
+    "another function in a module": edit("modules/settings.py", "OTHER", "def g(): return 1\nOTHER"),
+    "an unrelated module": write("modules/unrelated.py", "X = 1"),
+    "another installer of a library": write(
         "site-packages/library-1.dist-info/RECORD",
         "library-1.dist-info/INSTALLER,,\n../../bin/tool,sha256=3,1\n__pycache__/library.pyc,,\nlibrary.py,sha256=1,28\n",
     ),
-    "an unrelated library": lambda w: w.installed("unrelated", "3.0"),
+    "an unrelated library": installed("unrelated", "3.0"),
     "an unrelated variable": variable("TERM", "dumb"),
     "a variable of the user": variable("TRAIN_RATE", "3"),
     "another time zone": variable("TZ", "Asia/Tokyo"),
     "options of the interpreter": lambda w: w.options.extend(["-X", "dev"]),
-    "another import before": lambda w: w.edit("user/train.py", "import sys", "import statistics, csv, sys"),
+    "another import before": edit("user/train.py", "import sys", "import statistics, csv, sys"),
 }
 
 
@@ -220,9 +236,9 @@ LOADED: dict[str, Callable[[World], object]] = {
     "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 12 > 0)) for i, it in enumerate(TRACED)]
 )
 def test_what_counts_is_traced_and_named(name: str, stored: Path, tmp_path: Path) -> None:
-    traces, said = again(stored, tmp_path, TRACED[name].change)
-    assert traces == 1
-    assert TRACED[name].named in said
+    change, named = TRACED[name]
+    traces, said = again(stored, tmp_path, change)
+    assert traces == 1 and named in said
 
 
 @pytest.mark.parametrize(
