@@ -102,26 +102,24 @@ class Lying(Target):
     dtype = np.dtype(np.float32)
 
 
+# What a class has beside its base.
+HAS: dict[str, dict[str, Any]] = {
+    "": {},
+    "method": {"__jax_array__": convert},
+    "absent": {"__jax_array__": property(absent)},
+    "getattr": {"__getattr__": lambda self, name: convert if name == "__jax_array__" else absent(self)},
+    "getattribute": {
+        "__getattribute__": lambda self, name: (
+            convert if name == "__jax_array__" else object.__getattribute__(self, name)
+        )
+    },
+    "class": {"__class__": property(lambda self: Target)},
+    "class_array": {"__class__": property(lambda self: np.ndarray), "dtype": np.dtype(np.int32)},
+}
+
+
 def make_class(base: type, metaclass: type, slots: bool, has: str) -> type:
-    body: dict[str, Any] = {"__slots__": ()} if slots else {}
-    match has:
-        case "method":
-            body["__jax_array__"] = convert
-        case "absent":
-            body["__jax_array__"] = property(absent)
-        case "getattr":
-            body["__getattr__"] = lambda self, name: convert if name == "__jax_array__" else absent(self)
-        case "getattribute":
-            body["__getattribute__"] = lambda self, name: (
-                convert if name == "__jax_array__" else object.__getattribute__(self, name)
-            )
-        case "class":
-            body["__class__"] = property(lambda self: Target)
-        case "class_array":
-            body |= {"__class__": property(lambda self: np.ndarray), "dtype": np.dtype(np.int32)}
-        case _:
-            pass
-    return metaclass("Made", (base,), body)
+    return metaclass("Made", (base,), ({"__slots__": ()} if slots else {}) | HAS[has])
 
 
 KINDS = [
@@ -129,17 +127,20 @@ KINDS = [
         [object, int, float, str, Target, Abstract, types.SimpleNamespace],
         [type, abc.ABCMeta],
         [False, True],
-        ["", "method", "absent", "getattr", "getattribute", "class", "class_array"],
+        HAS,
     )
 ]
 
 
-def set_on_class(cls: type, x: Any) -> None:
-    cls.__jax_array__ = convert  # type: ignore[attr-defined]
+OURS = (Target, Abstract)
+
+
+def set_base(new: type) -> Callable[[type, Any], None]:
+    return lambda cls, x: setattr(cls, "__bases__", (new,)) if cls.__bases__[0] in OURS else None
 
 
 def set_on_base(cls: type, x: Any) -> None:
-    if cls.__mro__[1] in (Target, Abstract):
+    if cls.__mro__[1] in OURS:
         cls.__mro__[1].__jax_array__ = convert  # type: ignore[attr-defined]
 
 
@@ -158,30 +159,15 @@ def register(cls: type, x: Any) -> None:
     Abstract.register(cls)
 
 
-def mark(cls: type, x: Any) -> None:
-    cls.asked_often = not getattr(cls, "asked_often", False)  # type: ignore[attr-defined]
-
-
-def hook(cls: type, x: Any) -> None:
-    cls.hooked = True  # type: ignore[attr-defined]
-
-
-def another_base(cls: type, x: Any) -> None:
-    if cls.__bases__ in ((Target,), (Abstract,)):
-        cls.__bases__ = (Other,)
-
-
-def lying_base(cls: type, x: Any) -> None:
-    if cls.__bases__ in ((Target,), (Abstract,)):
-        cls.__bases__ = (Lying,)
-
-
 def nothing(cls: type, x: Any) -> None:
     pass
 
 
-EVERY_CHANGE = [
-    *(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)
+EVERY_CHANGE: list[Callable[[type, Any], None]] = [
+    *(nothing, set_on_base, set_on_instance, remove, register, set_base(Other), set_base(Lying)),
+    lambda cls, x: setattr(cls, "__jax_array__", convert),
+    lambda cls, x: setattr(cls, "asked_often", not getattr(cls, "asked_often", False)),
+    lambda cls, x: setattr(cls, "hooked", True),
 ]
 
 # What users give, beside what Python says of a leaf.
@@ -204,7 +190,7 @@ def forget() -> Iterator[None]:
 
 
 def _forget() -> None:
-    for owner in (Target, Abstract):
+    for owner in OURS:
         if "__jax_array__" in vars(owner):
             del owner.__jax_array__  # type: ignore[attr-defined]
 
