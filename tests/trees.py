@@ -6,12 +6,10 @@ time, so two calls of one maker must share one trace.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
-import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -286,30 +284,6 @@ SAMPLES: dict[str, Callable[[], Any]] = {
 }
 
 over_samples = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SAMPLES.items()])
-
-
-@contextlib.contextmanager
-def changing_tree() -> Iterator[list[Any]]:
-    """A tree that another thread makes larger and smaller; after the block, as it was."""
-    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
-    stop = threading.Event()
-
-    def change() -> None:
-        while not stop.is_set():
-            tree.append(1)
-            tree[1]["b"] = 2
-            tree[2].append("y")
-            tree.pop()
-            tree[1].pop("b")
-            tree[2].pop()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        yield tree
-    finally:
-        stop.set()
-        thread.join()
 
 
 def is_array(x: Any) -> bool:

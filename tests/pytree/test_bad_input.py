@@ -17,7 +17,7 @@ from deep_trees import WRAPS, nested, self_containing
 from growth import check_steady
 from partax import any_of, by_path, flat_combine, flat_partition, is_array, not_, tree
 from partition_reference import assert_identical, parts_of, taken
-from trees import Bag, Cell, Layer, Pair, Tray, array, changing_tree, make_model
+from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -115,15 +115,6 @@ def test_f_may_change_the_tree_and_enter_again() -> None:
 
     assert tree.map(f, one, one) == {"a": [(x, [(x, x)]) for x in leaves[:3]], "b": [(4, [(4, 4)])]}
     assert one == {"a": []}
-
-
-@over_calls
-def test_a_tree_that_another_thread_changes_gives_an_answer_or_an_error(call: Callable[[Any], Any]) -> None:
-    with changing_tree() as one:
-        for _ in range(200):
-            with contextlib.suppress(RuntimeError, KeyError, ValueError, TypeError):
-                call(one)
-    assert len(tree.leaves(one)) == 4
 
 
 def test_nothing_leaks() -> None:
