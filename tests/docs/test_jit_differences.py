@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,101 +27,86 @@ from page_tables import DOCS, assert_shown, outcome, print_or_write, table
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
 
-# What a line shows, and the code: all but its last line is run, that is shown. `jit` is one of the two.
-JAX_CASES: dict[str, str] = {
-    "a model with functions in it: `jit(lambda model, x: model(x))(mlp, x).shape`": """
-        jit(lambda model, x: model(x))(mlp, x).shape
-    """,
-    '`jit(lambda x, name: x * len(name))(x, "ab")`': """
-        jit(lambda x, name: x * len(name))(x, "ab").tolist()
-    """,
-    "`jit(lambda x, n: x[:n])(x, 1)`": """
-        jit(lambda x, n: x[:n])(x, 1).tolist()
-    """,
-    '`jit(lambda x: (x.shape[0], "text"))(x)`': """
-        jit(lambda x: (x.shape[0], "text"))(x)
-    """,
-    "`jit(lambda x: x.shape[0])(x)`": """
-        jit(lambda x: x.shape[0])(x)
-    """,
-    "traces of `f(x, 0.1)`, `f(x, 0.2)`": """
-        traces = []
-        f = jit(lambda x, rate: traces.append(rate) or x * rate)
-        f(x, 0.1), f(x, 0.2)
-        len(traces)
-    """,
-    "traces of `f(x, y)`, `f(x, y=y)`, `f(y=y, x=x)`": """
-        traces = []
-        f = jit(lambda x, y: traces.append(x) or x + y)
-        f(x, x), f(x, y=x), f(y=x, x=x)
-        len(traces)
-    """,
-    "traces of three lambdas in a loop, `jit(lambda x: x + 1)(x)`": """
-        for _ in range(3): jit(lambda x: counter.tick() or x + 1)(x)
-        counter.count
-    """,
-    "a list in the closure of `f` is changed from `[2]` to `[3]`; `f(x)`, which is `x * closure[0]`": """
-        def scaled(by): return jit(lambda x: x * by[0])
-        closure = [2]
-        f = scaled(closure)
-        f(x)
-        closure[0] = 3
-        f(x).tolist()
-    """,
-    "`jit(lambda x: x)(x) is x`": """
-        jit(lambda x: x)(x) is x
-    """,
-    "`jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x)`": """
-        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-        jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x).tolist()
-    """,
-}
 
-NNX_CASES: dict[str, str] = {
-    '`jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape`': """
-        jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape
-    """,
-    '`jit(lambda net: (3, "text"))(net)`': """
-        jit(lambda net: (3, "text"))(net)
-    """,
-    "`jit(lambda net: 3)(net)`": """
-        jit(lambda net: 3)(net)
-    """,
-    "traces of `f(net, 0.1)`, `f(net, 0.2)`": """
-        traces = []
-        f = jit(lambda net, rate: traces.append(rate) or net.kernel * rate)
-        f(net, 0.1), f(net, 0.2)
-        len(traces)
-    """,
-    "dtype of `jit(lambda holder: holder.mode * ints)(holder)` for a static `mode` of 1, then of 1.0": """
-        ints = jnp.arange(2)
-        f = jit(lambda holder: holder.mode * ints)
-        [f(Holder(mode=mode)).dtype.name for mode in (1, 1.0)]
-    """,
-    "what a Variable with a Python number holds after a call that does not change it": """
-        holder = Holder(count=nnx.Variable(3))
-        jit(lambda holder: None)(holder)
-        type(holder.count.get_value()).__name__
-    """,
-    "whether a list of arrays that is not changed is the same list afterwards": """
-        holder = Holder(arrays=nnx.data([x, x]))
-        arrays = holder.arrays
-        jit(lambda holder: None)(holder)
-        holder.arrays is arrays
-    """,
-    '`holder.count.set_metadata("seen", True)` inside; whether it is set after it': """
-        holder = Holder(count=nnx.Variable(x))
-        jit(lambda holder: holder.count.set_metadata("seen", True))(holder)
-        holder.count.has_metadata("seen")
-    """,
-    "`f = jit(net)`, then `net.bias[...] = 1`: whether `f(zeros)` has it": """
-        net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
-        f = jit(net)
-        f(jnp.zeros(2))
-        net.bias[...] = jnp.ones(1)
-        f(jnp.zeros(2)).tolist() == [1.0]
-    """,
-}
+def cases(text: str) -> dict[str, str]:
+    """What a line shows, and the code below it: all but its last line is run, that is shown; `jit` is one of two."""
+    return dict(re.findall(r"^(\S.*)\n((?: {4}.*\n)+)", text, re.MULTILINE))
+
+
+JAX_CASES = cases(r"""
+a model with functions in it: `jit(lambda model, x: model(x))(mlp, x).shape`
+    jit(lambda model, x: model(x))(mlp, x).shape
+`jit(lambda x, name: x * len(name))(x, "ab")`
+    jit(lambda x, name: x * len(name))(x, "ab").tolist()
+`jit(lambda x, n: x[:n])(x, 1)`
+    jit(lambda x, n: x[:n])(x, 1).tolist()
+`jit(lambda x: (x.shape[0], "text"))(x)`
+    jit(lambda x: (x.shape[0], "text"))(x)
+`jit(lambda x: x.shape[0])(x)`
+    jit(lambda x: x.shape[0])(x)
+traces of `f(x, 0.1)`, `f(x, 0.2)`
+    traces = []
+    f = jit(lambda x, rate: traces.append(rate) or x * rate)
+    f(x, 0.1), f(x, 0.2)
+    len(traces)
+traces of `f(x, y)`, `f(x, y=y)`, `f(y=y, x=x)`
+    traces = []
+    f = jit(lambda x, y: traces.append(x) or x + y)
+    f(x, x), f(x, y=x), f(y=x, x=x)
+    len(traces)
+traces of three lambdas in a loop, `jit(lambda x: x + 1)(x)`
+    for _ in range(3): jit(lambda x: counter.tick() or x + 1)(x)
+    counter.count
+a list in the closure of `f` is changed from `[2]` to `[3]`; `f(x)`, which is `x * closure[0]`
+    def scaled(by): return jit(lambda x: x * by[0])
+    closure = [2]
+    f = scaled(closure)
+    f(x)
+    closure[0] = 3
+    f(x).tolist()
+`jit(lambda x: x)(x) is x`
+    jit(lambda x: x)(x) is x
+`jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x)`
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x).tolist()
+""")
+
+NNX_CASES = cases(r"""
+`jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape`
+    jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape
+`jit(lambda net: (3, "text"))(net)`
+    jit(lambda net: (3, "text"))(net)
+`jit(lambda net: 3)(net)`
+    jit(lambda net: 3)(net)
+traces of `f(net, 0.1)`, `f(net, 0.2)`
+    traces = []
+    f = jit(lambda net, rate: traces.append(rate) or net.kernel * rate)
+    f(net, 0.1), f(net, 0.2)
+    len(traces)
+dtype of `jit(lambda holder: holder.mode * ints)(holder)` for a static `mode` of 1, then of 1.0
+    ints = jnp.arange(2)
+    f = jit(lambda holder: holder.mode * ints)
+    [f(Holder(mode=mode)).dtype.name for mode in (1, 1.0)]
+what a Variable with a Python number holds after a call that does not change it
+    holder = Holder(count=nnx.Variable(3))
+    jit(lambda holder: None)(holder)
+    type(holder.count.get_value()).__name__
+whether a list of arrays that is not changed is the same list afterwards
+    holder = Holder(arrays=nnx.data([x, x]))
+    arrays = holder.arrays
+    jit(lambda holder: None)(holder)
+    holder.arrays is arrays
+`holder.count.set_metadata("seen", True)` inside; whether it is set after it
+    holder = Holder(count=nnx.Variable(x))
+    jit(lambda holder: holder.count.set_metadata("seen", True))(holder)
+    holder.count.has_metadata("seen")
+`f = jit(net)`, then `net.bias[...] = 1`: whether `f(zeros)` has it
+    net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+    f = jit(net)
+    f(jnp.zeros(2))
+    net.bias[...] = jnp.ones(1)
+    f(jnp.zeros(2)).tolist() == [1.0]
+""")
 
 
 def jax_differences() -> str:
