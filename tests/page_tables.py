@@ -19,6 +19,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
+def cases(text: str) -> dict[str, str]:
+    """What a line shows, and the code below it: all but its last line is run, that is shown; `jit` is one of two."""
+    return dict(re.findall(r"^(\S.*)\n((?: {4}.*\n)+)", text, re.MULTILINE))
+
+
 def outcome(code: str, names: dict[str, Any], *, with_message: bool) -> str:
     """What the last line of some code gives, or the error; without its message, where that is another library's."""
     *before, last = textwrap.dedent(code).strip().splitlines()

@@ -1,5 +1,5 @@
-"""Guards the tables of what `filter_jit` does otherwise than `jax.jit`, and `partax.nnx.jit` otherwise than
-`flax.nnx.jit`, on their pages: each line is code that runs with both.
+"""Guards the tables of what `filter_jit` does otherwise than `jax.jit`, `partax.nnx.jit` than `flax.nnx.jit`, and
+`partax.equinox` than Equinox, on their pages: each line is code that runs with both.
 
 `python tests/docs/test_jit_differences.py --write` writes them into the pages.
 """
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
 
-import partax
+import partax.equinox
 from conftest import TraceCounter
 from flax_trees import HAS_FLAX
-from page_tables import DOCS, assert_shown, outcome, print_or_write, table
+from odd_values import Unhashable
+from page_tables import DOCS, assert_shown, cases, outcome, print_or_write, table
 
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
-
-
-def cases(text: str) -> dict[str, str]:
-    """What a line shows, and the code below it: all but its last line is run, that is shown; `jit` is one of two."""
-    return dict(re.findall(r"^(\S.*)\n((?: {4}.*\n)+)", text, re.MULTILINE))
-
+EQUINOX = DOCS / "coming_from" / "equinox.md"
 
 JAX_CASES = cases(r"""
 a model with functions in it: `jit(lambda model, x: model(x))(mlp, x).shape`
@@ -109,6 +105,54 @@ whether a list of arrays that is not changed is the same list afterwards
 """)
 
 
+# `eqx` is one of the two.
+EQUINOX_CASES = cases(r"""
+`f = filter_jit(lambda n: n)`; `f(1), f(True), f(1.0)`
+    f = eqx.filter_jit(lambda n: n)
+    f(1), f(True), f(1.0)
+`f(0.0), f(-0.0)`
+    f = eqx.filter_jit(lambda n: n)
+    f(0.0), f(-0.0)
+traces of three calls with a NaN made anew
+    traces = []
+    f = eqx.filter_jit(lambda n: traces.append(n))
+    [f(float("nan")) for _ in range(3)]
+    len(traces)
+compiled with `n=2`, called with `n=3`
+    f = eqx.filter_jit(lambda x, n: x * n).lower(x, 2).compile()
+    f(x, 3).tolist()
+`filter_jit(jnp.sin).lower(jax.ShapeDtypeStruct((2,), "float32"))`
+    type(eqx.filter_jit(lambda x: jnp.sin(x)).lower(jax.ShapeDtypeStruct((2,), "float32"))).__name__
+a static leaf without a hash, in `tree["a"][0]`
+    eqx.filter_jit(lambda tree: len(tree))({"a": [Unhashable()]})
+a NumPy array in a static field
+    model = Model(x, np.arange(2))
+    eqx.filter_jit(lambda model: model.weight + model.scale)(model).tolist()
+`filter_jit(f, donate=("state",))`
+    f = eqx.filter_jit(lambda x, state: (x, state + 1), donate=("state",))
+    f(x, jnp.copy(x))[1].tolist()
+`filter_jit(f, out_shardings=sharding)`
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    eqx.filter_jit(lambda x: x + 1, out_shardings=sharding)(x).sharding == sharding
+whether a weight that a step returns as it came is the same array
+    model = Model(x)
+    eqx.filter_jit(lambda model: model)(model).weight is model.weight
+`filter_grad(loss, wrt=by_path("a"))({"a": x, "b": x})`
+    eqx.filter_grad(lambda t: jnp.sum(t["a"] * t["b"]), wrt=by_path("a"))({"a": x, "b": x})["b"]
+`combine` of parts whose static fields differ
+    eqx.combine(Model(None, 1), Model(x, 2)).scale
+`filter_vmap(f)({"a": x}, x[:1])`
+    eqx.filter_vmap(lambda t, y: t["a"] * y)({"a": x}, x[:1])
+`filter_jvp(f, (model,), (tangent,))`, whose statics differ
+    eqx.filter_jvp(lambda m: m.weight * 2, (Model(x, 1),), (Model(x, 2),))[1].tolist()
+""")
+
+
+class Model(eqx.Module):
+    weight: jax.Array
+    scale: Any = eqx.field(static=True, default=1)
+
+
 def jax_differences() -> str:
     mlp = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
     names = {"jax": jax, "jnp": jnp, "x": jnp.arange(2.0), "mlp": mlp}
@@ -138,14 +182,30 @@ def nnx_differences() -> str:
     return table(["code", "`nnx.jit`", "`partax.nnx.jit`"], rows)
 
 
-TABLES = {(JAX_JIT, "differences"): jax_differences, (FLAX_NNX, "differences"): nnx_differences}
+def equinox_differences() -> str:
+    names = {"jax": jax, "jnp": jnp, "np": np, "x": jnp.arange(2.0), "Model": Model, "Unhashable": Unhashable}
+
+    def shown(code: str, library: Any) -> str:
+        """Of Equinox's and jax's own errors, which vary, only the type."""
+        return outcome(code, {**names, "by_path": partax.by_path, "eqx": library}, with_message=library is not eqx)
+
+    rows = [(name, shown(code, eqx), shown(code, partax.equinox)) for name, code in EQUINOX_CASES.items()]
+    return table(["code", "Equinox", "partax"], rows)
 
 
-@pytest.mark.parametrize("page", [JAX_JIT, FLAX_NNX], ids=lambda page: page.stem)
-def test_a_page_shows_what_both_do(page: Path) -> None:
+TABLES = {
+    (JAX_JIT, "differences"): jax_differences,
+    (FLAX_NNX, "differences"): nnx_differences,
+    (EQUINOX, "equinox"): equinox_differences,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("page", "name"), TABLES, ids=lambda it: getattr(it, "stem", it))
+def test_a_page_shows_what_both_do(page: Path, name: str) -> None:
     if page == FLAX_NNX and not HAS_FLAX:
         pytest.skip("Flax is not here")
-    assert_shown(TABLES, page, "differences")
+    assert_shown(TABLES, page, name)
 
 
 if __name__ == "__main__":

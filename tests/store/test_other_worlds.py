@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import partax
+from processes import python
 
 PACKAGE = Path(partax.__file__).parents[1]
 
@@ -79,16 +78,9 @@ class World:
     def run(self) -> tuple[int, str]:
         """How often a process traces, and what it says of it."""
         paths = [*(self.root / it for it in ("first", "modules", "source", "site-packages")), PACKAGE]
-        variables = {**os.environ, **self.environment, "PARTAX_STORE": str(self.root / "store")}
-        variables |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(
-            [sys.executable, *self.options, str(self.root / "user" / "train.py")],
-            cwd=self.cwd,
-            env=variables,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        script, path = str(self.root / "user" / "train.py"), os.pathsep.join(map(str, paths))
+        variables = {"PARTAX_STORE": str(self.root / "store"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path}
+        done = python(*self.options, script, cwd=self.cwd, **variables, **self.environment)
         return int(re.findall(r"traces (\d+)", done.stdout)[0]), done.stderr
 
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import partax
+from processes import python
 from short_programs import imported
 from stored import written
 
@@ -123,11 +124,7 @@ def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[s
     for name, source in sources.items():
         (modules / f"{name.replace(' ', '_').replace('-', '_')}.py").write_text(source, encoding="utf-8")
     path = os.pathsep.join(map(str, (PACKAGE, Path(__file__).parents[1])))
-    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", __file__, str(folder)], env=variables, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    python("-W", "error", __file__, str(folder), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", **environment)
     told = pickle.loads((folder / "told").read_bytes())
     return {name: Told(*told[name.replace(" ", "_").replace("-", "_")]) for name in sources}
 
