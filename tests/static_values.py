@@ -1,4 +1,7 @@
-"""Static values that a program can tell apart: each differs from all others, and equals itself made anew."""
+"""Static values that a program can tell apart: each differs from all others, and equals itself made anew.
+
+No set has two texts: in which order these come is chance.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _texts() -> list[Any]:
 
 
 def _others() -> list[Any]:
-    sets = [frozenset(it) for it in ([1], [True], [1.0], [1, 2], ["a", "b", "c", 1.5])]
+    sets = [frozenset(it) for it in ([1], [True], [1.0], [1, 2], ["".join("a")])]
     found = [Colour(1), Colour.BLUE, range(3), PurePosixPath("a/b"), np.dtype("float32"), double]
     return [*found, int, bool, float, np.float32, jnp.float32, *sets]
 
@@ -53,7 +56,7 @@ def _containers() -> list[Any]:
     tuples = [(int("1"),), (1, 2), (True, 2), (1.0, 2), (1, 2.0), (1, (2,)), (), (1, (2.0, nan(0)), "x")]
     lists: list[Any] = [[1], [1.0], [0.0], [-0.0], [0], [False], [None], [[]], [1, [2, (3,)], {"k": [4]}]]
     dicts = [{"a": 1}, {"a": True}, {"a": 1.0}, {"b": 1}, {}, {1: "x"}, {True: "x"}, {"a": [1], "b": {2, 3}}]
-    sets = [{1}, {True}, {1.0}, set[int](), {1, 2, "three"}, bytearray(b"1"), bytearray(b"abc")]
+    sets = [{1}, {True}, {1.0}, set[int](), {"three"}, bytearray(b"1"), bytearray(b"abc")]
     pairs = [Pair(1, 2), Pair(True, 2), Pair(1, [2])]
     return [*tuples, *lists, *dicts, *sets, *pairs, Config(1), Config(True), Config(nan(0)), Config([1], Config())]
 
