@@ -4,7 +4,6 @@ writes what tree_pformat writes."""
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partax import tree
-from partition_reference import assert_identical
+from partition_reference import assert_identical, one_level, places
 from random_trees import Tag, build, recipes, thorough, variants
 from trees import SAMPLES, Bag, Cell, Layer, Pair, array, double, make_model, network
 
@@ -94,39 +93,16 @@ def test_it_does_what_equinox_does(where: Callable[[Any], Any], given_tree: Any,
     both(where, given_tree, **options)
 
 
-def steps_to(given_tree: Any, random: Any) -> list[int] | None:
-    """The way to a node that is chosen at random, by numbers of children; None of a tree without nodes to choose."""
-    nodes: list[list[int]] = []
-
-    def visit(x: Any, steps: list[int]) -> None:
-        nodes.append(steps)
-        for i, child in enumerate(children(x)):
-            visit(child, [*steps, i])
-
-    visit(given_tree, [])
-    return random.choice(nodes)
-
-
-def children(x: Any) -> list[Any]:
-    """Those that can be reached by indices and attributes."""
-    if isinstance(x, dict):
-        # A tree made anew has them in jax's order.
-        return [x[key] for key in (x if isinstance(x, OrderedDict) else sorted(x))]
-    if isinstance(x, list | tuple):
-        return [*x]
-    names = {Layer: ("weight", "bias", "rate"), Cell: ("weight", "bias")}.get(type(x), ())
-    return [getattr(x, name) for name in names]
-
-
 @thorough
 @given(recipes, st.randoms(use_true_random=False), st.booleans())
 def test_random_nodes_are_replaced_as_by_equinox(recipe: Any, random: Any, nones: bool) -> None:
     given_tree = build(recipe, 1)
-    steps = steps_to(given_tree, random)
+    leaves = [place.steps for place in places(given_tree)] or [()]
+    steps = random.choice([steps[:depth] for steps in leaves for depth in range(len(steps) + 1)])
 
     def where(x: Any) -> Any:
-        for step in steps or ():
-            x = children(x)[step]
+        for step in steps:
+            x = (one_level(x) or [])[step][1]
         return x
 
     both(where, given_tree, replace=NEW, **({"is_leaf": is_none} if nones else {}))
