@@ -94,6 +94,8 @@ _FORMAT = f"{_M}m.k = 2.0\nFMT = '{{0.k}}'"
 FORMATS = rows(r"""
 of one text or another: {_FORMAT} → float((FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
 of one by a condition: {_FORMAT} → float((FMT if FMT else '{}').format(m)) → m.k = 3.0 → {_UNDO}
+of a module on the list: optax.mine = 2.0 → float('{0.mine}'.format(optax)) → optax.mine = 3.0
+  → hasattr(optax, 'mine') and delattr(optax, 'mine')
 of the last of several: {_FORMAT} → float((None or FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
 """)
 EXECUTED = rows(r"""

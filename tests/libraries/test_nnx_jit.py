@@ -138,6 +138,25 @@ def test_a_number_in_a_variable_is_traced_and_an_unchanged_one_stays() -> None:
     assert pair.ours[0].data == 3
 
 
+def test_a_static_list_that_a_call_changes() -> None:
+    class Noted(nnx.Module):
+        def __init__(self) -> None:
+            self.notes = nnx.static([1, {"a": 2}])
+
+    def step(model: Noted, fails: bool) -> int:
+        model.notes.append(len(model.notes))
+        model.notes[1]["a"] += 1
+        return len(model.notes) // (not fails)
+
+    ours, plain, jitted = Noted(), Noted(), partax.nnx.jit(step)
+    for _ in range(3):
+        assert jitted(ours, False) == step(plain, False)
+        assert ours.notes == plain.notes
+    with pytest.raises(ZeroDivisionError):
+        jitted(ours, True)
+    assert ours.notes == plain.notes
+
+
 def test_methods_callables_and_decorators() -> None:
     class Model(nnx.Module):
         def __init__(self) -> None:

@@ -127,6 +127,16 @@ def assert_alike(found: Any, right: Any) -> None:
     assert alike(found, right), (found, right)
 
 
+OF_ALL_SORTS = """
+K, M, S = {1, 2}, (1, np.float32(2)), jax.tree.structure((1, 2))
+ARGUMENTS = (np.arange(3.0),)
+def g(x):
+    return x * 2.0
+def f(x):
+    import math
+    return jax.jit(g)(x) + math.pi * len(K) * (M[1] if len(M) in {2, 5} else S.num_leaves)
+make = lambda: f
+"""
 # What need not be traced: how a module is written down, and where.
 SAME: dict[str, Callable[[str], str]] = {
     "nothing": lambda source: source,
@@ -141,7 +151,7 @@ SAME: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_what_changes_nothing_is_loaded(name: str, tmp_path: Path) -> None:
-    source = TOP + "K = {1, 2}\ndef g(x):\n    return x * 2.0\ndef f(x):\n    return g(x) + len(K)\nmake = lambda: f"
+    source = TOP + OF_ALL_SORTS
     first = run(source, tmp_path, tmp_path / "store")
     found = run(SAME[name](source), tmp_path, tmp_path / "store")
     assert (first.traces, found.traces) == (1, 0)

@@ -168,6 +168,7 @@ NOT_STORED = {
     "chance": "random.random()",
     "an object that can change": "THING.k",
     "a file": "pathlib.Path(__file__).read_text()",
+    "a result that another process has not": "return x, object()",
 }
 
 
