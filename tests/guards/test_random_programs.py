@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from programs import ALWAYS_TRACED, WAYS, plain
 from test_stale import ANEW, PROGRAMS
@@ -77,9 +77,11 @@ def test_a_function_of_several_programs_gives_what_plain_python_gives(
 ) -> None:
     folder = tmp_path_factory.mktemp("programs")
     changes = [change for change in changes if change < len(names)]
-    right = outcomes(
-        names, changes, (lambda fun, x: jax.grad(fun)(x)) if way == "gradient" else plain, folder, traced_once=False
-    )
+    by_python = (lambda fun, x: jax.grad(fun)(x)) if way == "gradient" else plain
+    try:
+        right = outcomes(names, changes, by_python, folder, traced_once=False)
+    except StopIteration:  # a program's iterator has an end
+        reject()
     traced_once = keeps and way not in ALWAYS_TRACED and ANEW.issuperset(names)
     found = outcomes(names, changes, WAYS[way](), folder, traced_once)
     assert found == pytest.approx(right, rel=1e-5), (names, way)
