@@ -153,6 +153,13 @@ def test_lowered_and_evaluated_results_carry_their_own_objects(kind: str) -> Non
         assert_own("Equinox module", inside, tree, step(tree))
 
 
+def test_what_a_result_holds_in_an_object_of_its_own_is_that_of_its_call() -> None:
+    step = filter_jit(lambda x, held: (x, lambda: held))
+    first, second = Equal(), Equal()
+    for held in (first, second, first, second):
+        assert step(array(2), held)[1]() is held
+
+
 @pytest.mark.parametrize("kind", [frozenset, set])
 def test_an_item_of_a_set_is_that_item_in_whatever_order_equal_sets_have_theirs(kind: Callable[..., Any]) -> None:
     red = filter_jit(lambda held, x: (next(item for item in held if item is Colour.RED), x + 1))
