@@ -1,5 +1,5 @@
 """Guards that a dataclass is made as by calling it, also where partax only sets its fields: the same fields in the same
-order, and the user's own code runs whenever jax runs it."""
+order, and the user's own code runs whenever jax runs it; and that a named tuple is made anew where it can have more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import partax
 from partax import _core
 from reference import assert_exact
-from trees import array
+from trees import Pair, array
 
 MARKED: Any = {"static": True}
 register = jax.tree_util.register_dataclass
@@ -202,3 +202,17 @@ def test_a_class_base_or_metaclass_that_is_patched_later_is_called_again(name: s
     found = step(point)
     assert log == ["ran"]
     np.testing.assert_array_equal(found.a, point.a + 1)
+
+
+class Marked(Pair):
+    """A named tuple that can have attributes."""
+
+
+def test_a_named_tuple_comes_back_as_it_is_where_it_can_have_nothing_beside_its_items() -> None:
+    step = partax.filter_jit(lambda trees: trees)
+    plain, marked = Pair(array(2), 1), Marked(array(2), 1)
+    marked.mark = 1  # type: ignore[attr-defined]
+    for _ in range(3):
+        same, made = step([plain, marked])
+        assert same is plain
+        assert type(made) is Marked and made.left is marked.left and not hasattr(made, "mark")
