@@ -1,4 +1,4 @@
-"""Guards that the tests' short programs are told and run in one way: rows of a table that is a text, and modules."""
+"""Short programs of the tests: tables of them that are texts, and modules that are imported for as long as a block runs."""
 
 from __future__ import annotations
 
