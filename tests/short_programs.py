@@ -1,4 +1,4 @@
-"""Short programs of the tests: tables of them that are texts, and modules that are imported for as long as a block runs."""
+"""Short programs of the tests: tables of them that are texts, and modules that are imported while a block runs."""
 
 from __future__ import annotations
 

@@ -53,46 +53,41 @@ package's data: {OLD}(F / (__name__ + '_p')).mkdir()\nD = F / (__name__ + '_p') 
     ),
 }
 ENVIRONMENT = "os.environ['K_OF_MINE'] = '2.0'"
-_SET = "os.environ['K_OF_MINE'] = '3.0'"
-_ENVIRONMENT = {
-    name: f"{ENVIRONMENT} → {value} → {_SET} → os.environ.pop('K_OF_MINE', None)"
-    for name, value in rows(r"""
-getattr: float(getattr(os, 'environ')['K_OF_MINE'])
-getattr of a name that is made: float(getattr(os, 'env' + 'iron')['K_OF_MINE'])
-getattr by a partial: float(functools.partial(getattr, os)('environ')['K_OF_MINE'])
-getattr of a module: float(builtins.getattr(os, 'environ')['K_OF_MINE'])
-attrgetter: float(operator.attrgetter('environ')(os)['K_OF_MINE'])
-expandvars: float(os.path.expandvars('$K_OF_MINE'))
-environb: float(os.environb[b'K_OF_MINE'])
-the table of modules: float(sys.modules['os'].environ['K_OF_MINE'])
-__import__: float(__import__('os').environ['K_OF_MINE'])
-a map of methods: float([*map(os.getenv, ['K_OF_MINE'])][0])
-the globals of a function: float(os.getenv.__globals__['environ']['K_OF_MINE'])
-""").items()
-}
-# Functions that give anything by its name, kept under another name.
-_ENVIRONMENT |= {
-    f"{function}, kept in a global": (
-        f"{ENVIRONMENT}\nget = {function} → float(get(os, 'environ')['K_OF_MINE']) → {_SET}"
-        " → os.environ.pop('K_OF_MINE', None)"
-    )
-    for function in (
-        "getattr",
-        "functools.partial(getattr)",
-        "types.ModuleType.__getattribute__",
-        "object.__getattribute__",
-        "(lambda it, name, get=getattr: get(it, name))",
-    )
-}
-_OF_MODULE = {
-    name: f"m = types.ModuleType('m')\nm.k = 2.0\nkept = {kept} → {value} → {change}"
-    for name, kept, value, change in [
-        ("str.format, kept in a global", "str.format", "float(kept('{0.k}', m))", "m.k = 3.0"),
-        ("str.format_map, kept in a global", "str.format_map", "float(kept('{m.k}', {'m': m}))", "m.k = 3.0"),
-        ("dictionary, by its descriptor", "types.ModuleType.__dict__['__dict__']", "kept.__get__(m)['k']", "m.k = 3.0"),
-        ("hasattr, kept in a global", "hasattr", "(2.0 if kept(m, 'k') else 3.0)", "del m.k"),
-    ]
-}
+_K = "['K_OF_MINE']"
+_SET = "os.environ['K_OF_MINE'] = '3.0' → os.environ.pop('K_OF_MINE', None)"
+_ENVIRONMENT = rows(r"""
+getattr: {ENVIRONMENT} → float(getattr(os, 'environ'){_K}) → {_SET}
+getattr of a name that is made: {ENVIRONMENT} → float(getattr(os, 'env' + 'iron'){_K}) → {_SET}
+getattr by a partial: {ENVIRONMENT} → float(functools.partial(getattr, os)('environ'){_K}) → {_SET}
+getattr of a module: {ENVIRONMENT} → float(builtins.getattr(os, 'environ'){_K}) → {_SET}
+attrgetter: {ENVIRONMENT} → float(operator.attrgetter('environ')(os){_K}) → {_SET}
+expandvars: {ENVIRONMENT} → float(os.path.expandvars('$K_OF_MINE')) → {_SET}
+environb: {ENVIRONMENT} → float(os.environb[b'K_OF_MINE']) → {_SET}
+the table of modules: {ENVIRONMENT} → float(sys.modules['os'].environ{_K}) → {_SET}
+__import__: {ENVIRONMENT} → float(__import__('os').environ{_K}) → {_SET}
+a map of methods: {ENVIRONMENT} → float([*map(os.getenv, {_K})][0]) → {_SET}
+the globals of a function: {ENVIRONMENT} → float(os.getenv.__globals__['environ']{_K}) → {_SET}
+getattr, kept in a global: {ENVIRONMENT}\nget = getattr → float(get(os, 'environ'){_K}) → {_SET}
+functools.partial(getattr), kept in a global: {ENVIRONMENT}\nget = functools.partial(getattr)
+  → float(get(os, 'environ'){_K}) → {_SET}
+types.ModuleType.__getattribute__, kept in a global: {ENVIRONMENT}\nget = types.ModuleType.__getattribute__
+  → float(get(os, 'environ'){_K}) → {_SET}
+object.__getattribute__, kept in a global: {ENVIRONMENT}\nget = object.__getattribute__ → float(get(os, 'environ'){_K})
+  → {_SET}
+a function around getattr, kept in a global: {ENVIRONMENT}\nget = lambda it, name, get=getattr: get(it, name)
+  → float(get(os, 'environ'){_K}) → {_SET}
+""")
+_M = "m = types.ModuleType('m')\nm.k = 2.0\n"
+_OF_MODULE = rows(r"""
+str.format, kept in a global: {_M}kept = str.format → float(kept('{0.k}', m)) → m.k = 3.0
+str.format_map, kept in a global: {_M}kept = str.format_map → float(kept('{m.k}', {'m': m})) → m.k = 3.0
+dictionary, by its descriptor: {_M}kept = types.ModuleType.__dict__['__dict__'] → kept.__get__(m)['k'] → m.k = 3.0
+hasattr, kept in a global: {_M}kept = hasattr → (2.0 if kept(m, 'k') else 3.0) → del m.k
+""")
+_OPTIONS, _PRINTS = "OLD = np.get_printoptions()", "np.set_printoptions(**OLD)"
+_RAISES = "OLD = np.geterr()\nnp.seterr(divide='raise')\n"
+_TRIED = "def tried(f):\n  try: f()\n  except FloatingPointError: return 2.0\n  return 3.0"
+_IGNORES = "np.seterr(divide='ignore') → np.seterr(**OLD)"
 _SETTING = rows(r"""
 level of the root logger: L = logging.root.level → logging.getLogger().getEffectiveLevel() → logging.root.setLevel(7)
   → logging.root.setLevel(L)
@@ -103,8 +98,7 @@ precision of Decimal by an operator: D = decimal.Decimal('1.2345') → float(+D)
   → decimal.getcontext().prec = 28
 np.geterr: OLD = np.geterr() → (2.0 if np.geterr()['invalid'] == OLD['invalid'] else 3.0) → np.seterr(invalid='raise')
   → np.seterr(**OLD)
-np.get_printoptions: OLD = np.get_printoptions() → np.get_printoptions()['precision'] → np.set_printoptions(precision=3)
-  → np.set_printoptions(**OLD)
+np.get_printoptions: {_OPTIONS} → np.get_printoptions()['precision'] → np.set_printoptions(precision=3) → {_PRINTS}
 locale: OLD = locale.setlocale(locale.LC_CTYPE)\nlocale.setlocale(locale.LC_CTYPE, 'C')
   → len(locale.setlocale(locale.LC_CTYPE)) → locale.setlocale(locale.LC_CTYPE, 'C.UTF-8')
   → locale.setlocale(locale.LC_CTYPE, OLD)
@@ -115,34 +109,25 @@ sys.getrecursionlimit: OLD = sys.getrecursionlimit() → sys.getrecursionlimit()
 sys.argv: OLD = sys.argv[:] → (1.0 + len(sys.argv)) → sys.argv.append('a') → sys.argv[:] = OLD
 gc.get_threshold: OLD = gc.get_threshold() → gc.get_threshold()[0] → gc.set_threshold(777) → gc.set_threshold(*OLD)
 number of references: O = object()\nL = [] → sys.getrefcount(O) → L.extend([O] * 7)
-""") | {
-    **{
-        f"how NumPy takes a division by zero, {name}": (
-            f"OLD = np.geterr()\n{setup}\ndef tried(f):\n    try: f()\n    except FloatingPointError: return 2.0\n"
-            f"    return 3.0 → tried(lambda: {value}) → np.seterr(divide='ignore') → np.seterr(**OLD)"
-        )
-        for name, value, setup in [
-            ("by a ufunc", "np.divide(1.0, 0.0)", "np.seterr(divide='raise')"),
-            ("by an operator", "1.0 / np.zeros(2)", "np.seterr(divide='raise')"),
-            ("of a number", "ONE / 0", "np.seterr(divide='raise')\nONE = np.float64(1.0)"),
-            ("of a power", "np.power(0.0, -1.0)", "np.seterr(divide='raise')"),
-            ("of a logarithm", "log(0.0)", "np.seterr(divide='raise')\nfrom numpy import log"),
-        ]
-    },
-    **{
-        f"how NumPy prints {name}": (
-            f"OLD = np.get_printoptions()\n{setup} → {value} → {change} → np.set_printoptions(**OLD)"
-        )
-        for name, value, change, setup in [
-            ("an array", "len(str(np.linspace(0.0, 1.0, 7)))", "np.set_printoptions(precision=3)", ""),
-            ("a long array", "len(repr(np.arange(2000)))", "np.set_printoptions(threshold=5000)", ""),
-            ("a matrix of jax's", "len(f'{jnp.eye(2).shape}{np.eye(2)}')", "np.set_printoptions(sign='+')", ""),
-            ("an array of jax's", "len(f'{A}')", "np.set_printoptions(precision=3)", "A = jnp.ones(3) / 7.0"),
-            ("a number", "len(repr(ONE))", "np.set_printoptions(legacy='1.13')", "ONE = np.float64(1.0)"),
-            ("a number made in the body", "len(repr(np.float32(2)))", "np.set_printoptions(legacy='1.13')", ""),
-        ]
-    },
-}
+how NumPy takes a division by zero, by a ufunc: {_RAISES}{_TRIED} → tried(lambda: np.divide(1.0, 0.0)) → {_IGNORES}
+how NumPy takes a division by zero, by an operator: {_RAISES}{_TRIED} → tried(lambda: 1.0 / np.zeros(2)) → {_IGNORES}
+how NumPy takes a division by zero, of a number: {_RAISES}ONE = np.float64(1.0)\n{_TRIED} → tried(lambda: ONE / 0)
+  → {_IGNORES}
+how NumPy takes a division by zero, of a power: {_RAISES}{_TRIED} → tried(lambda: np.power(0.0, -1.0)) → {_IGNORES}
+how NumPy takes a division by zero, of a logarithm: {_RAISES}from numpy import log\n{_TRIED} → tried(lambda: log(0.0))
+  → {_IGNORES}
+how NumPy prints an array: {_OPTIONS} → len(str(np.linspace(0.0, 1.0, 7))) → np.set_printoptions(precision=3)
+  → {_PRINTS}
+how NumPy prints a long array: {_OPTIONS} → len(repr(np.arange(2000))) → np.set_printoptions(threshold=5000) → {_PRINTS}
+how NumPy prints a matrix of jax's: {_OPTIONS} → len(f'{jnp.eye(2).shape}{np.eye(2)}') → np.set_printoptions(sign='+')
+  → {_PRINTS}
+how NumPy prints an array of jax's: {_OPTIONS}\nA = jnp.ones(3) / 7.0 → len(f'{A}') → np.set_printoptions(precision=3)
+  → {_PRINTS}
+how NumPy prints a number: {_OPTIONS}\nONE = np.float64(1.0) → len(repr(ONE)) → np.set_printoptions(legacy='1.13')
+  → {_PRINTS}
+how NumPy prints a number made in the body: {_OPTIONS} → len(repr(np.float32(2))) → np.set_printoptions(legacy='1.13')
+  → {_PRINTS}
+""")
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(row) for name, row in programs.items()}
