@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import source_of
+from programs import parts_of, source_of
 
 from short_programs import rows_of
 
@@ -79,20 +79,14 @@ rules for tags of lineax: import lineax\nTAG = object()\nRULES = lineax.transpos
 configuration of flax: OLD = flax.config.flax_return_frozendict → (3.0 if flax.config.flax_return_frozendict else 2.0)
   → flax.config.update('flax_return_frozendict', not OLD) → flax.config.update('flax_return_frozendict', OLD)
 function of jax.nn, replaced: OLD = jax.nn.relu → jax.nn.relu(2.0) → jax.nn.relu = lambda x: 3.0 → jax.nn.relu = OLD
-""") | {
-    **{
-        name: f"{INSTALLED} → {value} → {change} → {_END}"
-        for name, value, change in [
-            ("function of a package", "package.scale()", "package.set_k(3.0)"),
-            ("attribute of a package", "package._k", "package._k = 3.0"),
-            ("options of a package", "package.by_option(1.0)", "package.options['k'] = 3.0"),
-            ("context of a package", "package.by_context(1.0)", "package._var.set(3.0)"),
-            ("configuration of a package", "package.by_config(1.0)", "package.config.k = 3.0"),
-            ("class of a package", "package.Layer()(1.0)", "package.Config.k = 3.0"),
-            ("function of a package, replaced", "package.scale()", "package.scale = lambda: 3.0"),
-        ]
-    },
-}
+function of a package: {INSTALLED} → package.scale() → package.set_k(3.0) → {_END}
+attribute of a package: {INSTALLED} → package._k → package._k = 3.0 → {_END}
+options of a package: {INSTALLED} → package.by_option(1.0) → package.options['k'] = 3.0 → {_END}
+context of a package: {INSTALLED} → package.by_context(1.0) → package._var.set(3.0) → {_END}
+configuration of a package: {INSTALLED} → package.by_config(1.0) → package.config.k = 3.0 → {_END}
+class of a package: {INSTALLED} → package.Layer()(1.0) → package.Config.k = 3.0 → {_END}
+function of a package, replaced: {INSTALLED} → package.scale() → package.scale = lambda: 3.0 → {_END}
+""")
 
 
 def _config(name: str, value: str, new: str, setup: str = "") -> str:
@@ -101,26 +95,19 @@ def _config(name: str, value: str, new: str, setup: str = "") -> str:
 
 
 _JAX = {
-    "kind of keys": _config("jax_default_prng_impl", "jax.random.key_data(jax.random.key(0)).size", "'rbg'"),
-    "partitionable keys": _config(
-        "jax_threefry_partitionable", "jax.random.uniform(jax.random.key(0), (3,))[1]", "not OLD"
-    ),
-    "double precision": _config("jax_enable_x64", "jax.numpy.zeros(1, float).dtype.itemsize", "True"),
-    "promotion of dtypes": _config(
-        "jax_numpy_dtype_promotion",
-        "get()",
-        "'strict'",
-        ("def get():\n    try: jnp.float32(1) + jnp.int32(1)\n    except Exception: return 3.0\n    return 2.0"),
-    ),
-    "setting that is read": _config("jax_log_compiles", "(3.0 if jax.config.jax_log_compiles else 2.0)", "not OLD"),
-    "setting by a closure": _config(
-        "jax_traceback_filtering", "len(config.jax_traceback_filtering or '')", "'tracebackhide'", "config = jax.config"
-    ),
-    "precision of products": _config(
-        "jax_default_matmul_precision",
-        "len(str(jax.make_jaxpr(lambda a: a @ a)(jax.numpy.ones((2, 2))).eqns[0].params['precision']))",
-        "'highest'",
-    ),
+    name: _config(*parts_of(row))
+    for name, row in rows(r"""
+kind of keys: jax_default_prng_impl → jax.random.key_data(jax.random.key(0)).size → 'rbg'
+partitionable keys: jax_threefry_partitionable → jax.random.uniform(jax.random.key(0), (3,))[1] → not OLD
+double precision: jax_enable_x64 → jax.numpy.zeros(1, float).dtype.itemsize → True
+promotion of dtypes: jax_numpy_dtype_promotion → get() → 'strict'
+  → def get():\n  try: jnp.float32(1) + jnp.int32(1)\n  except Exception: return 3.0\n  return 2.0
+setting that is read: jax_log_compiles → (3.0 if jax.config.jax_log_compiles else 2.0) → not OLD
+setting by a closure: jax_traceback_filtering → len(config.jax_traceback_filtering or '') → 'tracebackhide'
+  → config = jax.config
+precision of products: jax_default_matmul_precision → len(str(jax.make_jaxpr(lambda a: a @ a)(jax.numpy.ones((2,
+  2))).eqns[0].params['precision'])) → 'highest'
+""").items()
 }
 # An attribute of a module that is not among the names of the code which reads it.
 _READ_BY_TEXT = rows(r"""
