@@ -25,9 +25,8 @@ FIRST = OWN + "def f(x): return x * jax.tree.leaves(M())[0]\n"
 TWO_FIELDS = "  «a→b»: object = eqx.field(init=False)\n  «b→a»: object = eqx.field(init=False)\n"
 ABC = "class S(abc.ABC): pass\nclass P: pass\nclass Q: pass\n"
 OF_ABC = "def f(x): return x * (2 if issubclass(P, S) else 3)\n"
-ON = "A = jax.device_put(jnp.ones(4), jax.sharding.{})\n"
-DEVICE = "def f(x): return x * (2 + [*A.devices()][0].id)\n"
-ONE = "NamedSharding(jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]), jax.P('a'))"
+PUT = "A = jax.device_put(jnp.ones(4), jax.sharding."
+MESH = "jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])"
 NAMED_TUPLE = "class T(typing.NamedTuple):\n  a: object\n  b: object\n"
 IN_ITS_ORDER = "  for t in k: x = x * 2 + len(t)\n  return x\n"
 IN_A_LOOP = "def f(x):\n  for k in {}: x = x * 2 + k\n  return x\n"
@@ -63,27 +62,19 @@ names in a mesh: M = jax.make_mesh((1,), ('«a→aa»',), devices=jax.devices()[
 what makes a default: class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: «2.0→3.0») → M().w
 order of a constant set that is also asked: def f(x):\n  for k in {«0, 8→8, 0»}: x = x * 2 + k * (k in {0, 8})
   \n  return x
-""") | {
-    "device of an array": (ON.format("SingleDeviceSharding(jax.devices()[«1→2»])") + DEVICE),
-    "memory of an array": (
-        ON.format("SingleDeviceSharding(jax.devices()[0], memory_kind=«'device'→'pinned_host'»)")
-        + "def f(x): return x * len(A.sharding.memory_kind)\n"
-    ),
-    "axes of an array": (
-        ON.format(ONE.replace("P('a')", "P(«'a'→»)")) + "def f(x): return x * (1 + len(A.sharding.spec))\n"
-    ),
-    "mesh of an array": (ON.format(ONE.replace("[:1]", "[«:1→1:2»]")) + DEVICE),
-    "kind of a sharding": (
-        ON.format(f"«{ONE}→SingleDeviceSharding(jax.devices()[0])»")
-        + "def f(x): return x * (2 if isinstance(A.sharding, jax.sharding.NamedSharding) else 3)\n"
-    ),
-    "order in a named tuple": (
-        NAMED_TUPLE.replace("  a", "  «a→b»").replace("  b", "  «b→a»")
-        + "def f(x): return x * jax.tree.leaves(T(a=2.0, b=3.0))[0]\n"
-    ),
-    "order of a constant set": (IN_A_LOOP.format("«{0, 8}→{8, 0}»")),
-    "order of a constant set of floats": (IN_A_LOOP.format("«{0.0, 8.0}→{8.0, 0.0}»")),
-}
+device of an array: {PUT}SingleDeviceSharding(jax.devices()[«1→2»])) → (2 + [*A.devices()][0].id)
+memory of an array: {PUT}SingleDeviceSharding(jax.devices()[0], memory_kind=«'device'→'pinned_host'»))
+  → len(A.sharding.memory_kind)
+axes of an array: {PUT}NamedSharding({MESH}, jax.P(«'a'→»))) → (1 + len(A.sharding.spec))
+mesh of an array: {PUT}NamedSharding(jax.make_mesh((1,), ('a',), devices=jax.devices()[«:1→1:2»]), jax.P('a')))
+  → (2 + [*A.devices()][0].id)
+kind of a sharding: {PUT}«NamedSharding({MESH}, jax.P('a'))→SingleDeviceSharding(jax.devices()[0])»)
+  → (2 if isinstance(A.sharding, jax.sharding.NamedSharding) else 3)
+order in a named tuple: class T(typing.NamedTuple):\n  «a→b»: object\n  «b→a»: object
+  → jax.tree.leaves(T(a=2.0, b=3.0))[0]
+order of a constant set: def f(x):\n  for k in «{0, 8}→{8, 0}»: x = x * 2 + k\n  return x
+order of a constant set of floats: def f(x):\n  for k in «{0.0, 8.0}→{8.0, 0.0}»: x = x * 2 + k\n  return x
+""")
 
 # Each for itself, since jax knows one of them in a process.
 REGISTERED: dict[str, str] = rows(r"""
@@ -185,7 +176,7 @@ a named tuple of collections: T = collections.namedtuple('T', 'a b')\ndef f(x): 
 flags: class F(enum.Flag):\n  A = 1\n  B = 2\n  C = 3\nF.C ^ F.A → len(F) * F.C.value
 an abstract class: class S(abc.ABC): pass\nclass P: pass\nS.register(P) → (2 if issubclass(P, S) else 3)
 a mesh: M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]) → M.size
-a mesh as a default: M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x, m=M): return x *
+a mesh as a default: M = {MESH}\ndef f(x, m=M): return x *
   len(m.axis_names[0])
 a default that is made anew: @dataclasses.dataclass(frozen=True)\nclass M:
   \n  w: list = dataclasses.field(default_factory=lambda: [2.0]) → M().w[0]
