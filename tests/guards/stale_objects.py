@@ -76,7 +76,7 @@ name of a module of a library: OLD = optax.__name__ → len(optax.__name__) → 
 module of the name of a library's: m = types.ModuleType('jax.numpy')\nm.sin = jnp.sin\nL = [m] → L[0].sin(1.0)
   → m.sin = jnp.cos
 hash of what is made: EVER_OTHER = True\nKEPT = []\ndef made():\n  KEPT.append(object())\n  return KEPT[-1]
-  → ((made().__hash__() >> 4) % 1000003) → KEPT.extend(object() for _ in range(99))
+  → (made().__hash__() % 1000003) → KEPT.extend(object() for _ in range(99))
 module that is run again: m = types.ModuleType('m')\nexec('def get(): return 2.0', vars(m)) → m.get()
   → exec('def get(): return 3.0', vars(m))
 function of a library, replaced: import statistics\nOLD = statistics.fmean\nstatistics.fmean = lambda _: 2.0
