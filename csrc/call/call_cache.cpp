@@ -186,13 +186,18 @@ Ref find_cache(JitFunction& jit) {
     seen = see_callable(jit);
     spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     SharedCaches& caches = SharedCaches::instance();
-    const EntryPtr entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
+    EntryPtr entry = caches.table.find(spec, CallShape(), jit.callable);
+    std::string difference;
+    if (!entry) {
+      difference = caches.table.difference(spec, CallShape(), jit.callable);
+      entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
+    }
     const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
     Ref cache;
     try {
       if (is_new) {
         Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
-        cache_in(made.get()).difference = caches.table.difference(spec, CallShape(), jit.callable);
+        cache_in(made.get()).difference = std::move(difference);
         if (!entry->value) entry->value = std::move(made);  // else another thread was first
       }
       cache = entry->value;

@@ -105,9 +105,11 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key that is for `callable`, which becomes the most recent one; or a new one without a value,
-  // which drops the least recently used one if there are too many. Threads that look for one key at once get one entry.
-  // Errors as of TreeSpec::equals.
+  // The entry of an equal key that is for `callable`, which becomes the most recent one; or null. Errors as of
+  // TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
+  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
+  // look for one key at once get one entry.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
   std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
@@ -145,7 +147,6 @@ class EntryTable {
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
   std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // Makes the entry found by its key; if that fails, nothing has changed.
   void enlist(const EntryPtr& entry);
   // The entries of a hash, the latest first: comparing runs user code, which may change this table.
