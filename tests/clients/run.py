@@ -63,6 +63,10 @@ SUITES = {
     "optimistix": Suite("patrick-kidger", "tests"),
     "diffrax": Suite("patrick-kidger", "test"),
     "flax": _FLAX,
+    "flowjax": Suite("danielward27", "tests", "**/test_*.py"),
+    "quax": Suite("nstarman", "tests", "**/test_*.py"),
+    "coreax": Suite("gchq", "tests/unit"),
+    "gpjax": Suite("QuantClimate", "tests", "**/test_*.py", ("nnx_replaced",)),
 }
 
 
