@@ -1,4 +1,4 @@
-"""Runs the suites of Equinox and of libraries that stand on it on partax, and that of Flax with our nnx.jit.
+"""Runs the suites of Equinox and of libraries that stand on it on partax, and those of Flax and GPJax with our nnx.jit.
 
     python -m pip install -r tests/clients/requirements.txt
     python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--from URL]
