@@ -249,7 +249,7 @@ NAMES = {
 }
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     *((f"first call, {name}", 0.35, partial(beside, work, CACHE)) for work, name in NAMES.items()),
-    *((f"first call, {name}", 1.3, partial(beside, work, ALONE)) for work, name in NAMES.items()),
+    *((f"first call beside loading alone, {name}", 1.3, partial(beside, work, ALONE)) for work, name in NAMES.items()),
     ("first call that is stored, MLP of depth 24 with Adam", 1.05, partial(storing, "mlp")),
     ("a suite of 300 tests that compile, by pytest", 0.5, suite_of_tests),
     ("hit, MLP of depth 24 with Adam", 1.02, hits),
