@@ -76,6 +76,16 @@ std::vector<PyObject*> found_in(const KeyObjects& key, const LeafBuffer& leaves)
   return found;
 }
 
+// Whether they are those that were found to be all different. Only addresses are looked at: the ones known may be gone.
+bool are_known_distinct(const KeyObjects& key, const LeafBuffer& leaves) {
+  if (key.distinct.size() != key.nodes.size()) return false;
+  std::size_t hint = 0;
+  for (std::size_t i = 0; i < key.nodes.size(); ++i) {
+    if (leaves.node(key.nodes[i], hint) != key.distinct[i]) return false;
+  }
+  return true;
+}
+
 // Which nodes the owners of new values are, by their numbers, which Python has in memory; null where they are not such.
 std::shared_ptr<ChangedValues> changed_values(const KeyObjects& key, PyObject* owners) {
   if (!PyBytes_CheckExact(owners)) return {};
@@ -128,9 +138,9 @@ std::vector<PyObject*> changed_variables(KeyObjects& key, PyObject* owners, cons
 bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
   if (!entry.objects || !entry.objects->are_all || !are_arrays(leaves)) return false;
   KeyObjects& key = *entry.objects;
+  if (are_known_distinct(key, leaves)) return true;
   std::vector<PyObject*> found = found_in(key, leaves);
   if (found.size() != key.nodes.size()) return false;
-  if (found == key.distinct) return true;  // only addresses are looked at: the ones known may be gone
   std::vector<PyObject*> sorted = found;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
