@@ -127,7 +127,7 @@ def _folder(store: Any) -> str | Literal[False] | None:
 def _traced(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
     if trace is None or callable(trace):
         return cast("Callable[[Any], bool] | None", trace)
-    names = _names(trace)
+    names = _names(trace) if isinstance(trace, (str, tuple, list)) else None
     if not names:
         raise ValueError(f"found trace={trace!r}, expected a predicate on leaves or a tuple of argument names")
     return names
