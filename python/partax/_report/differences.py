@@ -34,7 +34,9 @@ def _cost(old: Part | None, new: Part) -> int:
 
 def distance(old: Snapshot, new: Snapshot) -> int:
     """How much differs, roughly: to find the nearest of many."""
-    changed = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
+    changed = 0
+    if old.configuration is not new.configuration:
+        changed = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
     if old.paths == new.paths:
         pairs = () if old.parts is new.parts else zip(old.parts, new.parts, strict=True)
         return changed + sum(_cost(a, b) for a, b in pairs if not a.same(b))

@@ -1,6 +1,5 @@
 """Why a trace was made: what is new since the most similar one, or what has become of one of the same arguments."""
 
-import contextlib
 import re
 import types
 import warnings
@@ -174,15 +173,18 @@ def _places(path: str, old: Part | None, new: Part) -> Iterator[tuple[str, bool]
         value, before = new.original(), None if old is None or old.original is None else old.original()
         if value is None or before is None:
             yield path, False
-        elif value is not before:
-            is_equal = False
-            with contextlib.suppress(Exception):  # of the user's `==`
-                is_equal = _core.static_equal(before, value)
-            if not is_equal:
-                yield path, True
+        elif value is not before and not _are_equal(before, value):
+            yield path, True
     known = old.items if old is not None and len(old.items) == len(new.items) else [("", None)] * len(new.items)
     for (segment, part), (_, earlier) in zip(new.items, known, strict=True):
         yield from _places(path + segment if segment[:1] in ".[" else f"{path}, {segment}", earlier, part)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    try:
+        return _core.static_equal(one, other)
+    except Exception:  # of the user's `==`
+        return False
 
 
 def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:

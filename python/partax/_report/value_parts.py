@@ -1,6 +1,5 @@
 """A static value as a part: what it consists of, down to the closure cells of functions."""
 
-import contextlib
 import enum
 import functools
 import types
@@ -151,9 +150,10 @@ class ValueParts:
         for name, cell, is_own in zip(code.co_freevars, function.__closure__ or (), own_cells(function), strict=True):
             if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
-            part = Part(("empty",), "", "empty")
-            with contextlib.suppress(ValueError):
+            try:
                 part = self.value(cell.cell_contents)
+            except ValueError:
+                part = Part(("empty",), "", "empty")
             items.append((f"closure cell {name!r}", part))
         defaults = function.__defaults__ or ()
         named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
@@ -172,9 +172,10 @@ class ValueParts:
         identity = kind.__eq__ is object.__eq__ or (is_held and not self._by_structure)
         hashed = id(value)
         if not identity:
-            identity = True
-            with contextlib.suppress(Exception):  # it is no static value, and is compared by identity
-                hashed, identity = _core.static_hash(value), False
+            try:
+                hashed = _core.static_hash(value)
+            except Exception:  # it is no static value, and is compared by identity
+                identity = True
         label = "function" if callable(value) and read(value, "__name__") is not None else "static"
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
         original = None
