@@ -17,7 +17,7 @@ import functools
 import gc
 import pathlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -79,6 +79,11 @@ def source_of(row: str) -> str:
     """A program of what it defines → the value that the array is taken times → what changes → what undoes that."""
     setup, value, *changes = parts_of(row)
     return program_of(setup, f"lambda x: x * {value}", *changes)
+
+
+def sources_of(kinds: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """The programs of several tables, by the names of these and of their rows."""
+    return {kind: {name: source_of(row) for name, row in rows.items()} for kind, rows in kinds.items()}
 
 
 @pytest.fixture

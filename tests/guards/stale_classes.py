@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import source_of
+from programs import sources_of
 
 from short_programs import rows_of
 
@@ -131,7 +131,4 @@ for _names in ("__index__", "__int__"):
     _value = {"__index__": "[1.0, 2.0, 3.0][O()]", "__int__": "int(O())"}[_names]
     _HOOKS[_names] = f"{OBJECT}O.{_names} = lambda self: 1 → {_value} → O.{_names} = lambda self: 2"
 
-KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(row) for name, row in programs.items()}
-    for kind, programs in {"made": _MADE, "enum": _ENUM, "dataclass": _DATACLASS, "hook": _HOOKS}.items()
-}
+KINDS = sources_of({"made": _MADE, "enum": _ENUM, "dataclass": _DATACLASS, "hook": _HOOKS})

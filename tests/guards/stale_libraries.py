@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import source_of
+from programs import sources_of
 
 from short_programs import rows_of
 
@@ -129,14 +129,13 @@ how NumPy prints a number made in the body: {_OPTIONS} → len(repr(np.float32(2
   → {_PRINTS}
 """)
 
-KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(row) for name, row in programs.items()}
-    for kind, programs in {
+KINDS = sources_of(
+    {
         "chance": _CHANCE,
         "clock": _CLOCK,
         "file": _FILE,
         "environment": _ENVIRONMENT,
         "attribute of a module": _OF_MODULE,
         "setting": _SETTING,
-    }.items()
-}
+    }
+)

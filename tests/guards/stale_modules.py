@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from programs import parts_of, program_of, source_of
+from programs import parts_of, program_of, sources_of
 
 from short_programs import rows_of
 
@@ -162,15 +162,14 @@ KINDS: dict[str, dict[str, str]] = {
             "executed": EXECUTED,
         }.items()
     },
-    **{
-        kind: {name: source_of(row) for name, row in programs.items()}
-        for kind, programs in {
+    **sources_of(
+        {
             "in the place of a listed module": _LISTED,
             "an import in the body": IMPORTS,
             "the class of a module": CLASSES,
             "an attribute that is not there": ABSENT,
             "a format": FORMATS,
             "matched by registration": REGISTERED,
-        }.items()
-    },
+        }
+    ),
 }

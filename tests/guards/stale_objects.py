@@ -3,7 +3,7 @@ of objects, of iterators and of modules, what a function assigns, and what is re
 
 from __future__ import annotations
 
-from programs import parts_of, program_of, source_of
+from programs import parts_of, program_of, source_of, sources_of
 
 from short_programs import rows_of
 
@@ -132,10 +132,7 @@ _DELETED = {
 
 KINDS: dict[str, dict[str, str]] = {
     "deleted": _DELETED,
-    **{
-        kind: {name: source_of(row) for name, row in programs.items()}
-        for kind, programs in {"instance": _INSTANCES, "of a state": _STATES}.items()
-    },
+    **sources_of({"instance": _INSTANCES, "of a state": _STATES}),
     **{
         kind: {name: program_of(*parts_of(row)) for name, row in programs.items()}
         for kind, programs in {"assigned": _ASSIGNED, "imported": _IMPORTED}.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import parts_of, source_of
+from programs import parts_of, sources_of
 
 from short_programs import rows_of
 
@@ -147,7 +147,4 @@ UserDict: D = collections.UserDict(k=2.0) → D['k'] → D['k'] = 3.0
 mock: from unittest import mock\nM = mock.Mock(return_value=2.0) → M() → M.return_value = 3.0
 """)
 
-KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(row) for name, row in programs.items()}
-    for kind, programs in {"package": _PACKAGE, "jax": _JAX, "attribute": _BY_TEXT, "state": _STATE}.items()
-}
+KINDS = sources_of({"package": _PACKAGE, "jax": _JAX, "attribute": _BY_TEXT, "state": _STATE})

@@ -3,7 +3,7 @@ names in annotations: those in texts, and those that others have set on a functi
 
 from __future__ import annotations
 
-from programs import source_of
+from programs import sources_of
 
 from short_programs import rows_of
 
@@ -102,7 +102,7 @@ rule of lineax, registered again: {OPERATOR} → lineax.diagonal(Own(jnp.ones(1)
 copyreg: {REGISTERED} → copy.copy(Q(2.0)).a → copyreg.pickle(Q, lambda q: (Q, (3.0,)))
 """)
 
-KINDS: dict[str, dict[str, str]] = {"registry": {name: source_of(row) for name, row in _REGISTRY.items()}}
+KINDS = sources_of({"registry": _REGISTRY})
 
 
 CHECK = """
@@ -159,7 +159,4 @@ _MISSING = {
     ),
 }
 
-KINDS |= {
-    kind: {name: source_of(row) for name, row in programs.items()}
-    for kind, programs in {"annotation": _TEXTS, "missing": _MISSING}.items()
-}
+KINDS |= sources_of({"annotation": _TEXTS, "missing": _MISSING})
