@@ -156,6 +156,7 @@ def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves() -> N
         assert traces.count == before
 
 
+@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # of a third number, where it comes before the others
 def test_functions_that_call_each_other() -> None:
     for options in ({}, {"donate": "all"}):
 
