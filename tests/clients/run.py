@@ -6,8 +6,9 @@
 
 There are two ways: with `accelerate()`, and with `partax.equinox` in the place of Equinox. The suites are fetched, in
 the versions of requirements.txt, and each of their files runs in a process of its own: first with partax, then, where a
-test failed, that file once more without, and the tests that pass only there once more with: some measure speed. It ends
-with 1 if a test fails that passes without, but for those of what differs on purpose.
+test failed, that file once more without, and the tests that pass only there once more with: some measure speed. A file
+that ends neither way in its time runs test by test. It ends with 1 if a test fails that passes without, but for those
+of what differs on purpose.
 """
 
 from __future__ import annotations
@@ -112,6 +113,25 @@ def run_file(checkout: Path, file: Path, plugin: str, seconds: float, tests: Seq
         return Outcome(outcomes(report, file.stem), output, ended)
 
 
+def each_by_itself(checkout: Path, file: Path, plugin: str, seconds: float, tests: Sequence[str]) -> Outcome:
+    """Runs each test in a process of its own; one that does not end is an error."""
+    together = Outcome()
+    for test in tests:
+        found = run_file(checkout, file, plugin, seconds, [test])
+        together.tests |= found.tests if found.ended else {test: "error"}
+        together.output += found.output[-1000:]
+    return together
+
+
+def collected(checkout: Path, file: Path) -> list[str]:
+    """The names of the tests of a file."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    env = dict(os.environ, JAX_PLATFORMS="cpu")
+    path = str(file.relative_to(checkout))
+    done = subprocess.run([*command, path], cwd=checkout, env=env, capture_output=True, text=True)
+    return [line.removeprefix(f"{path}::") for line in done.stdout.splitlines() if line.startswith(f"{path}::")]
+
+
 def path_with(directory: Path) -> list[str]:
     return [str(directory), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
@@ -138,6 +158,9 @@ def compared(
     if ours.ended and not ours.failed():
         return file, plugin, ours, None, set()
     theirs = run_file(checkout, file, "", seconds)
+    if not (ours.ended or theirs.ended):
+        ours = each_by_itself(checkout, file, plugin, seconds / 10, collected(checkout, file))
+        theirs = each_by_itself(checkout, file, "", seconds / 10, sorted(ours.failed()))
     lost = lost_in(ours, theirs) - {*suite.differs}
     if ours.ended and lost:
         lost &= run_file(checkout, file, plugin, seconds, sorted(lost)).failed()
@@ -158,7 +181,8 @@ def main() -> int:
     parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
     parser.add_argument("--way", metavar="NAME", default="", help="only by the plugin of this name")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
-    parser.add_argument("--seconds", metavar="S", type=float, default=3600, help="for each file, then it is ended")
+    seconds = "for each file; a tenth of it for a test that runs by itself"
+    parser.add_argument("--seconds", metavar="S", type=float, default=2400, help=seconds)
     parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="has {owner} and {name}")
     parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
     options = parser.parse_args()
