@@ -153,6 +153,43 @@ def test_a_tree_that_changes_during_a_call() -> None:
     stress(reads, writes, reads)
 
 
+def test_own_trees_that_change_between_calls() -> None:
+    f = filter_jit(lambda tree: (sum(tree["list"]) * tree["free"].inner["n"], tree["free"].array))
+    of_thread = threading.local()
+
+    def work(rng: random.Random) -> None:
+        if not hasattr(of_thread, "tree"):
+            of_thread.tree = {"list": [jnp.zeros(2)] * 2, "free": Free(jnp.zeros(2), {"n": 1})}
+            of_thread.values = [np.zeros(2, np.float32)] * 2
+        tree, values = of_thread.tree, of_thread.values
+        i, x, y = rng.randrange(2), numbers(rng), numbers(rng)
+        tree["list"][i] = jnp.asarray(x)
+        values[i] = x
+        tree["free"].inner["n"] = rng.randrange(3)
+        object.__setattr__(tree["free"], "array", jnp.asarray(y))
+        product, array = f(tree)
+        same(product, sum(values) * tree["free"].inner["n"])
+        same(array, y)
+
+    stress(work)
+
+
+def test_functions_and_classes_that_die() -> None:
+    def work(rng: random.Random) -> None:
+        class Own(eqx.Module):
+            array: Any
+            n: int
+
+        x, n = numbers(rng), rng.randrange(3)
+        own = Own(jnp.asarray(x), n)
+        same(filter_jit(lambda own: own.array * own.n)(own), x * n)
+        assert jax.tree.structure(partax.partition(own, partax.is_array)[0]).num_leaves == 1
+        if rng.random() < 0.05:
+            gc.collect()
+
+    stress(work)
+
+
 def test_partition_and_combine_of_shared_trees() -> None:
     model = {"a": jnp.ones(2), "rest": [eqx.nn.Linear(2, 2, key=jax.random.key(0)), "s", (jnp.zeros(3), 1.5)]}
     leaves = [leaf for leaf in jax.tree.leaves(model) if eqx.is_array(leaf)]
