@@ -25,6 +25,9 @@ class Train(eqx.Module):
     step: Any
     rate: Any = eqx.field(static=True, default=0.5)
 
+    def __call__(self, x: Any) -> Any:
+        return x, in_a_module(self, x)
+
 
 def counted(state: Any, x: Any) -> Any:
     return {**state, "step": state["step"] + 1, "w": state["w"] + x}, x
@@ -90,6 +93,16 @@ def test_each_kind_of_state_is_found(name: str, jit: Any) -> None:
     assert (finding.kind, finding.path, finding.severity) == ("retrace", path, severity)
     assert (finding.figures["before"], finding.figures["after"]) == (before, after)
     assert finding.advice.startswith("Begin with")
+
+
+@pytest.mark.parametrize("jit", [partax.filter_jit, eqx.filter_jit], ids=["partax", "Equinox"])
+def test_state_of_the_callable_itself_is_found(jit: Any) -> None:
+    train = Train(W, 3)
+    for function, path in ((train, "Train.step"), (train.__call__, "self.step")):
+        [finding] = found(jit(function), X)
+        assert (finding.path, finding.severity) == (path, "high")
+        assert (finding.figures["before"], finding.figures["after"]) == ("3", "4")
+    assert found(jit(eqx.nn.Linear(3, 3, key=jax.random.key(0))), X) == []
 
 
 def averaged(params: Any, average: Any, x: Any) -> Any:

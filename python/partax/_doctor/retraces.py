@@ -149,7 +149,9 @@ def _from_none(examined: Examined) -> Iterator[Finding]:
 
 def _numbers(examined: Examined) -> Iterator[Finding]:
     """State that comes back with another Python number than it went in with."""
-    arguments = [it for name, value in examined.bound_arguments.items() for it in _parts(value, name)]
+    own = getattr(examined.function, "__self__", None)  # a method's object; a module is an argument of its own
+    holder = {"self": own} if own is not None else {examined.name: examined.function}
+    arguments = [it for name, value in {**holder, **examined.bound_arguments}.items() for it in _parts(value, name)]
     taken: set[str] = set()
     for path, part in _parts(examined.out_info, "result"):
         if any(path.startswith(it) for it in taken):

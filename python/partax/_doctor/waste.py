@@ -144,7 +144,7 @@ class _Reader:
                 yield from rule(i, eqn)
         of_calls = {
             "inv": self._multiplied, "_diag": self._diagonal, "diagonal": self._diagonal, "trace": self._diagonal,
-            "_one_hot": self._one_hot, "kron": self._multiplied,
+            "kron": self._multiplied,
         }  # fmt: skip
         for call in {id(it): it for it in self.program.calls}.values():
             rule = None if call.eqn is None else of_calls.get(call.eqn.params.get("name", ""))
@@ -220,15 +220,28 @@ class _Reader:
                 left += self.program.reads[i]
         return found
 
-    def _one_hot(self, call: Call) -> Iterator[_Found]:
-        aval = call.jaxpr.outvars[0].aval
-        if math.prod(aval.shape) < _FEWEST_HOT or aval.shape[-1] < _FEWEST_CLASSES:
-            return
-        for i in self._uses(call.numbers[call.jaxpr.outvars[0]]):
-            is_product = self._names([i]) == {"dot_general"}
-            if is_product and not self.program.eqns[i].params["dimension_numbers"][1][0]:
-                yield i, "one-hot", aval, {"classes": aval.shape[-1]}
-                return
+    def _one_hot(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """A product with a one-hot array, as of `jax.nn.one_hot`, or with rows of an identity matrix."""
+        for number in () if eqn.params["dimension_numbers"][1][0] else self.program.reads[index]:
+            i = self._origin(number)
+            gathered = self._origin(self.program.reads[i][0]) if self._names([i]) == {"gather"} else -1
+            is_one_hot = self._counted(i) == 1 or self._counted(gathered) == 2
+            aval = self.program.eqns[i].outvars[0].aval if is_one_hot else None
+            if aval and math.prod(aval.shape) >= _FEWEST_HOT and aval.shape[-1] >= _FEWEST_CLASSES:
+                yield index, "one-hot", aval, {"classes": aval.shape[-1]}
+
+    def _counted(self, index: int) -> int:
+        """How many sides of a comparison are all numbers from 0 on."""
+        reads = self.program.reads[index] if self._names([index]) == {"eq"} else ()
+        return sum(self._names([self._origin(it, "broadcast_in_dim", "add")]) == {"iota"} for it in reads)
+
+    def _origin(self, number: int, *also: str) -> int:
+        """The equation that makes what a value is a view of, or is in another type; -1 for none."""
+        while (i := self.makers.get(number, -1)) >= 0:
+            if self.program.treatments[i] != VIEW and not self._names([i]) & {"convert_element_type", *also}:
+                return i
+            number = self.program.reads[i][0]
+        return -1
 
     def _full_factors(self, index: int, eqn: Any) -> Iterator[_Found]:
         longer, shorter = sorted(eqn.invars[0].aval.shape[-2:], reverse=True)
@@ -294,6 +307,7 @@ class _Reader:
         return all(it.invars[0].aval.shape[0] == length and it.outvars[0].aval.shape[0] == 1 for it in taken)
 
     def _product(self, index: int, eqn: Any) -> Iterator[_Found]:
+        yield from self._one_hot(index, eqn)
         for at, number in enumerate(self.program.reads[index]):
             inner, aval = self._maker(number), eqn.invars[at].aval
             if inner is None or math.prod(aval.shape) < _FEWEST_ELEMENTS or self._uses(number) != [index]:
