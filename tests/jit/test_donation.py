@@ -365,7 +365,8 @@ def test_a_name_that_neither_the_function_nor_the_call_has(names: Any) -> None:
         ({"donate_argnames": "x"}, "donate_argnames='x', expected donate="),
         ({"static_argnums": (0, 1)}, "static_argnums=.*is static already"),
         ({"static_argnames": "x"}, "static_argnames='x', expected nothing in its place"),
-        ({"donated": "x"}, "donated='x', which is no option"),
+        ({"donated": "x"}, "donated='x', which is no option; did you mean donate=.?"),
+        ({"x": 1}, "x=1, which is no option$"),
     ],
 )
 def test_an_option_of_jax_is_an_error_that_names_ours(option: dict[str, Any], named: str) -> None:

@@ -156,6 +156,8 @@ def test_nothing_is_said_of_hits_or_while_it_is_off(lines: Lines, traces: TraceC
     partax.explain()
     f(array(8))
     assert len(lines()) == 1
+    with pytest.raises(TypeError, match=r"explain: found a `function`, expected True or False"):
+        partax.explain(lambda x: x)  # type: ignore[arg-type]
 
 
 def test_the_difference_is_from_the_nearest_trace(lines: Lines) -> None:

@@ -19,7 +19,9 @@ from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
+from partax._pytree.short_text import one_line
 
+_LONGEST = 300  # characters of the message of an error
 Wrapper = Literal["partax", "jax", "equinox", "nnx"]
 Read = TypeVar("Read")
 
@@ -129,8 +131,8 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         traced = wrapper.trace(*args, **kwargs)
     except Exception as error:
         raise TypeError(
-            f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced (its message is above); mend "
-            f"that first: with the same arguments, `partax.filter_jit({name})` or `jax.jit({name})` would raise it too"
+            f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, which a call would raise too: "
+            f"{one_line(str(error), _LONGEST)}"
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)

@@ -241,7 +241,11 @@ def filter_jit(
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     for name, value in of_jax.items():
-        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, 'which is no option')}")
+        import difflib  # only for this
+
+        nearest = difflib.get_close_matches(name, filter_jit.__kwdefaults__ or (), 1)
+        other = f"which is no option{f'; did you mean {nearest[0]}=?' if nearest else ''}"
+        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, other)}")
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
@@ -251,7 +255,7 @@ def filter_jit(
 
 def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
     if not callable(fun):
-        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile")
+        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile: `filter_jit(f)(x)`")
     for option, names in (("donate", options.donate), ("trace", options.trace)):
         if isinstance(names, tuple):
             check_names(fun, option, names)

@@ -62,7 +62,12 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
     Returns:
       A context manager that, when left, sets things back. `with partax.explain(): ...` explains a block;
       `partax.explain()` and `partax.explain(False)` are a switch.
+
+    Raises:
+      TypeError: `on` is neither, as where it is used as a decorator.
     """
+    if not isinstance(on, (bool, int)):
+        raise TypeError(f"explain: found a `{type(on).__name__}`, expected True or False: `with partax.explain(): ...`")
     return _Switch(bool(on), bool(libraries))
 
 
