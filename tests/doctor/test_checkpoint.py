@@ -10,11 +10,11 @@ import pytest
 from examining import examined, floats, found_by, marked
 
 from partax import filter_jit
-from partax._doctor.checkpoint import Residuals, find, residuals
 from partax._doctor.equations import Equations, bytes_of
 from partax._doctor.flat_program import flat_program
+from partax._doctor.memory import Residuals, find_residuals, residuals
 
-found = found_by(find)
+found = found_by(find_residuals)
 
 
 def deep_cell(h: Any, x: Any, w: Any) -> Any:

@@ -12,10 +12,10 @@ from flax import nnx
 
 import partax
 from partax import filter_jit
-from partax._doctor.dispatch import find
+from partax._doctor.dispatch import find_flattening
 from partax._report import flatten_costs
 
-found = found_by(find)
+found = found_by(find_flattening)
 
 
 def total(tree: Any) -> Any:

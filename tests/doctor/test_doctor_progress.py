@@ -38,8 +38,7 @@ def test_each_stage_is_shown(seen: Terminal, monkeypatch: pytest.MonkeyPatch) ->
         told.append(seen.wait_for("looking at slow operations") and seen.wait_for("3/5"))
         return []
 
-    find.__module__ = "partax._doctor.slow_operations"
-    monkeypatch.setattr(doctor_module, "_FINDERS", (find,))
+    monkeypatch.setattr(doctor_module, "_FINDERS", {"slow operations": find})
 
     def step(x: Any) -> Any:
         told.append(seen.wait_for("tracing"))

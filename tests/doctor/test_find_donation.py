@@ -15,8 +15,8 @@ from flax import nnx
 
 from partax import filter_jit
 from partax import nnx as fast_nnx
+from partax._doctor.arguments import find_not_donated as find
 from partax._doctor.compiled_programs import Program, examined_program
-from partax._doctor.donation import find
 from partax._doctor.finding import Finding
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from examining import examined, floats, marked
 
 from partax._doctor.finding import Finding
 from partax._doctor.liveness import memory_limit
-from partax._doctor.memory import find
+from partax._doctor.memory import find_too_much as find
 
 GIB = 1 << 30
 MEMINFO = Path("/proc/meminfo")

@@ -16,11 +16,10 @@ import partax
 from doctor_pages import arguments, diagnosis, step
 from partax._doctor import page as page_module
 from partax._doctor.examined import Examined
-from partax._doctor.icicle import Box, icicle
 from partax._doctor.lines import stack_of
 from partax._doctor.liveness import live_bytes
 from partax._doctor.page import page
-from partax._doctor.timeline import Event
+from partax._doctor.pictures import Box, Event, icicle
 
 
 def examined(function: Any = step, *args: Any) -> Examined:

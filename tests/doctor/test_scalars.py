@@ -11,9 +11,9 @@ import pytest
 from examining import floats, found_by, marked
 
 import partax
-from partax._doctor.scalars import find
+from partax._doctor.control_flow import find_scalars
 
-found = found_by(find)
+found = found_by(find_scalars)
 
 
 def filter_of(count: int, shape: tuple[int, ...] = ()) -> tuple[Callable[..., Any], tuple[Any, ...]]:

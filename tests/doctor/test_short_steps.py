@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 
 import partax
-from partax._doctor import short_steps
+from partax._doctor import dispatch
 from partax._doctor.finding import Finding
 from processes import python
 
@@ -127,5 +127,5 @@ def test_a_script_s_loop(tmp_path: Path, calls: int, told: bool) -> None:
 
 
 def test_a_small_gain_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_steps, "_measured", lambda *_: (1e-4, 8e-5))
+    monkeypatch.setattr(dispatch, "_measured", lambda *_: (1e-4, 8e-5))
     assert found(train_step, STATE, jnp.ones(4)) == []

@@ -17,7 +17,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax._doctor.timeline import STAGES, Event, events
+from partax._doctor.pictures import STAGES, Event, events
 
 
 def of(function: str) -> list[Event]:

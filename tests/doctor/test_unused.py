@@ -10,9 +10,9 @@ import pytest
 from examining import floats, found_by
 
 from partax import filter_jit
-from partax._doctor.unused import find
+from partax._doctor.arguments import find_unused
 
-found = found_by(find)
+found = found_by(find_unused)
 
 LARGE = (4 << 20) // 4
 JITS = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])

@@ -12,14 +12,14 @@ from examining import examined, floats, ints
 from jax import lax
 
 from partax import Finding
-from partax._doctor import branches, waste
+from partax._doctor import control_flow, waste
 
 CHEAP = lambda x: x
 
 
 def find(function: Any, *args: Any) -> list[Finding]:
     program = examined(function, *args)
-    return [*waste.find(program), *branches.find(program)]
+    return [*waste.find(program), *control_flow.find_selected(program)]
 
 
 def costly(x: Any) -> Any:

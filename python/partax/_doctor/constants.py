@@ -14,8 +14,16 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
-from partax._doctor.fusion import DECOMPOSITIONS, ELEMENTWISE, TREATMENT, multiplications
+from partax._doctor.flat_program import (
+    DECOMPOSITIONS,
+    ELEMENTWISE,
+    LITERAL,
+    TREATMENT,
+    FlatProgram,
+    Place,
+    flat_program,
+    multiplications,
+)
 from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders

@@ -1,11 +1,19 @@
-"""Finds arguments that Python functions take apart in each call, which costs the host time before the device begins."""
+"""Finds what the host takes longer for than the device: arguments that Python takes apart, and short steps."""
 
+import timeit
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from partax._doctor.examined import Examined, argument_name, definition, wrapper_kind
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from partax._core import JitFunction
+from partax._doctor.equations import type_of
+from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
 from partax._doctor.finding import Figures, Finding, finding_at
+from partax._doctor.lines import grouped
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
 from partax._report.figure_text import seconds_text
@@ -17,7 +25,7 @@ _WHY = "its class is registered with functions of its own"
 _NATIVE = (list, tuple, dict, type(None))  # of jax, with named tuples and registered dataclasses
 
 
-def find(examined: Examined) -> Iterator[Finding]:
+def find_flattening(examined: Examined) -> Iterator[Finding]:
     is_partax = wrapper_kind(examined.wrapper) == "partax"
     counts: dict[str, Counter[type]] = {}
     why: dict[type, str] = {}
@@ -69,3 +77,103 @@ def _advice(examined: Examined, kind: type, reason: str) -> str:
     if wrapper_kind(examined.wrapper) == "nnx":
         return "Compile with `partax.nnx.jit`, which reads the objects of nnx without Python."
     return "Compile with `partax.filter_jit`, which reads these classes without Python, or pass a flat list of arrays."
+
+
+_FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
+_LONGEST_STEP = 2e-3  # seconds of a step whose dispatch is worth a word
+_LEAST_GAIN = 0.3  # of a step's time
+_LEAST_SECONDS = 0.1  # that all calls of a script would gain
+_MUCH = 10.0
+_TURNS = 32
+_MOST_EQUATIONS = 5_000
+_MOST_BYTES = 64 << 20  # of the arrays that are made to try it
+
+
+def find_short_steps(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `dispatch`, of a function that a script has called often, or that is to be measured."""
+    is_asked = examined.measure or examined.calls >= _FEWEST_CALLS
+    carried = _carried(examined) if is_asked and _may_be_run(examined) else {}
+    if not carried:
+        return
+    try:
+        single, together = _measured(examined, carried)
+    except Exception:  # what only its own call can have: a mesh, a layout, memory of its own
+        return
+    gained = (single - together) * examined.calls
+    if single > _LONGEST_STEP or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
+        return
+    often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
+    message = (
+        f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} in a "
+        f"call (tried on zeros): a loop of single steps waits for the host{often}."
+    )
+    # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
+    is_compiled = examined.calls or isinstance(examined.wrapper, JitFunction)
+    jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
+    run = "Run" if is_compiled else f"Compile it by `{jit}`, and run"
+    advice = f"{run} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`."
+    figures: Figures = {
+        "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
+        "steps": _TURNS,
+    }  # fmt: skip
+    severity = "medium" if gained >= _MUCH else "low"
+    yield finding_at(definition(examined.function), "dispatch", severity, figures, message, advice)
+
+
+def _may_be_run(examined: Examined) -> bool:
+    """Whether running the program on zeros does nothing but compute, and comes to an end soon."""
+    jaxpr, equations = examined.jaxpr, examined.equations
+    if jaxpr.effects or len(equations) > _MOST_EQUATIONS or equations.named("while"):
+        return False
+    stacked = sum(leaf.bytes for leaf in examined.arguments) * (_TURNS + 1)
+    return bool(examined.arguments) and stacked <= _MOST_BYTES
+
+
+def _carried(examined: Examined) -> dict[int, int]:
+    """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
+    types = [type_of(leaf.aval) for leaf in examined.arguments]
+    results = [type_of(aval) for aval in examined.jaxpr.out_avals]
+    left = grouped(range(len(results)), results.__getitem__)
+    roots = grouped(range(len(types)), lambda i: argument_name(examined.arguments[i].path))
+    carried: dict[int, int] = {}
+    for inputs in roots.values():
+        counts = Counter(types[i] for i in inputs)
+        if len(inputs) > 1 and all(len(left.get(it, ())) >= count for it, count in counts.items()):
+            carried.update((i, left[types[i]].pop(0)) for i in inputs)
+    return carried
+
+
+def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:
+    """Seconds of a step: by itself, one call after the other, and as one of many in a call, if it is short."""
+    run = jax.jit(jaxpr_as_fun(examined.jaxpr))
+    others = [i for i in range(len(examined.arguments)) if i not in carried]
+
+    @jax.jit
+    def together(state: Sequence[Any], batches: Sequence[Any]) -> Any:
+        def turn(state: Sequence[Any], batch: Sequence[Any]) -> Any:
+            values = dict(zip(carried, state, strict=True)) | dict(zip(others, batch, strict=True))
+            results = run(*[values[i] for i in range(len(values))])
+            rest = [result for i, result in enumerate(results) if i not in carried.values()]
+            return [results[i] for i in carried.values()], rest
+
+        return jax.lax.scan(turn, state, batches, length=_TURNS)
+
+    values = [_zeros(leaf) for leaf in examined.arguments]
+    batches = [jnp.stack([values[i]] * _TURNS) for i in others]
+    single = _seconds(run, values, _TURNS)
+    if single > _LONGEST_STEP:
+        return single, single
+    return single, _seconds(together, [[values[i] for i in carried], batches], 3) / _TURNS
+
+
+def _zeros(leaf: Leaf) -> Any:
+    if jnp.issubdtype(leaf.aval.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), leaf.aval.shape)
+    return jnp.zeros(leaf.aval.shape, leaf.aval.dtype)
+
+
+def _seconds(run: Callable[..., Any], values: Sequence[Any], calls: int) -> float:
+    """Of a call, the fastest of three times so many one after the other."""
+    jax.block_until_ready(run(*values))
+    run_all = timeit.Timer(lambda: jax.block_until_ready([run(*values) for _ in range(calls)][-1]))
+    return min(run_all.repeat(number=1, repeat=3)) / calls

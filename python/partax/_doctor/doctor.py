@@ -6,20 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from partax._doctor import (
-    branches,
-    checkpoint,
+    arguments,
     constants,
+    control_flow,
     dispatch,
-    donation,
     host,
     memory,
     precision,
     repeats,
     retraces,
-    scalars,
-    short_steps,
     slow_operations,
-    unused,
     waste,
 )
 from partax._doctor.diagnosis import Diagnosis
@@ -29,12 +25,14 @@ from partax._doctor.finding import Figures, Finding, worst_first
 from partax._doctor.liveness import peak_bytes
 from partax._report.progress import Progress, progress
 
-# Each reads the program once.
-_FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
-    repeats.find, constants.find, retraces.find, memory.find, checkpoint.find, donation.find, unused.find,
-    precision.find, host.find, slow_operations.find, scalars.find, dispatch.find, short_steps.find, waste.find,
-    branches.find,
-)  # fmt: skip
+# What each looks for, and the finder, which reads the program once.
+_FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
+    "repeats": repeats.find, "constants": constants.find, "retraces": retraces.find, "memory": memory.find_too_much,
+    "residuals": memory.find_residuals, "donation": arguments.find_not_donated, "unused": arguments.find_unused,
+    "precision": precision.find, "host": host.find, "slow operations": slow_operations.find,
+    "scalars": control_flow.find_scalars, "dispatch": dispatch.find_flattening,
+    "short steps": dispatch.find_short_steps, "waste": waste.find, "branches": control_flow.find_selected,
+}  # fmt: skip
 
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
 
@@ -103,8 +101,8 @@ def diagnosis_of(examined: Examined, work: Progress | None = None) -> Diagnosis:
     """What all finders find in a program; `work` is told of each."""
     findings: list[Finding] = []
     work = work or Progress("", 0)
-    for find in _FINDERS:
-        work.begin(f"looking at {find.__module__.rpartition('.')[2].replace('_', ' ')}")
+    for name, find in _FINDERS.items():
+        work.begin(f"looking at {name}")
         findings += find(examined)
     work.begin("figures")
     return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)

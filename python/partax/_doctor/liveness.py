@@ -10,8 +10,7 @@ import jax
 
 from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined, kept
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
-from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
+from partax._doctor.flat_program import COSTLY, ELEMENTWISE, IN_PLACE, LITERAL, REDUCE, VIEW, FlatProgram, flat_program
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 

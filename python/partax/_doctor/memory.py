@@ -1,13 +1,15 @@
-"""Finds programs that need more memory than there is, and arrays that dwarf all that comes in and goes out."""
+"""Finds programs that need more memory than there is, arrays that dwarf the rest, and what autodiff keeps of scans."""
 
 import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from partax._doctor.equations import bytes_of
+from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.lines import NOWHERE
-from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla
+from partax._doctor.flat_program import FlatProgram, flat_program
+from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla, told_limit
 from partax._report.figure_text import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
@@ -16,7 +18,7 @@ _MANY_TIMES = 4  # what comes in and goes out; activations of common networks st
 _NAMED = 3
 
 
-def find(examined: Examined) -> Iterator[Finding]:
+def find_too_much(examined: Examined) -> Iterator[Finding]:
     if is_spread(examined) and examined.compiled is None:
         return  # which part of it one device has is not known
     limit = memory_limit(examined)
@@ -70,3 +72,95 @@ def _advice(buffer: Buffer) -> str:
         "Compute the largest array in blocks, by `jax.lax.map(..., batch_size=...)` or a scan over a part of its rows, "
         "so that it never is there as a whole; in a gradient, `jax.checkpoint` computes it again instead of keeping it."
     )
+
+
+_FEWEST_SAVED = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
+_SHARE_OF_LIMIT = 0.25  # from which less is worth a word too
+_SHARE_OF_PEAK = 0.5
+_SHARE_WHERE_TOO_MUCH = 0.15
+
+
+class Residuals(NamedTuple):  # what a forward scan keeps for its backward scan
+    line: Line  # of the forward scan
+    length: int  # how many steps it has
+    bytes: int  # of all steps
+    kept_bytes: int  # that remain with `jax.checkpoint`: the carries that the same arrays are computed from again
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.bytes - self.kept_bytes
+
+    @property
+    def chunk(self) -> int:
+        """How many steps of a chunk need the least memory."""
+        return max(1, math.isqrt(self.length))
+
+    @property
+    def chunked_bytes(self) -> int:
+        """What remains where whole chunks are computed again: the carries between them, and all of one chunk."""
+        chunks = -(-self.length // self.chunk)
+        return (self.kept_bytes * chunks + self.bytes * self.chunk) // self.length
+
+
+def find_residuals(examined: Examined) -> Iterator[Finding]:
+    if len(examined.equations.named("scan")) < 2:
+        return
+    limit = told_limit(examined)
+    enough = _FEWEST_SAVED if limit is None else min(_FEWEST_SAVED, _SHARE_OF_LIMIT * limit)
+    found = [it for program in flat_program(examined).all for it in residuals(program) if it.saved_bytes >= enough]
+    peak = peak_bytes(examined) if found else 0
+    least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
+    for it in found:
+        if it.saved_bytes <= least * peak:
+            continue
+        figures: Figures = {
+            "bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak,
+        }  # fmt: skip
+        of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
+        message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
+        advice = (
+            "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
+            f"body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over chunks of "
+            f"{it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
+        )
+        yield finding_at(it.line, "checkpoint", "medium", figures, message, advice)
+
+
+def residuals(program: FlatProgram) -> Iterator[Residuals]:
+    """What each forward scan of a program keeps for a backward scan, and for nothing else."""
+    for i in program.bodies:
+        eqn = program.eqns[i]
+        if eqn.primitive.name != "scan":
+            continue
+        stacked = range(scan_parts(eqn).carries, len(eqn.outvars))
+        results = [at for at in stacked if _is_kept(program, eqn, program.writes[i][at])]
+        if results:
+            length, size = int(eqn.params["length"]), sum(bytes_of(eqn.outvars[at].aval) for at in results)
+            body = program.bodies[i][0].program
+            yield Residuals(program.line(i), length, size, length * _carried_bytes(eqn, body, results))
+
+
+def _is_kept(program: FlatProgram, forward: Any, number: int) -> bool:
+    """Whether scans backwards go along a result of a scan, and nothing else reads it."""
+
+    def goes_along(i: int) -> bool:
+        eqn, params = program.eqns[i], forward.params
+        if eqn.primitive.name != "scan" or i not in program.bodies:
+            return False
+        is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
+        parts = scan_parts(eqn)
+        return is_alike and number not in program.reads[i][: parts.consts + parts.carries]
+
+    uses = program.readers.get(number, ())
+    return bool(uses) and number not in program.results and all(map(goes_along, uses))
+
+
+def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
+    """The bytes of the carries that some results of a scan's body are computed from."""
+    needed = {body.results[at] for at in results}
+    for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
+        if not needed.isdisjoint(writes):
+            needed.update(reads)
+    parts = scan_parts(eqn)
+    carries = range(parts.consts, parts.consts + parts.carries)
+    return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needed)

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
-from partax._doctor.icicle import Box, icicle
 from partax._doctor.lines import grouped
 from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
-from partax._doctor.timeline import LOAD, STAGES, Event, events
+from partax._doctor.pictures import LOAD, STAGES, Box, Event, events, icicle
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports

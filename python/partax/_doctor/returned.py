@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, kept
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
-from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
+from partax._doctor.flat_program import ELEMENTWISE, IN_PLACE, LITERAL, FlatProgram, flat_program
 from partax._doctor.lines import grouped
 from partax._jit.ahead_of_time import Traced
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import flat_program
-from partax._doctor.fusion import DECOMPOSITIONS
+from partax._doctor.flat_program import DECOMPOSITIONS, flat_program
 from partax._doctor.lines import Line
 from partax._report.figure_text import seconds_text
 

@@ -9,15 +9,18 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_program
-from partax._doctor.fusion import (
+from partax._doctor.flat_program import (
     DECOMPOSITIONS,
     ELEMENTWISE,
     IN_PLACE,
     INLINED,
+    LITERAL,
     REDUCE,
     TREATMENT,
     VIEW,
+    Call,
+    FlatProgram,
+    flat_program,
     multiplications,
 )
 from partax._doctor.lines import Line, comes_from, is_of_jax

@@ -1,14 +1,15 @@
-"""Finds branches under `jax.vmap`: all of them are computed for each element, and one result of them is taken."""
+"""Finds branches under `jax.vmap`, all of which are computed for each element, and loops over many scalars."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
-from partax._doctor.equations import bytes_of, inner_jaxprs
+import jax.numpy as jnp
+
+from partax._doctor.equations import LOOPS, bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
-from partax._doctor.fusion import DECOMPOSITIONS, multiplications
+from partax._doctor.flat_program import DECOMPOSITIONS, LITERAL, FlatProgram, flat_program, multiplications
 from partax._doctor.lines import Line, comes_from, stack_of
 
 # Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
@@ -16,7 +17,7 @@ _MUCH_WORK = 1e8
 _TURNS = 100  # of a while loop, which nobody knows
 
 
-def find(examined: Examined) -> Iterator[Finding]:
+def find_selected(examined: Examined) -> Iterator[Finding]:
     if not examined.equations.named("stop_gradient"):  # which `vmap` puts before what goes into a branch
         return
     for program in flat_program(examined).all:
@@ -77,3 +78,39 @@ def _work(eqn: Any) -> float:
     if turns > 1:
         inner += sum(bytes_of(it.outvars[0].aval) / 4 for body in inner_jaxprs(eqn) for it in body.eqns if it.outvars)
     return turns * inner
+
+
+# 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
+# equations has about ten for itself.
+_FEWEST_SCALARS = 32
+_FEWEST_EQUATIONS = 128
+_FEWEST_TURNS = 8
+_THREAD = "https://github.com/jax-ml/jax/issues/40150"
+
+
+def find_scalars(examined: Examined) -> Iterator[Finding]:
+    equations = examined.equations
+    told: set[Line] = set()
+    for index in sorted(equations.named(*LOOPS)):
+        eqn, line, bodies = equations.eqns[index], equations.line(index), list(inner_jaxprs(equations.eqns[index]))
+        turns = int(eqn.params.get("length", _FEWEST_TURNS))
+        scalars = max(sum(map(_is_scalar, ends)) for it in bodies for ends in (it.invars, it.outvars))
+        count = sum(_is_scalar(var) for body in bodies for it in body.eqns for var in it.outvars)
+        is_little = scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS or count < _FEWEST_EQUATIONS
+        if is_little or line in told:  # the gradient's loop is of the same line
+            continue
+        told.add(line)
+        often = f"each of its {turns:,} turns" if "length" in eqn.params else "each turn"
+        message = (
+            f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "
+            f"{often}: the device runs operation after operation, each of which does next to nothing."
+        )
+        advice = "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by "
+        advice += "name outside of the loop."
+        figures: Figures = {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD}
+        yield finding_at(line, "scalar", "medium", figures, message, advice)
+
+
+def _is_scalar(var: Any) -> bool:
+    aval = var.aval
+    return getattr(aval, "shape", None) == () and jnp.issubdtype(aval.dtype, jnp.inexact)
