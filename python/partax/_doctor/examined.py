@@ -20,6 +20,7 @@ from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
 from partax._pytree.short_text import one_line
+from partax._transforms.arguments import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
 Wrapper = Literal["partax", "jax", "equinox", "nnx"]
@@ -179,7 +180,7 @@ def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
     """The arrays that came in, and the static values by path."""
-    names = _names(function, len(args))
+    names = names_of_arguments(function, len(args))
     bound = [*zip(names, args, strict=True), *kwargs.items()]
     known: dict[str, Any] = {}
     for name, value in bound:
@@ -197,17 +198,6 @@ def _arguments(
         statics = {name: it for name, it in bound if not any(it.startswith((f"{name}.", f"{name}[")) for it in taken)}
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
     return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
-
-
-def _names(function: Any, count: int) -> list[str]:
-    """How the parameters are called that so many arguments by position are for."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    named = [it.name for it in parameters if it.kind in (it.POSITIONAL_ONLY, it.POSITIONAL_OR_KEYWORD)]
-    rest = next((it.name for it in parameters if it.kind is it.VAR_POSITIONAL), "args")
-    return [*named[:count], *(f"{rest}[{i}]" for i in range(count - len(named)))]
 
 
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:
