@@ -1,4 +1,4 @@
-"""Guards the promise that a program that needs more memory than there is is found, with the line that needs it."""
+"""Guards the promise that programs that need much memory, and scans that autodiff keeps, are found by line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from examining import examined, floats, marked
+from examining import examined, floats, found_by, marked
 
+from partax import filter_jit
+from partax._doctor.equations import Equations, bytes_of
 from partax._doctor.finding import Finding
+from partax._doctor.flat_program import flat_program
 from partax._doctor.liveness import memory_limit
+from partax._doctor.memory import Residuals, find_residuals, residuals
 from partax._doctor.memory import find_too_much as find
 
 GIB = 1 << 30
@@ -138,3 +142,148 @@ def test_a_stack_of_a_scan_is_for_the_scan_s_line() -> None:
 
     (finding,) = found(100 * 100 * 100 * 4, run, floats(100, 100))
     assert finding.line == marked(run, "scan") and "scan's body" in finding.advice
+
+
+found_residuals = found_by(find_residuals)
+
+
+def deep_cell(h: Any, x: Any, w: Any) -> Any:
+    for _ in range(3):
+        h = jnp.tanh(h @ w + x)
+    return h, h.sum()
+
+
+def loss_with(wrap: Any, cell: Any = deep_cell) -> Any:
+    def loss(w: Any, xs: Any) -> Any:
+        h, sums = jax.lax.scan(wrap(lambda h, x: cell(h, x, w)), jnp.zeros((64, 128)), xs)  # scan
+        return (h**2).sum() + sums.mean()
+
+    return loss
+
+
+def stacked_bytes(function: Any, *args: Any) -> int:
+    """What all scans stack, told without the doctor's rules: each output as long as the scan. No carry here is."""
+    jaxpr = jax.make_jaxpr(function)(*args).jaxpr
+    scans = [it for it in Equations(jaxpr).eqns if it.primitive.name == "scan" and not it.params["reverse"]]
+    outputs = [(eqn.params["length"], var.aval) for eqn in scans for var in eqn.outvars]
+    return sum(bytes_of(aval) for length, aval in outputs if aval.shape[:1] == (length,))
+
+
+def all_residuals(function: Any, *args: Any) -> list[Residuals]:
+    return [it for program in flat_program(examined(function, *args)).all for it in residuals(program)]
+
+
+def kept(function: Any, *args: Any) -> list[tuple[int, int]]:
+    return [(it.bytes, it.saved_bytes) for it in all_residuals(jax.jit(function), *args)]
+
+
+def linear_cell(h: Any, x: Any, w: Any) -> Any:
+    return h + jnp.sin(x * w[:64]), jnp.zeros(())
+
+
+@pytest.mark.parametrize("cell", [deep_cell, linear_cell], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("call", [lambda it: it, jax.jit], ids=["plain", "in a call"])
+def test_the_figures_are_those_of_the_checkpointed_program(cell: Any, call: Any) -> None:
+    args = (floats(128, 128), floats(100, 64, 128))
+    plain, again = (call(jax.grad(loss_with(wrap, cell))) for wrap in (lambda it: it, jax.checkpoint))
+    of_user = 100 * 4  # the sums
+    ((size, saved),) = kept(plain, *args)
+    assert size == stacked_bytes(plain, *args) - of_user
+    assert size - saved == stacked_bytes(again, *args) - of_user
+    assert all(left == 0 for _, left in kept(again, *args))
+
+
+PLAIN, AGAIN = (
+    (stacked_bytes(jax.grad(loss_with(wrap)), floats(128, 128), floats(10, 64, 128)) // 10 - 4)
+    for wrap in (lambda it: it, jax.checkpoint)
+)
+SPARED = PLAIN - AGAIN  # of each step
+LONG = (256 << 20) // SPARED
+
+
+@pytest.mark.parametrize(("length", "count"), [(LONG, 0), (LONG + 1, 1)])
+def test_it_is_found_from_a_size_on(length: int, count: int) -> None:
+    loss = loss_with(lambda it: it)
+    findings = found_residuals(jax.jit(jax.grad(loss)), floats(128, 128), floats(length, 64, 128))
+    assert len(findings) == count
+    for finding in findings:
+        assert (finding.kind, finding.severity) == ("checkpoint", "medium")
+        assert (finding.file, finding.line) == (__file__, marked(loss_with, "scan"))
+        assert finding.figures["bytes"] == length * PLAIN
+        assert finding.figures["saved_bytes"] == length * SPARED
+        assert finding.figures["length"] == length
+        assert "jax.checkpoint" in finding.advice
+
+
+def small(w: Any, xs: Any) -> Any:
+    return jnp.sum(jax.lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros(512), xs)[0])
+
+
+@pytest.mark.parametrize(("mebibytes", "count"), [(8, 1), (64, 0), (None, 0)])
+def test_little_counts_where_there_is_little_memory(mebibytes: int | None, count: int) -> None:
+    limit = None if mebibytes is None else mebibytes << 20
+    args = floats(512, 512), floats(2000, 512)
+    assert len(found_residuals(jax.jit(jax.grad(small)), *args, memory_limit=limit)) == count
+
+
+@pytest.mark.parametrize("length", [100, 2000])
+def test_the_advised_chunks_keep_what_is_told(length: int) -> None:
+    (it,) = all_residuals(jax.jit(jax.grad(small)), floats(512, 512), floats(length, 512))
+    count = length // it.chunk
+
+    def chunked(w: Any, xs: Any) -> Any:
+        step = lambda h, x: (jnp.tanh(h @ w + x), None)
+        chunk = jax.checkpoint(lambda h, xs: (jax.lax.scan(step, h, xs)[0], None))
+        return jnp.sum(jax.lax.scan(chunk, jnp.zeros(512), xs)[0])
+
+    args = floats(512, 512), floats(count, it.chunk, 512)
+    kept_chunks = stacked_bytes(jax.grad(chunked), *args)  # of the outer and of the inner scan
+    assert kept_chunks == pytest.approx(it.chunked_bytes, rel=0.1)
+
+
+@pytest.mark.parametrize(("gib", "count"), [(6, 0), (3, 1)])
+def test_it_is_found_where_it_is_most_of_what_the_program_needs(gib: int, count: int) -> None:
+    """Beside another argument: recomputing spares 6 GiB of about 8."""
+
+    def loss(w: Any, xs: Any, other: Any) -> Any:
+        return loss_with(lambda it: it)(w, xs) + other[0]
+
+    length = (6 << 30) // SPARED + 1
+    args = floats(128, 128), floats(length, 64, 128), floats(gib << 28)
+    ((_, saved),) = kept(jax.grad(loss), *args)
+    assert saved >= 6 << 30
+    assert len(found_residuals(jax.jit(jax.grad(loss)), *args)) == count
+
+
+def test_what_the_user_reads_too_is_not_spared() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            h = jnp.sin(h * w)
+            return h, h
+
+        _, all_steps = jax.lax.scan(cell, x, None, length=50)
+        return jnp.sort(all_steps.sum(1)).mean(), all_steps
+
+    gradient = jax.grad(loss, has_aux=True)
+    for size, saved in kept(gradient, floats(64), floats(64)):
+        assert 0 <= saved < size < stacked_bytes(gradient, floats(64), floats(64))
+
+
+def test_two_scans_in_a_row_without_a_gradient_keep_nothing() -> None:
+    def smooth(x: Any, ys: Any) -> Any:
+        h, forward = jax.lax.scan(lambda h, y: (0.9 * h + y, h), x, ys)
+        return jax.lax.scan(lambda h, y: (0.5 * h + y, h), h, forward)[1]
+
+    assert kept(smooth, floats(64), floats(100, 64)) == []
+
+
+@pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])
+def test_a_training_step_in_a_scan_is_looked_into(jit: Any) -> None:
+    def train(w: Any, batches: Any) -> Any:
+        def step(w: Any, xs: Any) -> Any:
+            return w - jax.grad(loss_with(lambda it: it))(w, xs), None
+
+        return jax.lax.scan(step, w, batches)[0]
+
+    (finding,) = found_residuals(jit(train), floats(128, 128), floats(2, 4 * LONG, 64, 128))
+    assert finding.figures["bytes"] == 4 * LONG * PLAIN and finding.line == marked(loss_with, "scan")

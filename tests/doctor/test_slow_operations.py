@@ -2,62 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from examining import floats, found_by, marked
+from examining import Call, floats, found_by, ints, marked
 
 from partax._doctor.slow_operations import find
 
 found = found_by(find)
 
-X = jnp.ones((64, 64))
-THREADS = "https://github.com/jax-ml/jax/issues/"
+X = floats(64, 64)
 
 
-@pytest.mark.parametrize(("count", "severity"), [(7, ""), (8, "medium"), (49, "medium"), (50, "high")])
-def test_scatters_that_add(count: int, severity: str) -> None:
-    """https://github.com/jax-ml/jax/issues/39483: eight of them and a sum, 75 s on a GPU."""
+def scatters(count: int) -> Call:
+    """Eight of them and a sum take a GPU 75 s."""
 
     def summed(x: Any, ix: Any) -> Any:
         for i in range(count):
             x = x.at[ix + i % 8].add(x[0] * (1.0 + i * 1e-4))  # here
         return jnp.sum(x)
 
-    findings = found(summed, X, jnp.int32(3))
-    assert [it.severity for it in findings] == ([severity] if severity else [])
-    for finding in findings:
-        assert (finding.kind, finding.file, finding.line) == ("slow-op", __file__, marked(summed))
-        assert (finding.figures["times"], finding.figures["thread"]) == (count, THREADS + "39483")
+    return summed, (X, ints())
 
 
-def test_scatters_into_different_arrays_are_no_chain() -> None:
-    def apart(x: Any, ix: Any) -> Any:
-        return [x.at[ix + i].add(1.0) for i in range(20)]
-
-    assert found(apart, X, jnp.int32(3)) == []
-
-
-def test_a_chain_goes_through_calls() -> None:
-    def add(x: Any, ix: Any) -> Any:
-        return x.at[ix].add(2.0)  # here
-
-    called = jax.jit(add)
+def scatters_of_a_call(count: int) -> Call:
+    called = jax.jit(lambda x, ix: x.at[ix].add(2.0))  # here
 
     def summed(x: Any, ix: Any) -> Any:
-        for i in range(12):
+        for i in range(count):
             x = called(x, ix + i)
-        return x
+        return jnp.sum(x)
 
-    (finding,) = found(summed, X, jnp.int32(3))
-    assert finding.figures["times"] == 12
-    assert finding.line == marked(add)
+    return summed, (X, ints())
 
 
-def filled(count: int) -> Any:
-    """https://github.com/jax-ml/jax/issues/2242: a factorisation in a Python loop, 29 s."""
+def scatters_apart(count: int) -> Call:
+    return lambda x, ix: [x.at[ix + i].add(1.0) for i in range(count)], (X, ints())
+
+
+def filled(count: int) -> Call:
+    """A factorisation in a Python loop, 29 s."""
 
     def fill(x: Any) -> Any:
         for i in range(count):
@@ -67,20 +54,20 @@ def filled(count: int) -> Any:
     return fill, (X,)
 
 
-def ladder(count: int) -> Any:
+def ladder(count: int) -> Call:
     def climb(x: Any, kind: Any) -> Any:
         chosen = x
         for i in range(count):
             chosen = jnp.where(kind == i, x * i, chosen)  # here
         return chosen
 
-    return climb, (jnp.ones(100), jnp.zeros(100, int))
+    return climb, (floats(100), ints(100))
 
 
-def one_by_one(decompose: Any, size: int = 4) -> Any:
-    """https://github.com/jax-ml/jax/issues/20326: a solve for each of many small matrices, in nested loops."""
+def decomposed(decompose: Any, size: int = 4) -> Callable[[int], Call]:
+    """Each of many small matrices by itself, in nested loops."""
 
-    def make(count: int) -> Any:
+    def make(count: int) -> Call:
         def each(matrices: Any) -> Any:
             return [decompose(matrices[i]) for i in range(count)]  # here
 
@@ -89,27 +76,70 @@ def one_by_one(decompose: Any, size: int = 4) -> Any:
     return make
 
 
+def switch(count: int) -> Call:
+    branches = [lambda x, i=i: jnp.sin(x) + i for i in range(count)]
+
+    def chosen(i: Any, x: Any) -> Any:
+        return jax.lax.switch(i, branches, x)  # here
+
+    return chosen, (ints(), floats())
+
+
+def upsampled(kernel: int, stride: int) -> Call:
+    def upsample(x: Any, weights: Any) -> Any:
+        return jax.lax.conv_transpose(x, weights, strides=(stride, stride), padding="SAME")  # here
+
+    return upsample, (floats(1, 8, 8, 16), floats(kernel, kernel, 16, 8))
+
+
+def ordered(dtype: str) -> Callable[[int], Call]:
+    def order(x: Any) -> Any:
+        return jnp.argsort(x)  # here
+
+    return lambda count: (order, (floats(count, dtype=dtype),))
+
+
+# What is made of a number, the number from which it is found and of which severity, and the thread that shows it.
+FOUND: list[tuple[Callable[[int], Call], int, str, int]] = [
+    (scatters, 8, "medium", 39483), (scatters, 50, "high", 39483), (scatters_of_a_call, 8, "medium", 39483),
+    (filled, 64, "medium", 2242), (ladder, 200, "medium", 20854),
+    (decomposed(jnp.linalg.cholesky), 40, "medium", 20326), (decomposed(jnp.linalg.eigvalsh), 40, "medium", 20326),
+    (decomposed(jnp.linalg.svdvals), 40, "medium", 20326),
+    (switch, 48, "medium", 4453), (switch, 256, "high", 4453),
+    (lambda kernel: upsampled(kernel, 16), 16, "low", 17464), (lambda stride: upsampled(16, stride), 8, "low", 17464),
+    (ordered("int64"), 1 << 20, "low", 34912), (ordered("uint64"), 1 << 20, "low", 34912),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "fewest", "severity", "thread"), FOUND)
+def test_each_is_found_from_a_number_on(make: Callable[[int], Call], fewest: int, severity: str, thread: int) -> None:
+    with jax.enable_x64(True):
+        (function, args), (one_less, others) = make(fewest), make(fewest - 1)
+        (finding,), below = found(function, *args), found(one_less, *others)
+    assert (finding.kind, finding.severity) == ("switch" if make is switch else "slow-op", severity)
+    marks = make if make is scatters_of_a_call else function
+    assert (finding.file, finding.line) == (__file__, marked(marks))
+    assert finding.figures["thread"] == f"https://github.com/jax-ml/jax/issues/{thread}"
+    assert finding.figures.get("times", 1) == (fewest if thread not in (4453, 17464, 34912) else 1)
+    assert [it.severity for it in below] == (["medium"] if severity == "high" else [])
+    if make is switch:  # a sine and a sum each
+        assert (finding.figures["branches"], finding.figures["equations"]) == (fewest, 2 * fewest)
+
+
 @pytest.mark.parametrize(
-    ("make", "fewest"),
+    "call",
     [
-        (filled, 64),
-        (ladder, 200),
-        (one_by_one(jnp.linalg.cholesky), 40),
-        (one_by_one(jnp.linalg.eigvalsh), 40),
-        (one_by_one(jnp.linalg.svdvals), 40),
+        scatters_apart(20),
+        decomposed(jnp.linalg.cholesky, 257)(40),
+        (jax.vmap(jnp.linalg.cholesky), (floats(40, 4, 4),)),
+        ordered("int32")(1 << 20),
+        ordered("float64")(1 << 20),
     ],
+    ids=["scatters apart", "large matrices", "a batch", "short integers", "floats"],
 )
-def test_many_of_them_are_found_from_a_number_on(make: Any, fewest: int) -> None:
-    function, args = make(fewest)
-    assert [(it.figures["times"], it.line) for it in found(function, *args)] == [(fewest, marked(function))]
-    function, args = make(fewest - 1)
-    assert found(function, *args) == []
-
-
-def test_a_batch_of_matrices_and_large_ones_are_none() -> None:
-    assert found(lambda it: jax.vmap(jnp.linalg.cholesky)(it), floats(40, 4, 4)) == []
-    function, args = one_by_one(jnp.linalg.cholesky, 257)(40)
-    assert found(function, *args) == []
+def test_what_is_none_of_them(call: Call) -> None:
+    with jax.enable_x64(True):
+        assert found(call[0], *call[1]) == []
 
 
 def test_a_solve_counts_what_is_compiled_of_it() -> None:
@@ -119,46 +149,3 @@ def test_a_solve_counts_what_is_compiled_of_it() -> None:
     (finding,) = found(each, floats(20, 4, 4), floats(20, 4, 4))
     # One factorisation and two triangular solves each; what their gradients would need is not compiled.
     assert finding.figures["times"] == 60
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stride", "is_found"), [(32, 16, True), (16, 8, True), (8, 8, False), (16, 4, False)]
-)
-def test_transposed_convolutions(kernel: int, stride: int, is_found: bool) -> None:
-    """https://github.com/jax-ml/jax/issues/17464."""
-
-    def upsample(x: Any, weights: Any) -> Any:
-        return jax.lax.conv_transpose(x, weights, strides=(stride, stride), padding="SAME")  # here
-
-    findings = found(upsample, floats(1, 8, 8, 16), floats(kernel, kernel, 16, 8))
-    assert [(it.severity, it.line) for it in findings] == ([("low", marked(upsample))] if is_found else [])
-
-
-@pytest.mark.parametrize("count", [(1 << 20) - 1, 1 << 20])
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64", "float64"])
-def test_sorts_of_long_integers(dtype: str, count: int) -> None:
-    """https://github.com/jax-ml/jax/issues/34912."""
-
-    def order(x: Any) -> Any:
-        return jnp.argsort(x)  # here
-
-    with jax.enable_x64(True):
-        findings = found(order, floats(count, dtype=dtype))
-    is_found = count == 1 << 20 and dtype in ("int64", "uint64")
-    assert [(it.severity, it.line) for it in findings] == ([("low", marked(order))] if is_found else [])
-
-
-@pytest.mark.parametrize(("count", "severity"), [(47, ""), (48, "medium"), (255, "medium"), (256, "high")])
-def test_wide_switches(count: int, severity: str) -> None:
-    """https://github.com/jax-ml/jax/issues/4453."""
-    branches = [lambda x, i=i: jnp.sin(x) + i for i in range(count)]
-
-    def chosen(i: Any, x: Any) -> Any:
-        return jax.lax.switch(i, branches, x)  # here
-
-    findings = found(chosen, jnp.int32(1), jnp.float32(2))
-    assert [it.severity for it in findings] == ([severity] if severity else [])
-    for finding in findings:
-        assert (finding.kind, finding.file, finding.line) == ("switch", __file__, marked(chosen))
-        # A sine and a sum each.
-        assert (finding.figures["branches"], finding.figures["equations"]) == (count, 2 * count)

@@ -1,4 +1,4 @@
-"""Guards the promise that work of which most is thrown away is found where it costs, and only there."""
+"""Guards the promise that work which is thrown away, or done number by number, is found where it costs alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from examining import examined, floats, ints
+from examining import Call, examined, floats, ints
 from jax import lax
 
 from partax import Finding
@@ -19,7 +19,7 @@ CHEAP = lambda x: x
 
 def find(function: Any, *args: Any) -> list[Finding]:
     program = examined(function, *args)
-    return [*waste.find(program), *control_flow.find_selected(program)]
+    return [it for find in (waste.find, control_flow.find_selected, control_flow.find_scalars) for it in find(program)]
 
 
 def costly(x: Any) -> Any:
@@ -48,6 +48,24 @@ def energy(x: Any) -> Any:
 
 def either(x: Any) -> Any:
     return lax.cond(x[0, 0] > 0, costly, CHEAP, x)
+
+
+def scalars(count: int, derive: Any = CHEAP, shape: tuple[int, ...] = ()) -> Call:
+    """A filter of many numbers, each by itself."""
+    names = [f"node_{i}" for i in range(count)]
+
+    def loss(rates: Any, xs: Any) -> Any:
+        def step(means: Any, x: Any) -> Any:
+            means = {it: means[it] + rates[it] * jnp.tanh(x - means[it]) for it in names}
+            return means, sum(means.values())
+
+        return jnp.sum(lax.scan(step, dict.fromkeys(names, jnp.zeros(shape)), xs)[1])
+
+    return derive(loss), (dict.fromkeys(names, floats(*shape)), floats(100, *shape))
+
+
+def turned(xs: Any) -> Any:
+    return [jnp.tanh(x) * x + x / 2 for x in xs]
 
 
 MATRIX, VECTOR = floats(600, 600), floats(600)
@@ -83,6 +101,17 @@ FOUND: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "indexed in a loop": ("in each turn", jax.grad(indexed), (floats(20_000),)),
     "branches": ("all 2 branches", jax.vmap(either), (floats(16, 64, 64),)),
     "branches of a jit": ("all 2 branches", jax.vmap(jax.jit(either)), (floats(16, 64, 64),)),
+    "scalars": ("along with 121 scalars, and computes 300 scalars in each of its 100 turns", *scalars(60)),
+    "scalars in a gradient": ("scalars in each of its 100 turns", *scalars(60, jax.grad)),
+    "scalars in a compiled gradient": (
+        "scalars in each of its 100 turns",
+        *scalars(60, lambda f: jax.jit(jax.value_and_grad(f))),
+    ),
+    "scalars in a while loop": (
+        "while loop goes along with 40 scalars",
+        lambda xs: lax.while_loop(lambda xs: xs[0] < 9, turned, xs),
+        ([floats()] * 40,),
+    ),
     "branches in a loop": ("all 2 branches", lambda x: lax.map(jax.vmap(either), x), (floats(2, 16, 64, 64),)),
 }
 SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -113,6 +142,10 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (floats(4096, 30_000), ints(4096)),
     ),
     "gone along": (jax.grad(gone_along), (floats(20_000),)),
+    "few scalars": scalars(8, jax.grad),
+    "vectors in the place of scalars": scalars(60, jax.grad, (3,)),
+    "vectors of one number": scalars(60, jax.grad, (1,)),
+    "scalars without a loop": (turned, ([floats()] * 100,)),
     "small branches": (jax.vmap(either), (floats(2, 4, 4),)),
     "branches by themselves": (either, (floats(512, 512),)),
     "one choice for all": (lambda x, p: lax.cond(p, jax.vmap(costly), CHEAP, x), (floats(16, 64, 64), floats())),
@@ -123,7 +156,7 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_waste_is_found(name: str) -> None:
     text, function, args = FOUND[name]
     (finding,) = find(function, *args)
-    assert finding.kind == "waste" and finding.severity == "medium"
+    assert finding.kind == ("scalar" if "scalars" in name else "waste") and finding.severity == "medium"
     assert text in finding.message and finding.advice
     assert finding.file == __file__
 

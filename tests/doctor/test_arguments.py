@@ -1,4 +1,4 @@
-"""Guards the promise that arguments that the result replaces are found where donating them spares much."""
+"""Guards the promise that arguments that the result replaces, or nothing reads, are found where they are large."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flax import nnx
 from partax import filter_jit
 from partax import nnx as fast_nnx
 from partax._doctor.arguments import find_not_donated as find
+from partax._doctor.arguments import find_unused
 from partax._doctor.compiled_programs import Program, examined_program
 from partax._doctor.finding import Finding
 
@@ -44,14 +45,11 @@ def test_it_is_found_from_a_size_on(size: int, count: int) -> None:
         assert 'donate_argnames=("params",)' in finding.advice
 
 
-def test_what_is_donated_is_not_found() -> None:
-    assert found(jax.jit(sgd, donate_argnums=0), {"w": floats(LARGE)}, floats()) == []
-    assert found(filter_jit(sgd, donate=("params",)), {"w": floats(LARGE)}, floats()) == []
-
-
-def test_it_matters_more_where_the_memory_is_short() -> None:
-    (finding,) = found(jax.jit(sgd), {"w": floats(LARGE)}, floats(), limit=2 * 64 * MIB)
-    assert finding.severity == "medium"
+def test_it_matters_more_where_the_memory_is_short_and_not_where_it_is_donated() -> None:
+    params = {"w": floats(LARGE)}
+    assert [it.severity for it in found(jax.jit(sgd), params, floats(), limit=2 * 64 * MIB)] == ["medium"]
+    assert found(jax.jit(sgd, donate_argnums=0), params, floats()) == []
+    assert found(filter_jit(sgd, donate=("params",)), params, floats()) == []
 
 
 def test_frozen_arrays_that_partax_returns_as_they_came_do_not_count() -> None:
@@ -159,3 +157,42 @@ def test_nothing_is_said_of_a_program_whose_results_have_no_paths_of_the_user_s(
     paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
     program = Program("negated", jaxpr, (False,) * len(paths), paths)
     assert list(find(examined_program(program, negated))) == []
+
+
+READ = (4 << 20) // 4  # numbers of an argument that is just large enough where nothing reads it
+
+
+def masked(x: Any, mask: Any) -> Any:
+    return x * 2
+
+
+def encode(batch: Any) -> Any:
+    return batch["x"] * 2
+
+
+# The path, the bytes and the arrays of what is found.
+UNUSED: dict[str, tuple[Any, tuple[Any, ...], list[tuple[str, int, int]]]] = {
+    "an argument": (masked, (floats(), floats(READ)), [("mask", READ * 4, 1)]),
+    "a smaller one": (masked, (floats(), floats(READ - 1)), []),
+    "what a call takes": (lambda x, mask: jax.jit(masked, keep_unused=True)(x, mask), (floats(), floats(READ)),
+        [("mask", READ * 4, 1)]),
+    "most of one": (encode, ({"x": floats(READ), "y": floats(READ + 1), "z": floats(3)},),
+        [("batch['y']", (READ + 4) * 4, 2)]),
+    "half of one": (encode, ({"x": floats(READ + 1), "y": floats(READ + 1)},), []),
+    "what is returned": (lambda x, y: (x, y.sum()), (floats(READ), floats(3)), []),
+    "what is returned in another place": (lambda x: {"same": x}, (floats(READ),), []),
+    "what a call reads": (lambda x: jax.jit(lambda x: x.sum())(x), (floats(READ),), []),
+    "what a loop reads": (lambda x, n: jax.lax.fori_loop(0, 3, lambda i, c: c + x.sum(), n), (floats(READ), floats()),
+        []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_nothing_reads_is_found(name: str, jit: Any) -> None:
+    function, args, expected = UNUSED[name]
+    findings = list(find_unused(examined(jit(function), *args)))
+    assert [(it.path, it.figures["bytes"], it.figures["arrays"]) for it in findings] == expected
+    for finding in findings:
+        assert (finding.kind, finding.severity) == ("unused", "low")
+        assert (finding.file, finding.line) == (__file__, inspect.getsourcelines(function)[1])
