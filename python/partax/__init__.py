@@ -27,7 +27,6 @@ from partax._pytree.filters import (
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._pytree.labels import labels
 from partax._pytree.partition import apply_updates, combine, filter, partition
-from partax._report import install as _explain_install
 from partax._report.explain import explain
 from partax._report.limits import RetraceError, RetraceWarning
 from partax._transforms.filter_grad import (
@@ -86,7 +85,6 @@ _families.install()
 _filters.install()
 _flat_partition.install()
 _filter_jit.install()
-_explain_install.install()
 _doctor_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
