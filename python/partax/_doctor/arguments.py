@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from partax._doctor.examined import Examined, argument_name, definition, names_text, wrapper_kind
-from partax._doctor.finding import Figures, Finding, finding_at
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_program
 from partax._doctor.lines import grouped
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
@@ -39,7 +39,7 @@ def find_unused(examined: Examined) -> Iterator[Finding]:
             "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
             "dispatch time, and another shape of it traces the function again."
         )
-        yield finding_at(line, "unused", "low", {"bytes": size, "arrays": len(leaves)}, message, advice, path)
+        yield finding_at(line, "unused", "low", message, advice, path, bytes=size, arrays=len(leaves))
 
 
 _SHARE_OF_LIMIT = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits
@@ -69,9 +69,9 @@ def find_not_donated(examined: Examined) -> Iterator[Finding]:
         f"{bytes_text(total)} are in memory twice."
     )
     advice = f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more."
-    figures: Figures = {"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}}
+    each = {f"{name}_bytes": by_name[name] for name in names}
     line, severity = definition(examined.function), "medium" if matters else "low"
-    yield finding_at(line, "donation", severity, figures, message, advice, ", ".join(names))
+    yield finding_at(line, "donation", severity, message, advice, ", ".join(names), bytes=total, **each)
 
 
 def _of_equinox(name: str) -> bool:

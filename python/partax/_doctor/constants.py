@@ -13,7 +13,7 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import (
     DECOMPOSITIONS,
     ELEMENTWISE,
@@ -171,7 +171,7 @@ def _captured(examined: Examined, group: _Group) -> Finding:
         f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
         "share it, and a new value needs no new trace"
     )
-    return finding_at(first.line, "constant", severity, {"bytes": size, "arrays": count}, message, advice, group.name)
+    return finding_at(first.line, "constant", severity, message, advice, group.name, bytes=size, arrays=count)
 
 
 def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
@@ -182,7 +182,6 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
         if at and seconds < _FEWEST_SECONDS:
             return
         eqn = max(lines[line], key=lambda it: it[1])[0].eqn
-        figures: Figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
         message = (
             f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
             f"while it compiles, which takes about {seconds_text(seconds)}"
@@ -191,7 +190,9 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
             "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
             "computed from: what depends on an argument is not evaluated by the compiler"
         )
-        yield finding_at(line, "constant", "high" if seconds >= _HIGH_SECONDS else "medium", figures, message, advice)
+        severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
+        figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
+        yield finding_at(line, "constant", severity, message, advice, **figures)
 
 
 # Of one element of the result, where nothing else is said: 1e7 elements of `sin`, `+`, `where`, slices or a transpose

@@ -25,7 +25,6 @@ def find_selected(examined: Examined) -> Iterator[Finding]:
             work, count = [sum(_work(program.eqns[i]) for i in branch) for branch in branches], len(branches)
             if sum(work) < _MUCH_WORK:
                 continue
-            share = round(max(work) / sum(work), 3)
             message = (
                 f"`jax.vmap` computes all {count} branches for each element, about {sum(work):,.0f} multiplications, "
                 "and takes one result of them."
@@ -34,8 +33,8 @@ def find_selected(examined: Examined) -> Iterator[Finding]:
                 "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
                 "computes one branch of each; where the branches differ in numbers alone, index these."
             )
-            figures: Figures = {"branches": count, "multiplications": sum(work), "share": share}
-            yield finding_at(line, "waste", "medium", figures, message, advice)
+            figures = {"branches": count, "multiplications": sum(work), "share": round(max(work) / sum(work), 3)}
+            yield finding_at(line, "waste", "medium", message, advice, **figures)
 
 
 def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
@@ -108,7 +107,7 @@ def find_scalars(examined: Examined) -> Iterator[Finding]:
         advice = "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by "
         advice += "name outside of the loop."
         figures: Figures = {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD}
-        yield finding_at(line, "scalar", "medium", figures, message, advice)
+        yield finding_at(line, "scalar", "medium", message, advice, **figures)
 
 
 def _is_scalar(var: Any) -> bool:

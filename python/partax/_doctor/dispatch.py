@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from partax._core import JitFunction
 from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
-from partax._doctor.finding import Figures, Finding, finding_at
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import grouped
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
@@ -48,14 +48,14 @@ def find_flattening(examined: Examined) -> Iterator[Finding]:
     if seconds < _LONGEST:
         return
     arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
-    figures: Figures = {"arrays": arrays, "nodes": count, "flatten_seconds": seconds}
     message = (
         f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the class "
         f"`{slowest.__name__}`), which takes the host {seconds_text(seconds)}."
     )
     line, advice = definition(examined.function), _advice(examined, slowest, why[slowest])
     path = max(counts, key=lambda name: counts[name].total())
-    yield finding_at(line, "dispatch", "low", figures, message, advice, path)
+    figures = {"arrays": arrays, "nodes": count, "flatten_seconds": seconds}
+    yield finding_at(line, "dispatch", "low", message, advice, path, **figures)
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
@@ -112,12 +112,9 @@ def find_short_steps(examined: Examined) -> Iterator[Finding]:
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
     run = "Run" if is_compiled else f"Compile it by `{jit}`, and run"
     advice = f"{run} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`."
-    figures: Figures = {
-        "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
-        "steps": _TURNS,
-    }  # fmt: skip
-    severity = "medium" if gained >= _MUCH else "low"
-    yield finding_at(definition(examined.function), "dispatch", severity, figures, message, advice)
+    figures = {"calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained}
+    line, severity = definition(examined.function), "medium" if gained >= _MUCH else "low"
+    yield finding_at(line, "dispatch", severity, message, advice, **figures, steps=_TURNS)
 
 
 def _may_be_run(examined: Examined) -> bool:

@@ -71,7 +71,14 @@ class Finding:
 
 
 def finding_at(
-    line: Line, kind: Kind, severity: Severity, figures: Figures, message: str, advice: str, path: str = ""
+    line: Line,
+    kind: Kind,
+    severity: Severity,
+    message: str,
+    advice: str,
+    path: str = "",
+    /,
+    **figures: int | float | str,
 ) -> Finding:
     return Finding(kind, severity, line.file, line.line, line.source, path, figures, message, advice)
 

@@ -7,7 +7,7 @@ import jax
 
 from partax._doctor.equations import LOOPS, Equations, bytes_of, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.lines import Line, stack_of
 from partax._report.figure_text import bytes_text, seconds_text
 
@@ -40,14 +40,14 @@ def find(examined: Examined) -> Iterator[Finding]:
         times = sum(equations.times[i] for i in found)
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
-            severity, figures = "medium" if times > len(found) else "low", Figures(times=times, moved_bytes=moved)
+            severity = "medium" if times > len(found) else "low"
             often = "once" if times == 1 else f"in {times:,} transfers"
             message = f"`jax.device_put` inside of the program moves {bytes_text(moved)} {often} in each run"
             advice = (
                 "place the array before the call, or leave it where it is: a program runs on the devices of its "
                 "arguments"
             )
-            yield finding_at(line, "host", severity, figures, message, advice)
+            yield finding_at(line, "host", severity, message, advice, times=times, moved_bytes=moved)
 
 
 def _is_check(equations: Equations, index: int) -> bool:
@@ -76,8 +76,8 @@ def _callback(equations: Equations, line: Line, name: str, found: list[int]) -> 
     if eqn.effects:
         of_each = f"and {seconds_text(slower)} for each run" if in_while else f"of which {seconds_text(slower)}"
         message += f", {of_each} because jax does not take its C++ path for programs with effects"
-    figures: Figures = {"times": times, "call_seconds": round(called, 6), "slow_path_seconds": slower}
-    return finding_at(line, "host", severity, figures, message, _advice(equations, name, found[0]))
+    figures = {"times": times, "call_seconds": round(called, 6), "slow_path_seconds": slower}
+    return finding_at(line, "host", severity, message, _advice(equations, name, found[0]), **figures)
 
 
 def _advice(equations: Equations, name: str, index: int) -> str:

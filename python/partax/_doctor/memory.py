@@ -39,12 +39,10 @@ def find_too_much(examined: Examined) -> Iterator[Finding]:
         yield _too_much(peak, of_xla is not None, limit, made)
     elif dwarfing is not None and (of_xla is None or of_xla >= dwarfing.bytes):
         verb, size = "may make" if of_xla is None else "makes", bytes_text(dwarfing.bytes)
-        figures: Figures = {
-            "largest_bytes": dwarfing.bytes, "argument_and_result_bytes": around, "peak_bytes": peak,
-        }  # fmt: skip
+        figures = {"largest_bytes": dwarfing.bytes, "argument_and_result_bytes": around, "peak_bytes": peak}
         takes = f"which takes {size}; all arguments and results take {bytes_text(around)}"
         message = f"This line {verb} {dwarfing.type}, {takes}."
-        yield finding_at(dwarfing.line, "memory", "medium", figures, message, _advice(dwarfing))
+        yield finding_at(dwarfing.line, "memory", "medium", message, _advice(dwarfing), **figures)
 
 
 def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:
@@ -59,7 +57,7 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
         message += f"; the largest arrays that it makes: {', '.join(texts)}"
         figures["largest_bytes"] = made[0].bytes
         line, advice = made[0].line, _advice(made[0])
-    return finding_at(line, "memory", "high" if peak > limit else "medium", figures, message + ".", advice)
+    return finding_at(line, "memory", "high" if peak > limit else "medium", message + ".", advice, **figures)
 
 
 def _advice(buffer: Buffer) -> str:
@@ -113,9 +111,7 @@ def find_residuals(examined: Examined) -> Iterator[Finding]:
     for it in found:
         if it.saved_bytes <= least * peak:
             continue
-        figures: Figures = {
-            "bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak,
-        }  # fmt: skip
+        figures = {"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak}
         of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
         message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
         advice = (
@@ -123,7 +119,7 @@ def find_residuals(examined: Examined) -> Iterator[Finding]:
             f"body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over chunks of "
             f"{it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
         )
-        yield finding_at(it.line, "checkpoint", "medium", figures, message, advice)
+        yield finding_at(it.line, "checkpoint", "medium", message, advice, **figures)
 
 
 def residuals(program: FlatProgram) -> Iterator[Residuals]:

@@ -94,10 +94,11 @@ def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) ->
         line,
         "dispatch",
         "high" if total >= _MANY else "medium",
-        {"operations": total, "places": len(counts)},
         f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each "
         "takes the host longer than the device, and nothing is fused.",
         "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; or make the "
         "loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function.",
+        operations=total,
+        places=len(counts),
     )
     return Diagnosis(code.co_name, line.place, (finding,), {"operations": total})

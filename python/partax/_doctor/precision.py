@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.lines import Line, grouped
 from partax._jax.programs import frames_of
@@ -159,5 +159,5 @@ def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Findi
         if first.because
         else f"name `jnp.{narrow}` or `x.dtype` if that is enough; `float` is float64 where 64 bits are enabled"
     )
-    figures: Figures = {"operations": wide, "all_operations": arrays, "share": round(share, 3), "places": len(found)}
-    return finding_at(line, "precision", severity, figures, message, advice)
+    figures = {"operations": wide, "all_operations": arrays, "share": round(share, 3), "places": len(found)}
+    return finding_at(line, "precision", severity, message, advice, **figures)

@@ -104,10 +104,10 @@ def _unrolled(equations: Equations) -> Iterator[Finding]:
             found.setdefault(equations.line(index), repeat)  # another one of the line is the gradient's
     for line, it in found.items():
         turns = len(it.starts)
-        figures: Figures = {"repetitions": turns, "equations_each": it.length, "equations": it.equations}
+        figures = {"repetitions": turns, "equations_each": it.length, "equations": it.equations}
         message = f"this scan is unrolled: {turns} turns of {it.length} equations are compiled one after the other"
         advice = "leave `unroll` as it is, or unroll a few turns, such as 4: more of them take longer to compile than "
-        yield finding_at(line, "repeat", _severity(it.equations), figures, message, f"{advice}they gain")
+        yield finding_at(line, "repeat", _severity(it.equations), message, f"{advice}they gain", **figures)
 
 
 def _severity(equations: int) -> Severity:
@@ -282,7 +282,7 @@ def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
     counts = f"{covered} of {total} equations ({share:.0%}){cheap}"
     message = f"the same {largest.length} equations are there {turns} times {where}: {counts}"
     severity = "info" if group.is_cheap else "medium" if group.is_optimiser else _severity(covered)
-    yield finding_at(group.line, "repeat", severity, figures, message, _advice(group, largest))
+    yield finding_at(group.line, "repeat", severity, message, _advice(group, largest), **figures)
 
 
 def _advice(group: _Group, repeat: Repeat) -> str:

@@ -41,7 +41,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _finding(examined: Examined, severity: Severity, path: str, figures: Figures, message: str, advice: str) -> Finding:
-    return finding_at(definition(examined.function), "retrace", severity, figures, message, advice, path)
+    return finding_at(definition(examined.function), "retrace", severity, message, advice, path, **figures)
 
 
 def _comes_back(

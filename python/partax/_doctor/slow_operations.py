@@ -135,10 +135,8 @@ def find(examined: Examined) -> Iterator[Finding]:
         branches = len(equations.eqns[i].params["branches"])
         if branches >= _FEWEST_BRANCHES:
             inside, seconds = len(equations.inside(i)), branches * _BRANCH_SECONDS
-            figures: Figures = {
-                "branches": branches, "equations": inside, "share": round(inside / len(equations), 3),
-                "compile_seconds": round(seconds, 2), "thread": f"{_JAX}4453",
-            }  # fmt: skip
+            share = round(inside / len(equations), 3)
+            figures = {"branches": branches, "equations": inside, "share": share, "compile_seconds": round(seconds, 2)}
             message = (
                 f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its own, "
                 f"in up to {seconds_text(seconds)} together and more than that where they are many hundreds"
@@ -148,7 +146,7 @@ def find(examined: Examined) -> Iterator[Finding]:
                 "`jax.vmap` all branches are computed for each element"
             )
             severity = "high" if branches >= _MANY_BRANCHES else "medium"
-            yield finding_at(equations.line(i), "switch", severity, figures, message, advice)
+            yield finding_at(equations.line(i), "switch", severity, message, advice, **figures, thread=f"{_JAX}4453")
 
 
 def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]]:
@@ -171,8 +169,8 @@ def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]
 def _finding(examined: Examined, row: SlowOperation, line: Line, count: int) -> Finding:
     figures: Figures = {"times": count, "thread": row.thread}
     if not row.seconds_each:
-        return finding_at(line, "slow-op", "low", figures, f"{row.name}: {row.effect}", row.advice)
+        return finding_at(line, "slow-op", "low", f"{row.name}: {row.effect}", row.advice, **figures)
     seconds = count * row.seconds_each
     figures |= {"compile_seconds": round(seconds, 2), "share": round(count / len(examined.equations), 3)}
     message = f"{count} {row.name}, about {seconds_text(seconds)} of a CPU's compile time: {row.effect}"
-    return finding_at(line, "slow-op", "high" if count >= row.many else "medium", figures, message, row.advice)
+    return finding_at(line, "slow-op", "high" if count >= row.many else "medium", message, row.advice, **figures)

@@ -124,7 +124,7 @@ def _diagnosis(
 def _of_one(
     name: str, line: Line, severity: Severity, count: int, seconds: float, message: str, advice: str
 ) -> Diagnosis:
-    finding = finding_at(line, "retrace", severity, {"traces": count, "again_seconds": seconds}, message, advice)
+    finding = finding_at(line, "retrace", severity, message, advice, traces=count, again_seconds=seconds)
     return Diagnosis(name, line.place, (finding,), {"traces": count})
 
 

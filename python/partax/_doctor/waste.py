@@ -121,7 +121,7 @@ def find(examined: Examined) -> Iterator[Finding]:
             message, advice = _TEXTS[text]
             figures = {"bytes": size, **figures}
             line = program.line(at)
-            finding = finding_at(line, "waste", "medium", figures, message.format(what=what, **figures), advice)
+            finding = finding_at(line, "waste", "medium", message.format(what=what, **figures), advice, **figures)
             found.setdefault(line, finding)
     yield from found.values()
 

@@ -242,8 +242,9 @@ def filter_jit(
     """
     for name, value in of_jax.items():
         import difflib  # only for this
+        import inspect
 
-        nearest = difflib.get_close_matches(name, filter_jit.__kwdefaults__ or (), 1)
+        nearest = difflib.get_close_matches(name, inspect.signature(filter_jit).parameters, 1)
         other = f"which is no option{f'; did you mean {nearest[0]}=?' if nearest else ''}"
         raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, other)}")
     if device is not None or backend is not None:
