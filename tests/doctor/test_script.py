@@ -1,4 +1,4 @@
-"""`python -m partax doctor script.py` runs a script unchanged and examines what it compiles, the costliest first."""
+"""`python -m partax doctor script.py` runs a script unchanged and examines what it compiles and traces again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import pkgutil
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from examining import floats
 
+from partax import Finding
 from partax.__main__ import main
 from partax._doctor.script import Program, Watch, diagnoses
+from partax._doctor.traced_again import of_programs
 from processes import python
 
 
@@ -267,3 +271,65 @@ def test_libraries_come_last_and_the_page_begins_with_the_costliest_function(
     assert f"The costliest function is <code>{costliest['name']}</code> (script.py:" in summary
     assert f"traced {costliest['figures']['times']} times" in summary
     assert "/script.py" not in page  # paths are relative
+
+
+MADE_ANEW = "make the function once"
+PAD = "such as powers of two"
+
+
+def forward(x: Any, train: Any) -> Any:
+    return jnp.tanh(x) if train else x
+
+
+def findings_of(calls: Sequence[tuple[Any, bool]], times: int = 1) -> list[Finding]:
+    """Of the programs of these calls, each of which was compiled so often."""
+    traced = [jax.jit(forward, static_argnums=1).trace(x, train).jaxpr for x, train in calls]
+    found = of_programs([Program("forward", it, (False,), ("x",), times, Counter(compile=1.0)) for it in traced], ())
+    return [finding for it in found for finding in it.findings]
+
+
+def sizes(*lengths: int, dtype: str = "float32") -> list[tuple[Any, bool]]:
+    return [(floats(length, dtype=dtype), True) for length in lengths]
+
+
+@pytest.mark.parametrize(
+    ("calls", "times", "severity", "advice"),
+    [
+        (sizes(*range(1, 10)), 1, "low", PAD),
+        (sizes(*range(5, 10)), 1, "low", PAD),
+        (sizes(*range(1, 11)), 1, "high", PAD),
+        (sizes(8, 16, 32), 2, "medium", MADE_ANEW),
+        ([*sizes(8, 16), *sizes(32, dtype="float16")], 1, "medium", MADE_ANEW),
+        ([*sizes(8, 16), (floats(16), False)], 1, "medium", MADE_ANEW),  # a static argument alone
+    ],
+)
+def test_a_few_sizes_are_of_low_severity(calls: list[tuple[Any, bool]], times: int, severity: str, advice: str) -> None:
+    (finding,) = findings_of(calls, times)
+    assert (finding.kind, finding.severity) == ("retrace", severity)
+    assert advice in finding.advice
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        sizes(8, 16, 32, 64, 128, 256),
+        sizes(*range(32, 320, 32)),
+        [*sizes(64, 58), (floats(64), False), (floats(58), False)],  # two modes, and a last batch
+        [(floats(length), train) for length in (9, 7) for train in (True, False)],
+    ],
+)
+def test_buckets_are_as_they_should_be(calls: list[tuple[Any, bool]]) -> None:
+    assert findings_of(calls) == []
+
+
+def test_another_structure_is_as_another_shape() -> None:
+    def total(state: Any) -> Any:
+        return sum(jax.tree.leaves(state))
+
+    states = [dict.fromkeys(names, floats(3)) for names in ("a", "ab", "b", "bc", "abc")]
+    programs = [
+        Program("total", jax.jit(total).trace(it).jaxpr, (False,) * len(it), tuple(it), 1, Counter(compile=1.0))
+        for it in states
+    ]
+    [diagnosis] = of_programs(programs, ())
+    assert [it.severity for it in diagnosis.findings] == ["low"]

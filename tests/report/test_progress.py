@@ -1,4 +1,4 @@
-"""Guards the promise that long work shows how far it is on a terminal, by rich, and nothing anywhere else,
+"""Guards the promise that long work, the doctor's too, shows how far it is on a terminal, and nothing anywhere else,
 and that a terminal which fails never stops the work."""
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
+import partax
+from partax._doctor import doctor, script
+from partax._doctor.examined import Examined
 from partax._report import progress as module
 from partax._report.progress import progress
 from terminals import Terminal, terminal
@@ -161,3 +167,40 @@ def test_where_no_thread_can_be_started_the_work_goes_on(
     with progress("long", 2) as work:
         work.done = 2
     assert seen.raw == ""
+
+
+def test_the_doctor_shows_each_of_its_stages(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+
+    def find(_: Examined) -> list[partax.Finding]:  # before it are tracing, lowering and compiling
+        told.append(seen.wait_for("looking at slow operations") and seen.wait_for("3/5"))
+        return []
+
+    monkeypatch.setattr(doctor, "_FINDERS", {"slow operations": find})
+
+    def step(x: Any) -> Any:
+        told.append(seen.wait_for("tracing"))
+        return x * 2
+
+    partax.doctor(step, jnp.ones(3), compile=True)
+    assert told == [True, True]
+    assert seen.wait_for(lambda text: text.endswith("\r"))
+
+
+def test_the_programs_of_a_script_are_counted(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    jaxpr = jax.make_jaxpr(lambda x: x * 2)(1.0)
+    programs = [
+        script.Program(name, jaxpr, (False,), ("x",), 1, Counter(lower=1.0, compile=seconds))
+        for name, seconds in (("train_step", 9.0), ("evaluate", 3.0))
+    ]
+    programs.append(script.Program("quick", None, (), (), 1))  # which is not examined
+    known: Any = types.SimpleNamespace(costliest=lambda: programs, in_order=lambda: programs)
+    known.one_by_one = script.OneByOne()
+    theirs, told = script.diagnosis_of, []
+
+    def examines(examined: Examined) -> Any:
+        told.append(seen.wait_for(f"examining {examined.name}") and seen.wait_for(f"{len(told)}/2"))
+        return theirs(examined)
+
+    monkeypatch.setattr(script, "diagnosis_of", examines)
+    assert [it.name for it in script.diagnoses(known)] == ["train_step", "evaluate"] and told == [True, True]
