@@ -224,19 +224,23 @@ class _Reader:
         return found
 
     def _one_hot(self, index: int, eqn: Any) -> Iterator[_Found]:
-        """A product with a one-hot array, as of `jax.nn.one_hot`, or with rows of an identity matrix."""
+        """A product with what `jax.nn.one_hot` gives, or with rows of an identity matrix.
+
+        Not with a comparison of the user's own: that is as often meant so, for the matrix units of a TPU.
+        """
         for number in () if eqn.params["dimension_numbers"][1][0] else self.program.reads[index]:
             i = self._origin(number)
             gathered = self._origin(self.program.reads[i][0]) if self._names([i]) == {"gather"} else -1
-            is_one_hot = self._counted(i) == 1 or self._counted(gathered) == 2
-            aval = self.program.eqns[i].outvars[0].aval if is_one_hot else None
+            call = self.program.calls[i].eqn if i >= 0 else None
+            is_one_hot = call is not None and call.params.get("name") == "_one_hot"
+            aval = self.program.eqns[i].outvars[0].aval if is_one_hot or self._is_identity(gathered) else None
             if aval and math.prod(aval.shape) >= _FEWEST_HOT and aval.shape[-1] >= _FEWEST_CLASSES:
                 yield index, "one-hot", aval, {"classes": aval.shape[-1]}
 
-    def _counted(self, index: int) -> int:
-        """How many sides of a comparison are all numbers from 0 on."""
-        reads = self.program.reads[index] if self._names([index]) == {"eq"} else ()
-        return sum(self._names([self._origin(it, "broadcast_in_dim", "add")]) == {"iota"} for it in reads)
+    def _is_identity(self, index: int) -> bool:
+        """Whether an equation compares numbers from 0 on with one another, as `jnp.eye` does."""
+        sides = self.program.reads[index] if self._names([index]) == {"eq"} else ()
+        return bool(sides) and all(self._names([self._origin(it, "add")]) == {"iota"} for it in sides)
 
     def _origin(self, number: int, *also: str) -> int:
         """The equation that makes what a value is a view of, or is in another type; -1 for none."""
