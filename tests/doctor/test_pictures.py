@@ -25,8 +25,7 @@ from partax._doctor import page as page_module
 from partax._doctor.examined import Examined
 from partax._doctor.lines import stack_of
 from partax._doctor.liveness import live_bytes
-from partax._doctor.page import page
-from partax._doctor.pictures import STAGES, Box, Event, events, icicle
+from partax._doctor.page import STAGES, Box, Event, events, icicle, page
 
 
 def examined(function: Any = step, *args: Any) -> Examined:

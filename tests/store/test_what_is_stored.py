@@ -21,7 +21,7 @@ from user_modules import run
 import partax
 import partax.equinox
 import partax.nnx
-from partax._doctor.pictures import events
+from partax._doctor.page import events
 from partax._store.folder import Folder
 from partax._store.programs import record_of
 from stored import written

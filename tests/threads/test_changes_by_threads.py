@@ -20,7 +20,7 @@ from at_once import HANGS_AFTER, all_right, assert_equal, switching, together
 from counting import pause
 from library_trees import PAIRS, parts_of
 from partax import filter_jit
-from partax._report.value_parts import ValueParts
+from partax._report.part import ValueParts
 from trees import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose

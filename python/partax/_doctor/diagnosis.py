@@ -93,7 +93,7 @@ class Diagnosis(Shown):
         Raises:
           OSError: the file cannot be written.
         """
-        from partax._doctor.pictures import write_chrome_trace
+        from partax._doctor.page import write_chrome_trace
 
         write_chrome_trace(path)
 

@@ -1,21 +1,160 @@
 """One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
 
+import dataclasses
+import json
+import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from partax import _core
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding
-from partax._doctor.lines import grouped
+from partax._doctor.finding import SEVERITIES, Figures, Finding
+from partax._doctor.lines import Line, grouped, stack_of
 from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
-from partax._doctor.pictures import LOAD, STAGES, Box, Event, events, icicle
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
 from partax._report.figure_text import bytes_text, counted, figure_texts, seconds_text
+from partax._report.history import History, kept
 from partax._report.report import Report
+
+_BOXES = 800  # of one picture; what is smaller than all of these goes into "other"
+_NARROWEST = 1 / 600  # of the picture
+_DEEPEST = 40  # levels; a recursion has more
+_OTHER = Line("", 0, "other")
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Box:
+    """A line in the call stack of equations, and in the picture as wide as these."""
+
+    line: Line  # without a file of the program as a whole, and of lines with few equations
+    depth: int  # how many lines it is called through
+    equations: int = 0  # that it stands for, those below included
+    below: dict[Line, "Box"] = dataclasses.field(default_factory=dict[Line, "Box"])  # in the program's order
+    severity: str = ""  # of the worst finding about it; empty where there is none
+
+    @property
+    def text(self) -> str:
+        name = self.line.function.rpartition("<locals>.")[2]
+        if self.line.file:
+            return f"{self.line.short_place}  {self.line.source or name}"
+        return f"{name}: {self.equations:,} equations"
+
+    @property
+    def title(self) -> str:
+        place = f"{self.line.place} in {self.line.function}\n{self.line.source}" if self.line.file else self.text
+        finding = f"\na finding of severity {self.severity} is about this line" if self.severity else ""
+        return f"{place}\n{self.equations:,} equations{finding}"
+
+
+def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Box:
+    """The equations of a program by call stack, in at most so many boxes, but for those of "other"."""
+    root = _call_tree(examined)
+    every = list(_preorder(root))
+    # A line has no more equations than its caller, which comes before it where they have as many.
+    by_size = sorted(every, key=lambda box: -box.equations)[:boxes]
+    drawn = {id(box) for box in by_size if box.equations >= _NARROWEST * root.equations}
+    worst = sorted(findings, key=lambda it: SEVERITIES.index(it.severity), reverse=True)
+    found = {(it.file, it.line): it.severity for it in worst if it.file}
+    for box in every:
+        box.severity = found.get(box.line[:2], "")
+        hidden = [line for line, it in box.below.items() if id(it) not in drawn]
+        equations = sum(box.below.pop(line).equations for line in hidden)
+        if equations:
+            box.below[_OTHER] = Box(_OTHER, box.depth + 1, equations)
+    return root
+
+
+def _call_tree(examined: Examined) -> Box:
+    """Of inner programs jax knows the lines from the inner function on: they stand below those of each call."""
+    root = Box(Line("", 0, examined.name), 0)
+    equations = examined.equations
+    known: dict[tuple[int, Any], Box] = {}  # by traceback: those of a loop's turns are alike
+    boxes: list[Box] = []
+    for eqn, parent in zip(equations.eqns, equations.parents, strict=True):
+        above = root if parent < 0 else boxes[parent]
+        key = (id(above), eqn.source_info.traceback)
+        box = known.get(key)
+        if box is None:
+            box = above
+            for line in stack_of(eqn)[: _DEEPEST - above.depth]:
+                box = box.below.setdefault(line, Box(line, box.depth + 1))
+            known[key] = box
+        boxes.append(box)
+        box.equations += 1
+    for box in reversed(list(_preorder(root))):
+        box.equations += sum(it.equations for it in box.below.values())
+    return root
+
+
+def _preorder(box: Box) -> Iterator[Box]:
+    yield box
+    for it in box.below.values():
+        yield from _preorder(it)
+
+
+STAGES = ("trace", "lower", "compile", "run")
+LOAD = "load"
+
+
+class Event(NamedTuple):
+    function: str
+    defined: str  # where the function is, such as `train.py:12`
+    track: int  # tells apart functions, also those of one name
+    trace: int  # its number, from 1; 0 where a stored program is loaded in its place
+    stage: str  # one of `STAGES`, or `LOAD`
+    begin: float  # in seconds of `time.perf_counter`
+    seconds: float
+    reason: str  # why the trace was made
+    site: str  # the call that made it, such as `train.py:41`
+    failed: bool  # whether the function raised
+
+
+def events() -> list[Event]:
+    """What every filter_jit function was traced, lowered and compiled for in this process, by time.
+
+    A `run` is that of the call which has compiled: it ends when that call returns, maybe before the program does.
+    Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
+    """
+    histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}
+    histories.update((history, None) for history in kept())
+    found = [event for track, history in enumerate(histories, 1) for event in _of_history(history, track)]
+    return sorted(found, key=lambda event: event.begin)
+
+
+def _of_history(history: History, track: int) -> Iterator[Event]:
+    defined = "" if history.defined is None else site_text(history.defined)
+    event = partial(Event, history.name, defined, track)
+    for record in history.records:
+        stages = list(record.stages)
+        if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
+            stages.insert(0, ("trace", record.started, record.seconds["trace"]))
+        for stage, begin, seconds in stages:
+            yield event(record.number, stage, begin, seconds, record.reason, site_text(record.site), record.failed)
+    for begin, load in history.loads:
+        reason = f"stored by an earlier process; saves {load.saves:.2g} s"
+        yield event(0, LOAD, begin, load.seconds, reason, load.site, False)
+
+
+def write_chrome_trace(path: str | Path) -> None:
+    """Each function has a track, and not each thread: its stages are nested properly. Times are in microseconds."""
+    process, timeline = os.getpid(), events()
+    names = {event.track: f"{event.function} ({event.defined})" for event in timeline}
+    told: list[dict[str, Any]] = [
+        {"name": "thread_name", "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+        for track, name in names.items()
+    ]
+    for event in timeline:
+        args = {"trace": event.trace, "reason": event.reason, "site": event.site, "failed": event.failed}
+        span = {"ph": "X", "ts": event.begin * 1e6, "dur": event.seconds * 1e6, "pid": process, "tid": event.track}
+        told.append({"name": f"{event.stage} {event.function}", "cat": event.stage, **span, "args": args})
+    write_whole(path, json.dumps({"traceEvents": told, "displayTimeUnit": "ms"}))
+
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte

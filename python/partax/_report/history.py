@@ -20,10 +20,10 @@ from partax._report.differences import differences, distance, places
 from partax._report.explain import explaining, report_line
 from partax._report.flatten_costs import time_flatten_functions
 from partax._report.limits import RetraceError, counters, forbidden
+from partax._report.part import ValueParts
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.report import LoadReport, StepsReport
 from partax._report.snapshot import Record, Snapshot, take_snapshot
-from partax._report.value_parts import ValueParts
 
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained

@@ -13,9 +13,8 @@ from partax._guards.walk import written_down
 from partax._report.differences import Difference, below, change_text, changed_function
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
-from partax._report.part import Part
+from partax._report.part import Part, ValueParts
 from partax._report.snapshot import Record, Snapshot
-from partax._report.value_parts import ValueParts
 
 _DIGESTS = 1 << 16
 _SHOWN = 5  # differences in one line

@@ -9,8 +9,17 @@ from partax._jax.private import configuration
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
 from partax._pytree.short_text import one_line
-from partax._report.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, context_text, short_name, weak_refs
-from partax._report.value_parts import ValueParts
+from partax._report.part import (
+    ATOMS,
+    MAX_TEXT,
+    Part,
+    ValueParts,
+    array_part,
+    atom_key,
+    context_text,
+    short_name,
+    weak_refs,
+)
 
 
 class Snapshot(NamedTuple):
