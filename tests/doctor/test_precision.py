@@ -16,8 +16,10 @@ from partax._doctor.finding import Finding
 from partax._doctor.precision import find
 
 DOUBLES = np.linspace(0.0, 1.0, 8)
-half = functools.partial(floats, dtype="bfloat16")
 SINGLES = np.linspace(0.0, 1.0, 8, dtype=np.float32)
+PHASES = np.exp(1j * DOUBLES)
+half = functools.partial(floats, dtype="bfloat16")
+double = functools.partial(floats, dtype="float64")
 
 
 def found(function: Callable[..., Any], *args: Any, x64: bool = True) -> list[Finding]:
@@ -25,124 +27,101 @@ def found(function: Callable[..., Any], *args: Any, x64: bool = True) -> list[Fi
         return found_by(find)(function, *args)
 
 
-@pytest.mark.parametrize(
-    ("widen", "because"),
-    [
-        (lambda x: x * DOUBLES, "an array"),
-        (lambda x: x + np.float64(2), "a scalar"),
-        (lambda x: x - jnp.linspace(0, 1, 8), "an array"),
-        (lambda x: x + jax.random.normal(jax.random.key(0), (8,)), "an array"),
-        (lambda x: jnp.where(x > 0, x, DOUBLES), "an array"),
-        (lambda x: x @ DOUBLES, "an array"),
-    ],
-)
-def test_what_makes_float64_of_float32_is_named(widen: Any, because: str) -> None:
-    def program(x: Any) -> Any:
-        y = jnp.sin(x)
-        return jnp.cos(widen(y)) * 2
-
-    (finding,) = found(program, floats(4, 8))
-    assert (finding.kind, finding.file) == ("precision", __file__)
-    assert "widen" not in finding.source and finding.source.startswith("(lambda x")
-    assert "float32[4,8] becomes float64[4" in finding.message
-    assert f"combined with {because} of type float64:" in finding.message
+def repeated(operation: Any, times: int, x: Any) -> Any:
+    for _ in range(times):
+        x = operation(x)
+    return x
 
 
-def test_the_line_and_the_figures() -> None:
+def energy(xs: Any) -> Any:
     """https://github.com/jax-ml/jax/issues/1830."""
-    sigma = np.float64(2.0)
-
-    def energy(xs: Any) -> Any:
-        ys = jnp.sin(xs)
-        zs = ys / sigma**2  # here
-        return jnp.exp(zs)
-
-    (finding,) = found(energy, floats(1000))
-    assert finding.line == marked(energy)
-    assert finding.severity == "high"
-    # A sine in float32; a conversion, a division and an exponential in float64.
-    assert finding.figures == {"operations": 3, "all_operations": 4, "share": 0.75, "places": 1}
-    assert found(energy, floats(1000), x64=False) == []
-    assert found(energy, floats(1000, dtype="float64")) == []
-    # What was float32 and is combined with float64 arguments was meant so.
-    assert found(lambda x, y: x * y, floats(8), floats(8, dtype="float64")) == []
+    ys = jnp.sin(xs)
+    zs = ys / np.float64(2.0) ** 2  # here
+    return jnp.exp(zs)
 
 
-def test_numbers_of_python_keep_the_type() -> None:
-    def program(x: Any) -> Any:
-        return jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2 + jnp.arange(8, dtype=x.dtype)
-
-    assert found(program, floats(8)) == []
-    assert found(program, half(8)) == []
+def named(x: Any) -> Any:
+    y = x.astype(float)  # here
+    return jnp.sin(y) * jnp.cos(y)
 
 
-@pytest.mark.parametrize(("others", "is_found"), [(26, True), (27, True), (28, False)])
-def test_a_tenth_of_the_operations_is_the_least(others: int, is_found: bool) -> None:
-    def program(x: Any) -> Any:
-        for _ in range(others):
-            x = jnp.sin(x)
-        # A conversion, a product and a sine: 3 of 30, with 27 others.
-        return jnp.sin(x * DOUBLES)
-
-    assert bool(found(program, floats(8))) is is_found
+def of_half(x: Any, w: Any) -> Any:
+    y = x * SINGLES  # here
+    return jnp.tanh(y @ w)
 
 
-def test_single_numbers_are_not_counted() -> None:
-    def program(x: Any) -> Any:
-        return x, x.sum() * np.float64(2.0), jnp.float64(3.0) * x[0]
+def in_a_loop(x: Any) -> Any:
+    def step(carry: Any, y: Any) -> Any:
+        return carry, jnp.sin(carry * DOUBLES) + y  # here
 
-    assert found(program, floats(8)) == []
-
-
-def test_a_named_type_is_reported_where_half_of_the_program_has_it() -> None:
-    def program(x: Any) -> Any:
-        y = x.astype(float)  # here
-        return jnp.sin(y) * jnp.cos(y)
-
-    (finding,) = found(program, floats(8))
-    assert finding.line == marked(program)
-    assert "as the type is named here" in finding.message
-    assert "`jnp.float32`" in finding.advice
-
-    def accurate_sum(x: Any) -> Any:
-        y = jnp.tanh(jnp.sin(x))
-        return jnp.sum(y.astype(jnp.float64))
-
-    assert found(accurate_sum, floats(8)) == []
+    return jax.lax.scan(step, x, jnp.zeros((3, 8)))[1]
 
 
-def test_complex_numbers_are_as_wide_as_their_parts() -> None:
-    phases = np.exp(1j * DOUBLES)
+def mixed(widen: Any) -> Any:
+    return lambda x: jnp.cos(widen(jnp.sin(x))) * 2
 
-    def program(x: Any) -> Any:
-        return jnp.sin(x * phases)  # here
 
-    (finding,) = found(program, floats(8, dtype="complex64"))
-    assert finding.line == marked(program)
-    assert "complex64[8] becomes complex128[8]" in finding.message
+AN_ARRAY, OF_DOUBLE = "combined with an array of type float64:", "combined with a scalar of type float64:"
+# What is found with 64 bits, and words of the message.
+FOUND: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+    "an array of NumPy": (mixed(lambda x: x * DOUBLES), (floats(4, 8),), AN_ARRAY),
+    "a scalar of NumPy": (mixed(lambda x: x + np.float64(2)), (floats(4, 8),), OF_DOUBLE),
+    "an array of jax": (mixed(lambda x: x - jnp.linspace(0, 1, 8)), (floats(4, 8),), AN_ARRAY),
+    "random numbers": (mixed(lambda x: x + jax.random.normal(jax.random.key(0), (8,))), (floats(4, 8),), AN_ARRAY),
+    "a choice": (mixed(lambda x: jnp.where(x > 0, x, DOUBLES)), (floats(4, 8),), AN_ARRAY),
+    "a product of matrices": (mixed(lambda x: x @ DOUBLES), (floats(4, 8),), AN_ARRAY),
+    "a line": (energy, (floats(1000),), OF_DOUBLE),
+    "a type that is named": (named, (floats(8),), "as the type is named here"),
+    "complex numbers": (lambda x: jnp.sin(x * PHASES), (floats(8, dtype="complex64"),),
+        "complex64[8] becomes complex128[8]"),
+    "a loop": (in_a_loop, (floats(8),), AN_ARRAY),
+    # A conversion, a product and a sine: 3 of 30 operations, with 27 others.
+    "a tenth": (lambda x: jnp.sin(repeated(jnp.sin, 27, x) * DOUBLES), (floats(8),), "(10%)"),
+}  # fmt: skip
+SILENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "numbers of Python": (lambda x: jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2 + jnp.arange(8, dtype=x.dtype),
+        (floats(8),)),
+    "numbers of Python, in half": (lambda x: jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2, (half(8),)),
+    "less than a tenth": (lambda x: jnp.sin(repeated(jnp.sin, 28, x) * DOUBLES), (floats(8),)),
+    "single numbers": (lambda x: (x, x.sum() * np.float64(2.0), jnp.float64(3.0) * x[0]), (floats(8),)),
+    "an accurate sum": (lambda x: jnp.sum(jnp.tanh(jnp.sin(x)).astype(jnp.float64)), (floats(8),)),
+    "arguments in double": (energy, (double(1000),)),
+    "arguments of both types": (lambda x, y: x * y, (floats(8), double(8))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_makes_float64_of_float32_is_named(name: str) -> None:
+    function, args, text = FOUND[name]
+    (finding,) = found(function, *args)
+    assert (finding.kind, finding.file) == ("precision", __file__)
+    assert text in finding.message and finding.advice
+    if function in (energy, named, in_a_loop):
+        assert finding.line == marked(function)
+    if function is energy:  # a sine in float32; a conversion, a division and an exponential in float64
+        assert finding.severity == "high"
+        assert finding.figures == {"operations": 3, "all_operations": 4, "share": 0.75, "places": 1}
+    if args[0].shape == (4, 8):
+        assert "float32[4,8] becomes float64[4" in finding.message and finding.source.startswith('"')
+    assert found(function, *args, x64=False) == []
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_as_wide_as_asked_or_little_is_not(name: str) -> None:
+    function, args = SILENT[name]
+    assert found(function, *args) == []
 
 
 def test_float32_of_half_precision() -> None:
-    def program(x: Any, w: Any) -> Any:
-        y = x * SINGLES  # here
-        return jnp.tanh(y @ w)
-
-    (finding,) = found(program, half(4, 8), half(8, 8), x64=False)
-    assert finding.line == marked(program)
+    (finding,) = found(of_half, half(4, 8), half(8, 8), x64=False)
+    assert finding.line == marked(of_half)
     # All: x and the array in one type and shape, their product, that of matrices, and the tangent.
     assert finding.figures["share"] == 1.0
     assert "bfloat16[4,8] becomes float32[4,8] as it is combined with an array of type float32:" in finding.message
-    assert found(lambda x, w: program(x, w), half(4, 8), floats(8, 8), x64=False) == []
-
-
-@pytest.mark.parametrize(("before", "is_found"), [(2, True), (3, False)])
-def test_half_of_a_program_in_half_precision_is_the_least(before: int, is_found: bool) -> None:
-    def program(x: Any) -> Any:
-        for _ in range(before):
-            x = jnp.sin(x)
-        return x * SINGLES  # a conversion and a product
-
-    assert bool(found(program, half(8), x64=False)) is is_found
+    assert found(lambda x, w: of_half(x, w), half(4, 8), floats(8, 8), x64=False) == []
+    # A conversion and a product: half of a program is the least.
+    assert found(lambda x: repeated(jnp.sin, 2, x) * SINGLES, half(8), x64=False) != []
+    assert found(lambda x: repeated(jnp.sin, 3, x) * SINGLES, half(8), x64=False) == []
 
 
 def test_a_loss_a_norm_and_a_softmax_in_float32_are_meant_so() -> None:
@@ -194,14 +173,3 @@ def test_what_is_cast_back_before_it_is_used_is_meant_so(widen: Any) -> None:
     assert found(widen, x, x64=False)
     assert found(in_a_scan(widen), x, x64=False)
     assert found(in_a_scan(lambda x: widen(x).astype(x.dtype)), x, x64=False) == []
-
-
-def test_what_is_inside_of_a_loop_is_read() -> None:
-    def program(x: Any) -> Any:
-        def step(carry: Any, y: Any) -> Any:
-            return carry, jnp.sin(carry * DOUBLES) + y  # here
-
-        return jax.lax.scan(step, x, None if x is None else jnp.zeros((3, 8)))[1]
-
-    (finding,) = found(program, floats(8))
-    assert finding.line == marked(program)
