@@ -22,7 +22,8 @@ from partax._report.figure_text import bytes_text, counted, figure_texts, second
 from partax._report.history import History, kept
 from partax._report.report import Report
 
-_BOXES = 800  # of one picture; what is smaller than all of these goes into "other"
+_BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
+_FEWEST_BOXES, _MOST_BOXES = 80, 800  # of one; what is smaller than all of these goes into "other"
 _NARROWEST = 1 / 600  # of the picture
 _DEEPEST = 40  # levels; a recursion has more
 _OTHER = Line("", 0, "other")
@@ -52,7 +53,7 @@ class Box:
         return f"{place}\n{self.equations:,} equations{finding}"
 
 
-def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Box:
+def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _MOST_BOXES) -> Box:
     """The equations of a program by call stack, in at most so many boxes, but for those of "other"."""
     root = _call_tree(examined)
     every = list(_preorder(root))
@@ -157,9 +158,6 @@ def write_chrome_trace(path: str | Path) -> None:
 
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
-_BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
-_FEWEST_BOXES = 80
-_MOST_BOXES = 800
 _PICTURED = 20  # programs
 _COLUMNS = 550  # of a curve
 _BUFFERS = 8

@@ -98,7 +98,7 @@ class OneByOne:
             if not told.isdisjoint(counts) or not is_most or not _is_much(counts):
                 continue
             told.update(counts)
-            yield _diagnosis(file, first, last, counts)
+            yield _of_loop(file, first, last, counts)
 
 
 def _is_much(counts: Mapping[_Operation, int]) -> bool:
@@ -109,7 +109,7 @@ def _is_much(counts: Mapping[_Operation, int]) -> bool:
     return writes >= _FEWEST_WRITES or is_model
 
 
-def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) -> Diagnosis:
+def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation]) -> Diagnosis:
     lines: Counter[tuple[CodeType, int]] = Counter()
     for operation, count in counts.items():
         here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
