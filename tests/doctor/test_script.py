@@ -264,7 +264,7 @@ def test_libraries_come_last_and_the_page_begins_with_the_costliest_function(
     again: tuple[dict[str, Any], str, str],
 ) -> None:
     found, text, page = again
-    assert " of jax and libraries (" in text
+    assert " of jax and libraries (" in text and "; most at script.py:" in text
     stages = ("trace_seconds", "lower_seconds", "compile_seconds")
     costliest = max(found.values(), key=lambda it: sum(it["figures"].get(stage, 0) for stage in stages))
     summary = page[page.index('<p class="summary">') :].split("</p>")[0]

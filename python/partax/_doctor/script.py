@@ -276,7 +276,12 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     if libraries := [it for it in programs if not it.is_users]:
         names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
         more = ", ..." if len(libraries) > _NAMED else ""
-        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more})"))
+        at = grouped(
+            libraries, lambda it: "" if it.site is None else it.site.place
+        )  # as `model.init` outside of any jit
+        most = max(at, key=lambda place: _seconds(at[place]))
+        where = f"; most at {most}" if most else ""
+        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more}{where})"))
     print(Tables(Table(_HEADINGS, (tuple(rows),), frozenset({6}), indent=2)).text(None), file=file)
     for diagnosis in found:
         if diagnosis.findings and not diagnosis.is_of_library:
