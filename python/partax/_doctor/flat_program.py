@@ -170,7 +170,7 @@ def _called(eqn: Any) -> tuple[Any, Sequence[Any]]:
     return (inner, getattr(holder, "consts", ())) if is_plain else (None, ())
 
 
-# How an operation treats its operands.
+# What XLA does not give a buffer of its own, a rule of thumb by the names of primitives: how each treats its operands.
 OPAQUE = 0  # reads buffers and writes one
 VIEW = 1  # its result is its operand, seen otherwise
 CHEAP = 2  # elementwise, computed again for each use rather than kept
