@@ -112,6 +112,23 @@ def test_it_is_counted() -> None:
     assert eqx.combine is theirs
 
 
+def test_a_static_number_that_changes_brings_no_warning() -> None:
+    @eqx.filter_jit
+    def step(state: dict[str, Any]) -> dict[str, Any]:
+        return {"x": state["x"] * 2, "step": state["step"] + 1}
+
+    state = {"x": jnp.ones(2), "step": 0}
+    with partax.equinox.accelerate(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            state = step(state)
+    assert state["step"] == 5
+    ours = partax.filter_jit(lambda state: {"x": state["x"] * 2})
+    ours({"x": jnp.ones(2), "step": 0}), ours({"x": jnp.ones(2), "step": 1})
+    with pytest.warns(partax.RetraceWarning, match="step"):
+        ours({"x": jnp.ones(2), "step": 2})
+
+
 @pytest.mark.parametrize("donate", ["all", "all-except-first", "warn", "warn-except-first", "none"])
 def test_options_go_with_it(donate: Any) -> None:
     def function(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

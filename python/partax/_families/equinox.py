@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import sys
+import types
+import weakref
 from typing import Any
 
 from partax import _core
@@ -11,6 +13,9 @@ from partax._jax.nodes import flatten_one_level, one_level
 
 # Equinox keeps these on modules that wrap a function.
 _WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
+
+jitted_by_equinox: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+"""The code of functions that Equinox's `filter_jit` wraps and that run by ours: there are no warnings but Equinox's."""
 
 
 def module_class() -> type | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from partax import _core
+from partax._families.equinox import jitted_by_equinox
 from partax._guards.user_objects import read, unwrapped
 from partax._jit.parameters import option_names
 from partax._pytree.call_site import call_site
@@ -39,6 +40,7 @@ class History:
     cache_size: int
     by_structure: bool
     nested: bool = False  # counts the traces of another one, which reports them
+    warns: bool = True  # of a static number that is a trace for each value
     function: Callable[[], Any] = lambda: None  # gives it if it lives
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
@@ -74,7 +76,7 @@ class History:
             caused = None if self._under_way else self.reasons.count_number(changes)  # recursion ends by a number
             reason = self.reasons.reason(snapshot, nearest, changes, occasion)
             self._check_limits(reason)
-            if caused is not None and not self.nested:
+            if caused is not None and self.warns and not self.nested:
                 self.reasons.warn(caused, occasion, call_site())
             self._under_way += 1
             self.count += 1
@@ -172,6 +174,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
         options.max_traces,
         options.cache_size,
         getattr(options, "callables", "identity") == "structure",
+        warns=code not in jitted_by_equinox,
     )
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)

@@ -12,6 +12,7 @@ from typing import Any
 import equinox
 
 from partax._core import JitFunction
+from partax._families.equinox import jitted_by_equinox
 from partax._families.equinox_private import jit_class, jit_options
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
@@ -146,6 +147,9 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     if found is not None and options is not None:
         ours = Options(donate=found[0], donates_returned=found[0] != "none", **options)
         made = wrapper_of(ours, wrapper.__wrapped__)
+        code = getattr(made._function, "__code__", None)
+        if isinstance(code, types.CodeType):
+            jitted_by_equinox.add(code)
     key = id(wrapper)
     _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
     return made
