@@ -1,57 +1,60 @@
-"""The bugs of deliberate_native.cpp as operations: the name begins with what the harness must call each."""
+"""One operation with a bug of each kind in what is done where memory ends: its name is what the harness must call it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-import deliberate_native as native
-from case import Case, operation
+from case import Case, operations
+from checks import as_before, unfailing
 
-PAIR = ([None], [None])
+import trees
+from partax import _core
 
-
-def equals(expected: Any) -> Callable[[Any], None]:
-    """As of `checks`, without jax."""
-
-    def check(value: Any) -> None:
-        assert value == expected, f"{value!r} is not {expected!r}"
-
-    return check
+KEPT: list[Any] = []
+TREE = {"a": [trees.array(1), 2], "b": trees.Bag(trees.array(1), label=[1])}
 
 
-@operation("ok: no bug")
-def _() -> Case:
-    return Case(native.ok, equals(PAIR))
+class CannotRaise:
+    def __del__(self) -> None:
+        raise ValueError("nobody gets this")
 
 
-@operation("crash: ignores null")
-def _() -> Case:
-    return Case(native.ignores_null, equals([None]))
+def buggy(bug: Callable[[], Any], raises: bool = True, **more: Any) -> Case:
+    """Flattens a tree; where that fails, the bug runs, and then the error is raised or its value given."""
+
+    def run() -> Any:
+        try:
+            return _core.flatten(TREE)
+        except MemoryError:
+            value = bug()
+            if raises:
+                raise
+            return value
+
+    return Case(run, as_before(_core.flatten(TREE)), **more)
 
 
-@operation("leak: of a list")
-def _() -> Case:
-    return Case(native.leaks, equals([None]))
+def changing() -> Case:
+    state: list[int] = []
+    return buggy(lambda: state.append(1), state=lambda: len(state))
 
 
-@operation("wrong: half of a list")
-def _() -> Case:
-    return Case(native.half_built, equals([None] * 40))
-
-
-@operation("unraisable: an error that nobody gets")
-def _() -> Case:
-    return Case(native.cannot_raise, equals(PAIR))
-
-
-@operation("changed: a dictionary")
-def _() -> Case:
-    state: dict[str, bool] = {"state": False}
-    return Case(lambda: native.changes_first(state), equals(PAIR), state=lambda: dict(state))
-
-
-@operation("reference: to the argument")
-def _() -> Case:
+def keeping() -> Case:
     argument = object()
-    return Case(lambda: native.keeps_argument(argument), equals(PAIR), watched=(argument,))
+    return buggy(lambda: KEPT.append(argument), watched=(argument,))
+
+
+operations(
+    "deliberate",
+    {
+        "no fault": lambda: unfailing(lambda: _core.flatten(TREE)),
+        "crash": lambda: buggy(os.abort),
+        "leak": lambda: buggy(lambda: KEPT.append(_core.flatten(TREE))),
+        "wrong": lambda: buggy(lambda: ([], None), raises=False),
+        "unraisable": lambda: buggy(lambda: CannotRaise() and None),
+        "changed": changing,
+        "reference": keeping,
+    },
+)

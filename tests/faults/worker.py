@@ -186,12 +186,12 @@ def live_blocks() -> collections.Counter[tuple[int, ...]]:
 
 
 def main() -> None:
-    results, progress_path, module, core, thorough, *names = sys.argv[1:]
+    results, progress_path, module, thorough, *names = sys.argv[1:]
     os.environ.pop("LD_PRELOAD", None)
     faulthandler.enable()
     importlib.import_module(module)
     progress = os.open(progress_path, os.O_WRONLY | os.O_CREAT)
-    path = core or importlib.import_module("partax._core").__file__
+    path = importlib.import_module("partax._core").__file__
     base = injector.watch(path)
     gc.collect()
     gc.freeze()
