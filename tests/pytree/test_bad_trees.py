@@ -16,7 +16,7 @@ import partax
 from deep_trees import WRAPS, nested, self_containing
 from growth import check_steady
 from partax import any_of, by_path, flat_combine, flat_partition, is_array, not_, tree
-from partition_reference import assert_identical, parts_of, taken
+from partition_reference import assert_identical
 from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -209,24 +209,6 @@ def test_what_a_filter_raises_passes_through(call: Any, name: str) -> None:
             call(tree, *filters)
 
 
-def test_a_filter_that_enters_again() -> None:
-    tree = make_model()
-    expected = taken(tree, is_array)
-    depth: list[int] = []
-
-    def again(x: Any) -> bool:
-        if len(depth) < 3:
-            depth.append(1)
-            assert taken(tree, again) == expected
-            spec, *dicts = flat_partition(tree, again, separator="/")
-            assert list(dicts[0]) == expected
-            assert_identical(flat_combine(spec, *dicts), tree)
-        return is_array(x)
-
-    assert taken(tree, again) == expected
-    assert parts_of(tree, again, not_(again)) == [expected, ["layers/0/rate", "layers/1/rate"], []]
-
-
 # --- keys
 
 
@@ -284,33 +266,6 @@ def test_keys_that_change_the_tree_when_printed(separator: str | None) -> None:
             flat_partition(tree, *use, separator=separator)
 
 
-class Text(str):
-    """A subclass of str with its own ideas."""
-
-    def __repr__(self) -> str:
-        return "mine"
-
-    def __str__(self) -> str:
-        return "also mine"
-
-
-@pytest.mark.parametrize("separator", [None, "/"])
-def test_subclasses_of_str_and_int_as_keys(separator: str | None) -> None:
-    class Number(int):
-        def __repr__(self) -> str:
-            return "number"
-
-        __str__ = __repr__
-
-    for one in ({Text("k"): [1, 2]}, {Number(1): [1, 2]}, [{Text("k"): 1}, {Text("k"): 2}]):
-        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(one)]
-        options: Any = {} if separator is None else {"simple": True, "separator": separator}
-        spec, all_leaves = flat_partition(one, separator=separator)
-        assert list(all_leaves) == [jax.tree_util.keystr(path, **options) for path in paths]
-        assert all(type(key) is str for key in all_leaves) and flat_combine(spec, all_leaves) == one
-    assert taken({Text("k"): 1}, by_path("also mine")) == ["also mine"]
-
-
 class OwnKey:
     """A key of a path that is not jax's."""
 
@@ -331,13 +286,6 @@ class Own:
 jax.tree_util.register_pytree_with_keys(
     Own, lambda o: (tuple((OwnKey(), x) for x in o.items), None), lambda _, items: Own(*items)
 )
-
-
-def test_keys_of_the_user_s_own_kind() -> None:
-    tree = {"a": Own(1, [2], "x")}
-    assert list(flat_partition(tree)[1]) == ["['a']<own>", "['a']<own>[0]", "['a']<own>#2"]
-    assert list(flat_partition(tree, separator="/")[1]) == ["a/<own>", "a/<own>/0", "a/<own>#2"]
-    assert taken(tree, by_path("a/<own>")) == ["a/<own>", "a/<own>"]
 
 
 # --- depth

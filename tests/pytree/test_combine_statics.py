@@ -1,4 +1,4 @@
-"""Guards the promise that trees side by side (parts that are combined, a prefix of filters or shardings) are alike
+"""Guards the promise that trees side by side (that are combined or mapped, a prefix of filters or shardings) are alike
 where their keys, static fields and aux data are equal by `==`, as for jax; and the errors where they are not."""
 
 import collections
@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
 from partition_reference import assert_identical
-from trees import Bag, Tray
+from trees import Bag, Cell, Tray
 
 pytestmark = pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
 
@@ -182,7 +182,7 @@ def test_keys_of_dicts_are_compared_as_jax_does() -> None:
 
 
 Ordered, Default = collections.OrderedDict, collections.defaultdict
-# Trees of which one is unlike the first that is there, and how the message begins after "pytrees".
+# Trees of which one is unlike the first that is there, and how the message of combine begins after "pytrees".
 UNLIKE: dict[str, tuple[list[Any], str]] = {
     "length": ([[1, 2], [1]], "[1]`: found a `list` with 1 child, expected "),
     "type": ([[1, 2], (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a `list`"),
@@ -190,6 +190,9 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
     "class": ([Module(1, "a"), Record(1, "a")], "[1]`: found a `Record`, expected "),
     "keys": ([[{"a": 1}], [{"b": None}]], "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with"),
     "fewer keys": ([{"a": 1, "b": 2}, {"a": 1}], "[1]`: found a `dict` with the keys ['a'], expected the structure"),
+    "order of keys": ([Ordered(a=1, b=2), Ordered(b=1, a=2)], "[1]`: found a `collections.OrderedDict` with the keys"),
+    "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a `Row`"),
+    "static leaf and field": ([Cell(1, mode="a"), Cell(1, mode="b")], "[1].mode`: found 'b', expected 'a'"),
     "ordered keys": ([Ordered(a=1), Ordered(c=1)], "[1]`: found a `collections.OrderedDict` with the keys ['c']"),
     "keys and a factory": ([Default(list, a=1), Default(list, c=1)], "[1]`: found a `collections.defaultdict` with"),
     "factory": ([Default(list), Default(int)], "[1].default_factory`: found <class 'int'>, expected <class 'list'>"),
@@ -218,6 +221,16 @@ def test_trees_that_are_not_alike_are_named(trees: list[Any], message: str) -> N
     with pytest.raises(ValueError) as caught:
         partax.combine(*trees)
     assert str(caught.value).startswith(f"`pytrees{message}")
+    if len(trees) > 2:
+        return
+    with pytest.raises(ValueError):
+        jax.tree.map(lambda *_: 0, *trees)
+    for map in (partax.tree.map, partax.tree.map_with_path):
+        with pytest.raises(ValueError) as caught:
+            map(lambda *_: 0, *trees)
+        path = message.removeprefix("[1]").partition(": ")[0]
+        assert str(caught.value).startswith(f"`rest[0]{path}: found ")
+    assert partax.tree.structure(trees[0]) != partax.tree.structure(trees[1])
 
 
 def test_a_nan_is_equal_to_itself() -> None:

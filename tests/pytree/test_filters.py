@@ -4,7 +4,6 @@ that takes a leaf nearest the root gets it, the first of them where they are equ
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -19,7 +18,7 @@ import partax
 import partition_reference as reference
 from partax import all_of, any_of, by_path, is_array, not_
 from partition_reference import parts_of, paths_in, taken
-from trees import Cell, Layer, Model, Pair, array, make_model, network
+from trees import Layer, array, make_model, network
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -43,51 +42,10 @@ def test_predicates_are_asked_about_leaves_only_and_once() -> None:
         assert len({id(x) for x in asked if is_array(x)}) == sum(is_array(x) for x in asked)
 
 
-def test_callables_of_every_kind_are_predicates() -> None:
-    class Big:
-        def __call__(self, x: Any) -> bool:
-            return x > 1
-
-    class Truthy:
-        def __bool__(self) -> bool:
-            return True
-
-    tree = [1, 2]
-    for f in (Big(), Big().__call__, functools.partial(lambda limit, x: x > limit, 1), (2).__eq__):
-        assert taken(tree, f) == ["1"]
-    assert taken(tree, lambda x: Truthy()) == ["0", "1"]
-    assert taken(tree, lambda x: x - 1) == ["1"]
-    assert taken(tree, lambda x: np.bool_(x == 1)) == ["0"]
-
-
 # --- types
 
 
-def test_the_node_nearest_the_root_decides_whatever_the_order() -> None:
-    tree = Model([Layer(array(1), Cell(array(2), "x"))])
-    cell = ["layers/0/bias/weight", "layers/0/bias/bias"]
-    layer = [path for path in paths_in(tree) if path not in cell]
-    assert parts_of(tree, Cell, Layer) == [[], paths_in(tree), []]
-    assert parts_of(tree, Layer, Cell) == [paths_in(tree), [], []]
-    assert parts_of({"a": tree.layers[0].bias, "b": tree}, Cell, Layer)[:2] == [
-        ["a/weight", "a/bias"],
-        [f"b/{path}" for path in paths_in(tree)],
-    ]
-    assert parts_of(tree, Cell) == [cell, layer]
-
-
-class Untrained(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Layer) and instance.scale == 0
-
-
-class Frozen(metaclass=Untrained):
-    pass
-
-
 def test_types_whose_answer_depends_on_the_instance() -> None:
-    layers = [Layer(array(1), scale=scale) for scale in (0, 1, 0, 2)]
-    assert taken(layers, Frozen) == ["0/weight", "0/rate", "2/weight", "2/rate"]
     tree = [jnp.ones(2), jnp.ones((2, 2)), jnp.arange(2), 1.0, np.ones(2, np.float32)]
     assert taken(tree, jaxtyping.Float[jax.Array, " n"]) == ["0"]
     assert taken(tree, jaxtyping.Shaped[jax.Array, " n"]) == ["0", "2"]
@@ -124,22 +82,6 @@ def test_deeply_nested_combinations() -> None:
         assert taken([1, array(1)], f) == ["1"]
     except RecursionError:
         assert taken([1, array(1)], is_array) == ["1"]  # refused, and nothing is broken
-
-
-# --- is_leaf
-
-
-def test_with_is_leaf_a_node_is_a_leaf_for_every_filter() -> None:
-    tree = {"layer": Layer(array(1)), "pair": Pair(1, "x"), "n": 2}
-    is_leaf = lambda x: isinstance(x, Layer | Pair)
-    kept = lambda f: partax.partition(tree, f, is_leaf=is_leaf)[0]
-    both = {"layer": tree["layer"], "pair": tree["pair"], "n": None}
-    for f in ((Layer, Pair), (eqx.Module, tuple), by_path("{layer,pair}"), by_path(regex="p|y"), not_(int), is_leaf):
-        part = kept(f)
-        assert all(part[key] is both[key] for key in both)
-    for f in (is_array, by_path("layer/**/weight"), str, by_path("*/*")):
-        assert kept(f) == {"layer": None, "pair": None, "n": None}
-    assert kept(by_path("layer/**"))["layer"] is tree["layer"]
 
 
 # --- filters are values

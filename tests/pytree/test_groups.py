@@ -14,7 +14,7 @@ import pytest
 
 import partax
 from partax import any_of, by_path, is_array, is_inexact_array, not_
-from trees import assert_close, assert_same, over_samples
+from trees import assert_close, assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -39,22 +39,6 @@ def model():
 # --- the tree of labels
 
 
-def test_the_first_filter_that_takes_a_leaf_names_it():
-    tree = {"a": jnp.ones(1), "b": [np.ones(1), 2.0], "c": "text", "n": None}
-    assert partax.labels(tree, {"jax": jax.Array, "array": is_array, "str": str}, default="rest") == {
-        "a": "jax",
-        "b": ["array", "rest"],
-        "c": "str",
-        "n": None,
-    }
-    assert partax.labels(tree, {"first": by_path("b/*"), "second": True}) == {
-        "a": "second",
-        "b": ["first", "first"],
-        "c": "second",
-        "n": None,
-    }
-
-
 @pytest.mark.parametrize(
     "filters",
     [
@@ -74,13 +58,6 @@ def test_groups_are_those_of_partition(filters):
     assert_same(found, partax.combine(*(jax.tree.map(lambda _, name=name: name, part) for name, part in parts)))
 
 
-@over_samples
-def test_every_kind_of_node_keeps_its_structure(make):
-    tree = make()
-    found = partax.labels(tree, {"array": is_array}, default="rest")
-    assert_same(found, jax.tree.map(lambda leaf: "array" if is_array(leaf) else "rest", tree))
-
-
 @pytest.mark.parametrize(
     "label", ["name", "", 0, 1.5, True, Group.FAST, pytest.param(object(), id="object"), len, frozenset({1})], ids=str
 )
@@ -89,10 +66,6 @@ def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
     assert found["x"] is label
     found = partax.labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)
     assert found["y"] is label
-
-
-def test_the_default_may_be_one_of_the_labels():
-    assert partax.labels([1, "a", 2.0], {"x": int, "y": str}, default="x") == ["x", "y", "x"]
 
 
 def test_no_groups_and_no_leaves():
@@ -108,11 +81,6 @@ def test_is_leaf_makes_one_label_for_a_node():
     assert found == {"a": "list", "b": ("int", "list")}
     found = partax.labels(model(), {"linear": eqx.nn.Linear}, default="rest", is_leaf=lambda n: n is not None)
     assert found == "rest"
-
-
-def test_the_same_object_in_two_places_is_in_two_groups():
-    array = jnp.ones(1)
-    assert partax.labels([array, array], {"x": by_path("0")}, default="y") == ["x", "y"]
 
 
 # --- errors

@@ -30,7 +30,7 @@ from partition_reference import (
     reread,
 )
 from random_trees import build, quick, recipes, thorough
-from trees import SAMPLES, Bag, Layer, Pair, array, make_model, network, over_samples
+from trees import SAMPLES, Bag, Layer, Pair, array, network, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -144,13 +144,6 @@ def test_is_leaf_is_asked_as_jax_asks() -> None:
     partax.partition(tree, int, list, by_path("**"), is_leaf=lambda x: asked[0].append(x))
     jax.tree.flatten(tree, is_leaf=lambda x: asked[1].append(x))
     assert [id(x) for x in asked[0]] == [id(x) for x in asked[1]]
-
-
-def test_shapes_are_leaves_like_any_other() -> None:
-    tree = eqx.filter_eval_shape(make_model)
-    shapes, rest = partax.partition(tree, jax.ShapeDtypeStruct)
-    assert len(jax.tree.leaves(shapes)) == 4 and not any(is_array(x) for x in jax.tree.leaves(rest))
-    assert_identical(partax.combine(rest, shapes), tree)
 
 
 def test_a_large_tree() -> None:
