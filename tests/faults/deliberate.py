@@ -1,4 +1,4 @@
-"""One operation with a bug of each kind in what is done where memory ends: its name is what the harness must call it."""
+"""An operation with a bug of each kind in what is done where memory ends: the name is what the harness must call it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,8 @@ def self_check(faults: Faults) -> int:
         found = {fault["kind"] for fault in row["faults"]} or {"no fault"}
         seen = any(kind.startswith(wanted) for kind in found)
         missed += not seen
-        print(f"{row['name']:46} {row['points']:11}  {', '.join(sorted(found))}{'' if seen else '  MISSED'}", flush=True)
+        told = ", ".join(sorted(found)) + ("" if seen else "  MISSED")
+        print(f"{row['name']:46} {row['points']:11}  {told}", flush=True)
     faults.rows.clear()
     return missed
 

@@ -74,20 +74,6 @@ def close(found: Any, right: Any) -> bool:
     return bool(np.allclose(found, right, rtol=1e-5, atol=1e-6))
 
 
-def test_what_others_change_is_seen() -> None:
-    model = Model()
-    bound = partax.nnx.jit(predict).bind(model)
-    for _ in range(4):
-        assert close(bound(X), model(X))
-    for value in (1.0, 2.0, 3.0):
-        model.first.kernel[...] = jnp.full((4, 4), value)
-        for _ in range(4):
-            assert close(bound(X), model(X))
-    nnx.update(model, jax.tree.map(lambda it: it * 2, nnx.state(model)))
-    for _ in range(4):
-        assert close(bound(X), model(X))
-
-
 ARRAY = np.full(4, 2, "f4")
 # What a Variable holds, and another value; or what changes it in place.
 HELD: dict[str, tuple[Any, Any]] = {

@@ -58,19 +58,6 @@ def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> No
     assert jitted.cache_info().traces == 1
 
 
-@pytest.mark.parametrize("function", [nothing, counted])
-def test_a_hit_with_another_model_of_the_same_structure_runs_no_python(function: Callable[..., Any]) -> None:
-    jitted, x = partax.nnx.jit(function), jnp.ones((2, 3))
-    for seed in range(3):
-        model = Model(seed)
-        optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
-        for _ in range(3):
-            jitted(model, optimizer, x)
-        called = called_functions(lambda of=(model, optimizer): jitted(*of, x), partax, flax)
-        assert [name for name in called if "current_jax_trace" not in name] == []
-    assert jitted.cache_info().traces == 1
-
-
 def test_what_flax_says_of_an_object_is_compared_as_flax_does() -> None:
     """`_pytree__nodes`, of which each object has one of its own, tells data from static attributes."""
 
@@ -158,16 +145,6 @@ def test_what_was_replaced_is_let_go() -> None:
     jitted(variable, other)
     gc.collect()
     assert before() is None
-
-
-def test_the_objects_of_a_call_are_not_kept() -> None:
-    jitted, model = partax.nnx.jit(lambda model, x: model(x)), Model()
-    for _ in range(3):
-        jitted(model, jnp.ones((2, 3)))
-    gone = weakref.ref(model)
-    del model
-    gc.collect()
-    assert gone() is None
 
 
 @partax.nnx.jit

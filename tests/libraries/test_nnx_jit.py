@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from flax import nnx
@@ -15,13 +14,6 @@ import partax.nnx
 from nnx_graphs import Both, both, described
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
-
-
-class Counter(nnx.Module):
-    def __init__(self) -> None:
-        self.count = nnx.Variable(jnp.zeros((), jnp.int32))
-        self.other = nnx.Param(jnp.arange(3.0))
-        self.name = "counter"
 
 
 class Net(nnx.Module):
@@ -51,35 +43,6 @@ def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
         args[0].eval()
     pair.call()
     assert pair.traces[1] <= pair.traces[0]
-
-
-def test_a_hit_makes_new_objects() -> None:
-    def step(model: Counter) -> None:
-        model.fresh = nnx.Param(jnp.ones(2))
-
-    model = Counter()
-    jitted = partax.nnx.jit(step)
-    found = []
-    for _ in range(4):
-        jitted(model)
-        found.append(model.fresh)
-        model.fresh.set_metadata("mark", 1)
-    assert len({id(it) for it in found}) == 4
-    assert jitted.cache_info().traces == 2
-
-
-def test_a_returned_new_module_shares_what_it_shares() -> None:
-    def step(model: Counter, rngs: nnx.Rngs) -> Any:
-        layer = nnx.Linear(2, 2, rngs=rngs)
-        layer.counter = model
-        return layer, [layer.kernel], nnx.Dict(a=layer)
-
-    pair = both(step, Counter(), nnx.Rngs(1), calls=1)
-    layer, (kernel,), holder = pair.call()
-    assert layer.counter is pair.ours[0]
-    assert kernel is layer.kernel
-    assert holder.a is layer
-    assert pair.call()[0] is not layer
 
 
 def test_objects_that_are_no_pytrees() -> None:
@@ -118,24 +81,6 @@ def test_references() -> None:
     assert isinstance(made.get_raw_value(), jax.Ref)
     made[...] += 1
     assert made[...][0] == 3
-
-
-def test_a_number_in_a_variable_is_traced_and_an_unchanged_one_stays() -> None:
-    class Numbers(nnx.Module):
-        def __init__(self) -> None:
-            self.count = nnx.Variable(0)
-            self.kept = nnx.Variable(2.5)
-            self.array = nnx.Variable(np.ones(2, np.float32))
-            self.data = nnx.data(3)
-
-    def step(model: Numbers) -> None:
-        model.count.set_value(model.count.get_value() + 1)
-
-    pair = both(step, Numbers(), calls=5, traces=1)
-    assert pair.ours[0].kept.get_raw_value() == 2.5
-    assert type(pair.ours[0].kept.get_raw_value()) is float
-    assert type(pair.ours[0].array.get_raw_value()) is np.ndarray
-    assert pair.ours[0].data == 3
 
 
 def test_a_static_list_that_a_call_changes() -> None:

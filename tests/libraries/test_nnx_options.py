@@ -45,12 +45,6 @@ def test_an_unchanged_variable_is_not_a_result_of_the_program() -> None:
     assert model.layer.bias.get_raw_value() is bias
 
 
-def test_a_call_that_changes_nothing_has_no_results() -> None:
-    model = Model(nnx.Rngs(0))
-    outputs = partax.nnx.jit(lambda model: None).trace(model).jaxpr.jaxpr.outvars
-    assert list(outputs) == []
-
-
 @pytest.mark.parametrize(
     "options", [{"donate_argnames": "model"}, {"donate_argnums": 0}, {"donate": ("model",)}, {"donate": "all"}]
 )
@@ -139,12 +133,6 @@ def test_one_of_args_is_donated_by_its_name() -> None:
         for name in ("a[x]", "a[", "b[0]"):
             with pytest.raises(ValueError, match="in donate, expected names"):
                 jit(add_to_all, donate=(name,))
-
-
-def test_static_positions_in_args() -> None:
-    for jit in (nnx.jit, partax.nnx.jit):
-        for static in (1, (1, 5), -1):
-            assert jit(lambda *a: a[0] * a[1], static_argnums=static)(jnp.ones(2), 3)[0] == 3
 
 
 def test_static_arguments() -> None:
@@ -265,16 +253,6 @@ def test_explain_report_limits(caplog: pytest.LogCaptureFixture) -> None:
     assert "step" in str(jitted.report())
     jitted.clear_cache()
     assert jitted.cache_info().traces == 0
-
-
-def test_a_structure_that_differs_is_explained(caplog: pytest.LogCaptureFixture) -> None:
-    jitted = partax.nnx.jit(lambda model, x: x)
-    with partax.explain(), caplog.at_level(logging.WARNING, "partax"):
-        model = Model(nnx.Rngs(0))
-        jitted(model, jnp.ones(1))
-        model.layer.twin = model.layer.kernel
-        jitted(model, jnp.ones(1))
-    assert "model.layer" in caplog.messages[1]
 
 
 def test_modes_of_nnx() -> None:

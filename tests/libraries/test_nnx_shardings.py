@@ -52,49 +52,34 @@ WHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+MODES = {
+    "filters": {"graph": True, "graph_updates": True},
+    "a prefix of a graph": {"graph": True, "graph_updates": False},
+    "a prefix of a tree": {"graph": False, "graph_updates": False},
+}
+
+
+def grow(given: Any) -> None:
+    for it in jax.tree.leaves(given, is_leaf=lambda it: isinstance(it, nnx.Variable)):
+        it.set_value(it.get_value() + 1)
+
+
 @pytest.mark.parametrize("where", WHERE)
-def test_filters_may_stand_anywhere_in_the_prefix_of_a_result(where: str, filters: dict[Any, Any]) -> None:
-    prefix, tree = WHERE[where]
+@pytest.mark.parametrize("kind", MODES)
+@pytest.mark.parametrize("side", ["argument", "result"])
+def test_what_nnx_takes_may_stand_anywhere_in_a_prefix(
+    where: str, kind: str, side: str, filters: dict[Any, Any]
+) -> None:
+    (spread, tree), options = WHERE[where], MODES[kind]
     state = nnx.StateSharding(filters)
-    same_of_both(lambda jit: jit(lambda: tree(linear), out_shardings=prefix(state), graph=True, graph_updates=True)())
-
-
-@pytest.mark.parametrize("where", WHERE)
-def test_filters_may_stand_anywhere_in_the_prefix_of_an_argument(where: str, filters: dict[Any, Any]) -> None:
-    prefix, tree = WHERE[where]
+    prefix = spread(state) if kind == "filters" else nnx.prefix(tree(linear), filters, graph=options["graph"])
 
     def run(jit: Any) -> Any:
-        def grow(given: Any) -> None:
-            for _, it in nnx.iter_graph(given):
-                if isinstance(it, nnx.Variable):
-                    it.set_value(it.get_value() + 1)
-
+        if side == "result":
+            return jit(lambda: tree(linear), out_shardings=prefix, **options)()
         given = tree(linear)
-        jit(grow, in_shardings=(prefix(nnx.StateSharding(filters)),), graph=True, graph_updates=True)(given)
+        jit(grow, in_shardings=(prefix,), **options)(given)
         return given
-
-    same_of_both(run)
-
-
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("graph", [False, True])
-def test_prefixes_of_nnx_are_taken(where: str, graph: bool, filters: dict[Any, Any]) -> None:
-    _, tree = WHERE[where]
-    prefix = nnx.prefix(tree(linear), filters, graph=graph)
-    same_of_both(lambda jit: jit(lambda: tree(linear), out_shardings=prefix, graph=graph, graph_updates=False)())
-
-
-@pytest.mark.parametrize("graph", [False, True])
-def test_prefixes_of_nnx_are_taken_for_arguments(graph: bool, filters: dict[Any, Any]) -> None:
-    prefix = nnx.prefix(linear(), filters, graph=graph)
-
-    def run(jit: Any) -> Any:
-        def grow(net: nnx.Linear) -> None:
-            net.kernel[...] += 1
-
-        net = linear()
-        jit(grow, in_shardings=(prefix,), graph=graph, graph_updates=False)(net)
-        return net
 
     same_of_both(run)
 

@@ -191,7 +191,7 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
     "keys": ([[{"a": 1}], [{"b": None}]], "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with"),
     "fewer keys": ([{"a": 1, "b": 2}, {"a": 1}], "[1]`: found a `dict` with the keys ['a'], expected the structure"),
     "order of keys": ([Ordered(a=1, b=2), Ordered(b=1, a=2)], "[1]`: found a `collections.OrderedDict` with the keys"),
-    "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a `Row`"),
+    "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a"),
     "static leaf and field": ([Cell(1, mode="a"), Cell(1, mode="b")], "[1].mode`: found 'b', expected 'a'"),
     "ordered keys": ([Ordered(a=1), Ordered(c=1)], "[1]`: found a `collections.OrderedDict` with the keys ['c']"),
     "keys and a factory": ([Default(list, a=1), Default(list, c=1)], "[1]`: found a `collections.defaultdict` with"),

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import partax
-from transformed import assert_close_trees
-from trees import assert_close
 
 TRANSFORMS = pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
 
@@ -97,30 +95,6 @@ def test_inexact_arrays_of_every_kind_are_differentiated(make):
     np.testing.assert_array_equal(np.asarray(grad[0], np.float32), np.full(np.shape(value), 2.0))
 
 
-AUX = {
-    "None": lambda x: None,
-    "string": lambda x: "text",
-    "object": lambda x: MARKER,
-    "function": lambda x: len,
-    "tracer": lambda x: x * 2,
-    "tree of all": lambda x: {"a": (x * 2, "s"), "b": [MARKER, None, 1, True, 2.0], "n": np.ones(2)},
-    "model": lambda x: affine(),
-}
-MARKER = object()
-
-
-@pytest.mark.parametrize("name", AUX)
-def test_aux_may_be_anything(name):
-    make, x = AUX[name], jnp.arange(3.0)
-    function = lambda x: (jnp.sum(x**2), make(x))
-    grad, aux = partax.filter_grad(function, has_aux=True)(x)
-    (value, aux_too), grad_too = partax.filter_value_and_grad(function, has_aux=True)(x)
-    assert_close_trees((value, grad, grad_too), (jnp.float32(5), 2 * x, 2 * x))
-    for found in (aux, aux_too):
-        assert eqx.tree_equal(found, make(x), typematch=True)
-        assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(found))
-
-
 @TRANSFORMS
 def test_no_positional_argument_is_a_type_error(transform):
     wrapped = transform(lambda x: jnp.sum(x))
@@ -136,15 +110,3 @@ def test_a_result_that_is_no_real_scalar_is_jax_s_type_error(transform):
         transform(lambda x: x)(jnp.ones(2))
     with pytest.raises(TypeError, match="real"):
         transform(lambda x: jnp.sum(x).astype(int))(jnp.ones(2))
-
-
-def test_as_a_method_decorator_with_respect_to_self():
-    model, x = affine(), jnp.array([1.0, -1.0])
-    grad = model.grad_of_loss(x)
-    assert_close_trees(grad, eqx.filter_grad(lambda m: jnp.sum(m(x) ** 2))(model))
-    assert type(grad) is Affine
-    (value, aux), grad = model.loss_and_grad(x, power=2)
-    assert_close(value, jnp.sum(model(x) ** 2))
-    assert aux == "affine"
-    assert grad.scale is None
-    assert_close_trees(Affine.grad_of_loss(model, x), model.grad_of_loss(x))

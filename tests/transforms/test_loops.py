@@ -87,18 +87,6 @@ def test_arrays_alone_are_as_in_jax_lax() -> None:
     assert_close_trees(partax.filter_map(jnp.sin, xs, batch_size=3), jax.lax.map(jnp.sin, xs, batch_size=3))
 
 
-def test_a_while_loop_and_a_fori_loop_carry_modules() -> None:
-    start = {"layer": Layer(array(2, 2), array(2)), "x": jnp.ones(2), "n": jnp.int32(0), "name": "x"}
-
-    def body(c: dict[str, Any]) -> dict[str, Any]:
-        return {**c, "x": c["layer"](c["x"]), "n": c["n"] + 1}
-
-    expected = body(body(body(start)))
-    assert_close_trees(partax.filter_while_loop(lambda c: c["n"] < 3, body, start), expected)
-    assert_close_trees(partax.filter_fori_loop(0, 3, lambda i, c: body(c), start), expected)
-    assert_close_trees(partax.filter_fori_loop(0, jnp.int32(3), lambda i, c: body(c), start), expected)
-
-
 def loss(layer: Layer, xs: Any, loop: Any) -> Any:
     last, ys = loop(lambda c, x: (layer(c + x), {"y": jnp.sum(c), "name": "y"}), jnp.ones(2), xs)
     return jnp.sum(last**2) + sum(y["y"] for y in ys) if isinstance(ys, list) else jnp.sum(last**2) + jnp.sum(ys["y"])

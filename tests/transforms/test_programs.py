@@ -19,9 +19,7 @@ from older_jax import not_on_older_jax
 from partax import (
     filter_checkpoint,
     filter_closure_convert,
-    filter_eval_shape,
     filter_io_callback,
-    filter_make_jaxpr,
     filter_pure_callback,
 )
 from transformed import assert_close_trees
@@ -33,14 +31,6 @@ LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
 
 def mixed(layer: Any, x: Any, n: Any = 2, *, flag: Any = None) -> Any:
     return {"out": layer(x) * n, "s": ("s", flag, n), "n": 1, "ints": jnp.argmax(x)}
-
-
-def test_checkpoint_equals_equinox() -> None:
-    for args, kwargs in (((LAYER, X), {}), ((LAYER, X, 3), {"flag": len}), ((LAYER, X, jnp.float32(2)), {"flag": X})):
-        assert_close_trees(filter_checkpoint(mixed)(*args, **kwargs), eqx.filter_checkpoint(mixed)(*args, **kwargs))
-    assert_close_trees(filter_checkpoint(LAYER)(X), LAYER(X))
-    loss = lambda f: lambda layer: jnp.sum(f(layer, X)["out"])
-    assert_close_trees(partax.filter_grad(loss(filter_checkpoint(mixed)))(LAYER), eqx.filter_grad(loss(mixed))(LAYER))
 
 
 def kept(fun: Any) -> str:
@@ -70,43 +60,7 @@ def test_policies_and_names_say_what_is_kept() -> None:
         filter_checkpoint(f, names="first")
 
 
-def test_eval_shape_equals_equinox() -> None:
-    struct = jax.ShapeDtypeStruct((3,), jnp.float32)
-    for args in ((LAYER, X), (LAYER, struct, 3), (jax.tree.map(lambda x: x, LAYER), X, jnp.float32(2))):
-        actual = filter_eval_shape(mixed, *args, flag="f")
-        assert actual == eqx.filter_eval_shape(mixed, *args, flag="f")
-    assert filter_eval_shape(LAYER, struct) == jax.ShapeDtypeStruct((2,), jnp.float32)
-    model = filter_eval_shape(eqx.nn.Linear, 2, 3, key=jax.random.key(0))
-    assert model.weight == jax.ShapeDtypeStruct((3, 2), jnp.float32) and model.use_bias is True
-
-
-def test_make_jaxpr_equals_equinox() -> None:
-    struct = jax.ShapeDtypeStruct((3,), jnp.float32)
-    jaxpr, structs, static = filter_make_jaxpr(mixed)(LAYER, struct, 3, flag="f")
-    theirs = eqx.filter_make_jaxpr(mixed)(LAYER, struct, 3, flag="f")
-    assert str(jaxpr) == str(theirs[0])
-    assert (structs, static) == theirs[1:]
-    assert static == {"out": None, "s": ("s", "f", 3), "n": 1, "ints": None}
-
-
-def converted(convert: Any) -> Any:
-    """The gradient through a function that has closed over what is being differentiated, and what that function is."""
-
-    def loss(w: Any) -> Any:
-        f = convert(lambda x, n: {"y": jnp.sum(w * x) * n, "s": "s"}, X, 2)
-        assert [c is w for c in f.consts] == [True]
-        assert f.in_struct == ((jax.ShapeDtypeStruct((3,), jnp.float32), 2), {})
-        assert f.out_struct == {"y": jax.ShapeDtypeStruct((), jnp.float32), "s": "s"}
-        return filter_checkpoint(lambda f, x: f(x, 2)["y"])(f, X)
-
-    return jax.grad(loss)(X)
-
-
-def test_closure_convert_equals_equinox() -> None:
-    assert_close_trees(converted(filter_closure_convert), converted(eqx.filter_closure_convert))
-    plain = filter_closure_convert(mixed, LAYER, jax.ShapeDtypeStruct((3,), jnp.float32), flag="f")
-    assert_close_trees(plain(LAYER, X, flag="f"), mixed(LAYER, X, flag="f"))
-    assert plain.out_struct == filter_eval_shape(mixed, LAYER, X, flag="f")
+def test_a_module_that_is_converted_is_a_pytree_of_its_arrays() -> None:
     module = filter_closure_convert(LAYER, X)
     assert repr(module) == "<partax.filter_closure_convert of Layer>"
     assert_close_trees(module(X), LAYER(X))
@@ -145,17 +99,6 @@ def structs(name: Any = "n") -> Any:
         "name": (name, 1),
         "sum": jax.ShapeDtypeStruct((), jnp.float32),
     }
-
-
-@pytest.mark.parametrize("jit", [False, True])
-def test_a_pure_callback_equals_equinox(jit: bool) -> None:
-    results: list[Any] = []
-    for module, wrap in ((partax, partax.filter_jit), (eqx, eqx.filter_jit)):
-        call = lambda layer, x, module=module: module.filter_pure_callback(
-            on_host, layer, x, name="n", result_shape_dtypes=structs()
-        )
-        results.append((wrap(call) if jit else call)(LAYER, ROW))
-    assert_same(*results)
 
 
 def test_vmap_methods() -> None:

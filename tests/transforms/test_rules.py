@@ -204,26 +204,6 @@ def test_they_are_pytrees_of_the_function_and_its_rules() -> None:
     assert_close_trees(partax.filter_jit(lambda f, t: partax.filter_grad(lambda t: loss(f, t))(t))(f, tree), gradient)
 
 
-class Doubled(eqx.Module):
-    by: jax.Array
-
-    @partax.filter_custom_vjp
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return self.by * x
-
-    @__call__.def_fwd
-    def forward(perturbed: Any, self: Any, x: Any) -> Any:
-        return self.by * x, None
-
-    @__call__.def_bwd
-    def backward(residuals: Any, cotangent: Any, perturbed: Any, self: Any, x: Any) -> Any:
-        return Doubled(cotangent * x * 2)
-
-
-def test_as_a_method() -> None:
-    assert_close_trees(partax.filter_grad(lambda m: jnp.sum(m(X)))(Doubled(X)), Doubled(X * 2))
-
-
 class Mark:
     """Equal to any other, as what optimistix keeps a jaxpr in."""
 
