@@ -7,8 +7,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import hypothesis
-import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -129,47 +127,13 @@ def test_the_file_that_the_broken_ones_come_from_is_good(path: Path) -> None:
     assert bits(load(path)["k"]) == bits(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32"))
 
 
-def victim() -> dict[str, Any]:
-    return {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.arange(128) % 3 == 0, "k": jax.random.key(1)}
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("whole") / "file"
-    save(path, victim())
-    return path.read_bytes()
-
-
-def check_survives(path: Path, data: bytes) -> None:
-    """The file gives arrays or a ValueError, and nothing else."""
-    path.write_bytes(data)
-    for use in (lambda: load(path), lambda: load(path, victim(), strict=False)):
-        try:
-            tree = use()
-        except ValueError as error:
-            assert str(path) in str(error)
-        else:
-            jax.block_until_ready([leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)])
-
-
-def test_every_truncation(whole: bytes, path: Path) -> None:
+def test_every_truncation(path: Path) -> None:
+    save(path, {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.arange(9) % 3 == 0, "k": jax.random.key(1)})
+    whole = path.read_bytes()
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
         with pytest.raises(ValueError, match=r"model.safetensors` cannot be loaded"):
             load(path)
-
-
-@hypothesis.settings(max_examples=100, deadline=None)
-@hypothesis.given(data=st.data())
-def test_random_damage(whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    damaged = bytearray(whole)
-    header = 8 + int.from_bytes(whole[:8], "little")
-    places = st.one_of(st.integers(0, header - 1), st.integers(0, len(whole) - 1))
-    for place, value in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=4)):
-        damaged[place] = value
-    end = data.draw(st.one_of(st.just(len(damaged)), st.integers(0, len(damaged))))
-    path = tmp_path_factory.getbasetemp() / "damaged"
-    check_survives(path, bytes(damaged[:end]))
 
 
 def test_a_file_that_is_not_there(path: Path) -> None:

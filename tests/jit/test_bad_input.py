@@ -308,34 +308,6 @@ def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
     assert_same(f([Evil(), array(2)])[1], array(2))
 
 
-@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
-@pytest.mark.parametrize("action", ["call", "clear_cache", "cache_info", "other keys"])
-def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: str) -> None:
-    f = filter_jit(lambda tree: tree, cache_size=2)
-    check_works(f)
-    ran: list[int] = []
-
-    def again() -> None:
-        ran.append(1)
-        if len(ran) > 20:
-            return
-        if action == "call":
-            f({"x": array(3), "n": 2})
-        elif action == "other keys":
-            for n in range(4):
-                f({"x": array(3), "n": n})
-        else:
-            getattr(f, action)()
-
-    for _ in range(3):
-        f([Evil(), array(2)])
-        evil = Evil()
-        setattr(evil, when, again)
-        assert_same(f([evil, array(2, start=1)])[1], array(2, start=1))
-    assert ran and f.cache_info().static_keys <= 2
-    check_works(f)
-
-
 class Flickering:
     """A node of two arrays and a thousand static leaves, or of as many as a test says in one of the walks over it."""
 

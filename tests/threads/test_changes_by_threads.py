@@ -20,7 +20,6 @@ from at_once import HANGS_AFTER, all_right, assert_equal, switching, together
 from counting import pause
 from library_trees import PAIRS, parts_of
 from partax import filter_jit
-from partax._report.part import ValueParts
 from trees import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
@@ -181,34 +180,3 @@ def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(
     for value in values[::-1]:
         parts[place] = value
         assert_equal(told(shared, array(2))[1], value * array(2))
-
-
-class Adds:
-    """Does while it is looked at what another thread may do then: the container that it is in grows."""
-
-    def __init__(self, container: dict[str, Any]) -> None:
-        self.container = container
-
-    def __getattr__(self, name: str) -> Any:
-        container = self.__dict__.get("container", {})
-        container.setdefault(f"more {len(container)}", 1)
-        raise AttributeError(name)
-
-    def __repr__(self) -> str:
-        return self.missing
-
-
-def growing() -> dict[str, Any]:
-    def fun(*, a: Any = None) -> Any: ...
-
-    keys: dict[Any, Any] = {}
-    keys[Adds(keys)] = 1
-    partial = functools.partial(fun, a=None)
-    for values in (fun.__kwdefaults__, partial.keywords):
-        values["a"] = Adds(values)
-    return {"keys": keys, "defaults": fun, "keywords": partial}
-
-
-@pytest.mark.parametrize("kind", growing())
-def test_a_container_that_grows_while_it_is_described(kind: str) -> None:
-    assert len(ValueParts(False, True).value(growing()[kind]).items) >= 1

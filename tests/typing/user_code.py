@@ -81,20 +81,6 @@ def wrong_options(x: jax.Array) -> None:
     partax.filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def gradients(model: Model, x: jax.Array) -> None:
-    def loss(model: Model, x: jax.Array) -> jax.Array:
-        return model(x).sum()
-
-    @partax.filter_value_and_grad(has_aux=True)
-    def with_aux(model: Model, x: jax.Array) -> tuple[jax.Array, str]:
-        return loss(model, x), "aux"
-
-    gradient: Model = partax.filter_grad(loss)(model, x)
-    (value, aux), gradient = with_aux(model, x)
-    model = partax.apply_updates(model, gradient)
-    print(value, aux)
-
-
 def splitting(model: Model, x: jax.Array) -> None:
     arrays, static = partax.partition(model, partax.is_array)
     inexact = partax.filter(model, partax.is_inexact_array, inverse=True, is_leaf=lambda node: node is None)
@@ -112,18 +98,7 @@ def placing(model: Model, mesh: jax.sharding.Mesh) -> None:
     print(placed)
 
 
-def groups_for_training(model: Model, x: jax.Array) -> None:
-    def loss(model: Model, x: jax.Array) -> jax.Array:
-        return model(x).sum()
-
-    @partax.filter_grad(has_aux=True, wrt=Model)
-    def with_aux(model: Model, x: jax.Array) -> tuple[jax.Array, str]:
-        return loss(model, x), "aux"
-
-    gradient: Model = partax.filter_grad(loss, wrt=partax.by_path("scale"))(model, x)
-    value, gradient = partax.filter_value_and_grad(loss, wrt=lambda leaf: leaf.ndim > 1)(model, x)
-    partax.filter_grad(loss, with_respect_to="scale")  # pyright: ignore[reportCallIssue]
-
+def groups(model: Model) -> None:
     names: Model = partax.labels(model, {"scale": partax.by_path("scale"), 1: partax.is_array}, default="rest")
     partax.labels(model, [("scale", partax.by_path("scale"))])  # pyright: ignore[reportArgumentType]
     partax.labels(model, {}, default=[])  # pyright: ignore[reportArgumentType]
@@ -134,7 +109,7 @@ def groups_for_training(model: Model, x: jax.Array) -> None:
     assert_type(table.total.parameters, int)
     table.total.leaves = 1  # pyright: ignore[reportAttributeAccessIssue]
     partax.summary(model, depth="2")  # pyright: ignore[reportArgumentType]
-    print(with_aux(model, x), value, gradient, names)
+    print(names)
 
 
 def limiting(model: Model, x: jax.Array) -> None:
@@ -209,6 +184,9 @@ def gradients_have_the_type_of_the_first_argument(model: Model, x: jax.Array) ->
     assert_type(partax.filter_value_and_grad(loss_of)(model, x), tuple[jax.Array, Model])
     assert_type(partax.filter_value_and_grad(has_aux=True)(loss_and_aux)(model, x), tuple[tuple[jax.Array, str], Model])
     assert_type(partax.filter_grad(wrt=partax.by_path("scale"))(loss_of)(model, x), Model)
+    assert_type(partax.filter_value_and_grad(loss_of, wrt=lambda leaf: leaf.ndim > 1)(model, x)[1], Model)
+    model = partax.apply_updates(model, partax.filter_grad(loss_of)(model, x))
+    partax.filter_grad(loss_of, with_respect_to="scale")  # pyright: ignore[reportCallIssue]
     assert_type(Transformed().slope(x), Transformed)
     partax.filter_grad(loss_of)(x, x)  # pyright: ignore[reportArgumentType]
     partax.filter_grad(loss_of)(model, x, n=2)  # pyright: ignore[reportCallIssue]
