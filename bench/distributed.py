@@ -26,7 +26,7 @@ try:
     import budgets
     from budgets import as_row, readable
     from interleave import Effort, Timing
-    from processes import run_processes
+    from process_groups import run_processes
     from workloads import FORMS, PARTAX
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')

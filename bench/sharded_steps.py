@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import partax
-import processes
+import process_groups
 import workloads as work
 from interleave import take_turns
 from workloads import FLOOR, FORMS, LIBRARIES, PARTAX
@@ -84,7 +84,7 @@ def main() -> None:
     rank, count, port = map(int, sys.argv[1:4])
     here, strategy = Path(sys.argv[5]), sys.argv[6]
     compared_steps, rounds, calls = map(int, sys.argv[7:])
-    processes.join(rank, count, port, float(sys.argv[4]))
+    process_groups.join(rank, count, port, float(sys.argv[4]))
     traces: Counter[str] = Counter()
     optimizer = optax.adam(1e-3)
 
