@@ -18,7 +18,7 @@ import pytest
 
 import partax
 from partax import is_array
-from reference import aux_of, canonical, one_level
+from reference import assert_exact, one_level
 from trees import Bag, Cell, Layer
 
 IsLeaf = Callable[[Any], bool] | None
@@ -259,21 +259,13 @@ def flat_partition(
 # --- comparisons
 
 
-def assert_identical(actual: Any, expected: Any, path: str = "tree") -> None:
+def _identical(actual: Any, expected: Any, path: str) -> None:
+    assert actual is expected, f"{path}: {actual!r} is not {expected!r}"
+
+
+def assert_identical(actual: Any, expected: Any) -> None:
     """Same types of nodes, aux data and key order, exactly; the same objects as leaves."""
-    wanted = one_level(expected)
-    if wanted is None:
-        assert actual is expected, f"{path}: {actual!r} is not {expected!r}"
-        return
-    assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
-    found = one_level(actual)
-    assert found is not None and [key for key, _ in found] == [key for key, _ in wanted], path
-    aux, wanted_aux = (canonical(aux_of(x), path, compared_only=True) for x in (actual, expected))
-    assert aux == wanted_aux, f"{path}: aux data {aux!r} is not {wanted_aux!r}"
-    if isinstance(expected, dict):
-        assert list(actual) == list(expected), f"{path}: key order"
-    for (key, a), (_, b) in zip(found, wanted, strict=True):
-        assert_identical(a, b, path + jax.tree_util.keystr((key,)))
+    assert_exact(actual, expected, leaf=_identical)
 
 
 def assert_identical_dicts(actual: Any, expected: dict[str, Any]) -> None:

@@ -150,26 +150,34 @@ class JitModel:
         return to_jax(self.body(*call_args, **call_kwargs))
 
 
-def assert_exact(actual: Any, expected: Any, path: str = "tree") -> None:
-    """Same types, aux data, static leaves and key order, exactly; equal arrays of one dtype."""
-    if is_dynamic(expected):
-        assert isinstance(actual, jax.Array), f"{path}: {type(actual)} is not a jax.Array"
-        assert abstract(actual) == abstract(expected), path
-        if jnp.issubdtype(actual.dtype, jax.dtypes.prng_key):
-            actual, expected = jax.random.key_data(actual), jax.random.key_data(expected)
-        np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected), err_msg=path)
-        return
-    assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
-    wanted = children_of(expected)
-    if wanted is None:
+def _exact(actual: Any, expected: Any, path: str) -> None:
+    """Leaves: equal arrays of one dtype, and what else is equal as a static value."""
+    if not is_dynamic(expected):
+        assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
         assert canonical(actual) == canonical(expected), f"{path}: {actual!r} is not {expected!r}"
         return
+    assert isinstance(actual, jax.Array), f"{path}: {type(actual)} is not a jax.Array"
+    assert abstract(actual) == abstract(expected), path
+    if jnp.issubdtype(actual.dtype, jax.dtypes.prng_key):
+        actual, expected = jax.random.key_data(actual), jax.random.key_data(expected)
+    np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected), err_msg=path)
+
+
+def assert_exact(
+    actual: Any, expected: Any, path: str = "tree", leaf: Callable[[Any, Any, str], None] = _exact
+) -> None:
+    """Same types, aux data and key order, exactly; leaves as `leaf` compares them."""
+    wanted = None if is_dynamic(expected) else children_of(expected)
+    if wanted is None:
+        leaf(actual, expected, path)
+        return
+    assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
     found = children_of(actual)
     assert found is not None, f"{path}: a leaf"
     assert [name for name, _ in found] == [name for name, _ in wanted], path
-    aux, wanted_aux = (canonical(aux_of(x), compared_only=True) for x in (actual, expected))
+    aux, wanted_aux = (canonical(aux_of(x), path, compared_only=True) for x in (actual, expected))
     assert aux == wanted_aux, f"{path}: aux data {aux!r} is not {wanted_aux!r}"
     if isinstance(expected, dict):
         assert list(actual) == list(expected), f"{path}: key order"
     for (name, a), (_, b) in zip(found, wanted, strict=True):
-        assert_exact(a, b, path + name)
+        assert_exact(a, b, path + name, leaf)

@@ -20,6 +20,7 @@ import optax
 import pytest
 
 import partax
+from reference import assert_exact
 
 
 def array(*shape: int, start: float = 0.0) -> jax.Array:
@@ -326,33 +327,21 @@ def bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(value.dtype), value.shape, np.asarray(value).tobytes()
 
 
-def _children(x: Any) -> tuple[list[Any], Any] | None:
-    one_level = jax.tree_util.default_registry.flatten_one_level(x)
-    return None if one_level is None else (list(one_level[0]), one_level[1])
+def _same(actual: Any, expected: Any, path: str) -> None:
+    if not is_array(expected):
+        assert_exact(actual, expected, path)
+        return
+    expected = jnp.asarray(expected)
+    assert isinstance(actual, jax.Array), path
+    assert actual.dtype == expected.dtype, path
+    if jnp.issubdtype(actual.dtype, jax.dtypes.prng_key):
+        actual, expected = jax.random.key_data(actual), jax.random.key_data(expected)
+    np.testing.assert_array_equal(actual, expected, err_msg=path, strict=True)
 
 
-def assert_same(actual: Any, expected: Any, path: str = "tree") -> None:
-    """Same node types, aux data and leaves, exactly; but an array of any kind came out as jax's.
+def assert_same(actual: Any, expected: Any) -> None:
+    """Same node types, aux data and leaves, exactly; but an array of any kind came out as jax's, of a weak type or not.
 
     JAX sorts dict keys: let ``expected`` have been through ``jax.tree.map``.
     """
-    if is_array(expected):
-        assert isinstance(actual, jax.Array), path
-        expected = jnp.asarray(expected)
-        assert actual.dtype == expected.dtype and actual.shape == expected.shape, path
-        if jnp.issubdtype(actual.dtype, jax.dtypes.prng_key):
-            actual, expected = jax.random.key_data(actual), jax.random.key_data(expected)
-        np.testing.assert_array_equal(actual, expected, err_msg=path)
-        return
-    assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
-    node, wanted = _children(actual), _children(expected)
-    if wanted is None:
-        assert repr(actual) == repr(expected), path
-        assert actual == expected or actual != actual, path
-        return
-    assert node is not None and len(node[0]) == len(wanted[0]), path
-    assert repr(node[1]) == repr(wanted[1]) and node[1] == wanted[1], f"{path}: aux data"
-    if isinstance(expected, dict):
-        assert list(actual) == list(expected), f"{path}: key order"
-    for i, (a, b) in enumerate(zip(node[0], wanted[0], strict=True)):
-        assert_same(a, b, f"{path}<{i}>")
+    assert_exact(actual, expected, leaf=_same)
