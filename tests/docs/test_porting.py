@@ -6,6 +6,7 @@ after runs by partax, traces each program once, and differs from the one before 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.util
@@ -82,30 +83,22 @@ def load() -> Iterator[Load]:
         del sys.modules[name]
 
 
-@pytest.fixture
-def train(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, ModuleType], Outcome]:
-    """What a few steps of a script return; the files that it writes are in a directory of its own."""
-    monkeypatch.chdir(tmp_path)
-    return lambda name, module: module.main(OPTIONS[name])
+def train(name: str, module: ModuleType) -> Outcome:
+    """What a few steps of a script return."""
+    found: Outcome = module.main(OPTIONS[name])
+    return found
 
 
 @pytest.fixture(scope="module")
-def outcomes_before() -> dict[str, Outcome]:
-    return {}
+def before(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcome]:
+    """What the script before returns, which runs once, in a directory of its own for the files that it writes."""
 
-
-@pytest.fixture
-def before(
-    load: Load, train: Callable[[str, ModuleType], Outcome], outcomes_before: dict[str, Outcome]
-) -> Callable[[str], Outcome]:
-    """What the script before returns, which runs once."""
-
+    @functools.cache
     def run(name: str) -> Outcome:
-        if name not in outcomes_before:
-            module = load(path_of(name, "before"), source_of(name, "before"))
-            assert not wrappers(module)
-            outcomes_before[name] = train(name, module)
-        return outcomes_before[name]
+        module = load(path_of(name, "before"), source_of(name, "before"))
+        assert not wrappers(module)
+        with contextlib.chdir(tmp_path_factory.mktemp(name)):
+            return train(name, module)
 
     return run
 
@@ -133,40 +126,38 @@ def assert_one_trace_each(module: ModuleType, name: str) -> None:
     assert all(wrapper.cache_info().hits > 0 for key, wrapper in wrappers(module).items() if key == "train_step")
 
 
-def test_equinox_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
-    expected, module = before("equinox"), load(path_of("equinox", "after"), source_of("equinox", "after"))
-    # Equinox returns frozen leaves from its program and partax does not: XLA may fuse the two programs otherwise.
-    assert_alike(train("equinox", module), expected)
-    assert_one_trace_each(module, "equinox")
+WITH_FLAX = pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
+# The script after, or that before with another import alone, or accelerated. Only of jax.jit it is the same program:
+# one of Equinox or nnx.jit returns more, so that XLA may fuse otherwise.
+WAYS = [
+    ("equinox", "after"),
+    ("equinox", "another import"),
+    ("equinox", "accelerated"),
+    ("jax_jit", "after"),
+    pytest.param("flax_nnx", "after", marks=WITH_FLAX),
+]
 
 
-def test_equinox_with_another_import_alone(
-    load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_a_script_trains_alike_by_partax(
+    name: str, way: str, load: Load, before: Callable[[str], Outcome], tmp_path: pathlib.Path
 ) -> None:
-    text = source_of("equinox", "before")
-    assert text.count("import equinox as eqx\n") == 1
-    expected = before("equinox")
-    module = load(
-        path_of("equinox", "before"), text.replace("import equinox as eqx\n", "import partax.equinox as eqx\n")
-    )
-    assert_alike(train("equinox", module), expected)  # not by bits, for the same reason
-    assert_one_trace_each(module, "equinox")
-
-
-def test_equinox_accelerated(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
-    expected, module = before("equinox"), load(path_of("equinox", "before"), source_of("equinox", "before"))
-    with partax.equinox.accelerate():
-        assert_alike(train("equinox", module), expected)  # not by bits, for the same reason
-        ours = partax.filter_jit(module.accuracy.__wrapped__)
-        assert ours.cache_info().traces == 1
-
-
-def test_jax_jit_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
-    expected, module = before("jax_jit"), load(path_of("jax_jit", "after"), source_of("jax_jit", "after"))
-    found = train("jax_jit", module)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    assert [bits(a) for a in numbers(found)] == [bits(b) for b in numbers(expected)]
-    assert_one_trace_each(module, "jax_jit")
+    expected, which = before(name), "after" if way == "after" else "before"
+    text = source_of(name, which)
+    if way == "another import":
+        assert text.count("import equinox as eqx\n") == 1
+        text = text.replace("import equinox as eqx\n", "import partax.equinox as eqx\n")
+    module = load(path_of(name, which), text)
+    accelerated = partax.equinox.accelerate() if way == "accelerated" else contextlib.nullcontext()
+    with accelerated, contextlib.chdir(tmp_path):
+        found = train(name, module)
+        if way == "accelerated":
+            assert partax.filter_jit(module.accuracy.__wrapped__).cache_info().traces == 1
+        else:
+            assert_one_trace_each(module, name)
+    if name == "jax_jit":
+        assert [bits(a) for a in numbers(found)] == [bits(b) for b in numbers(expected)]
+    assert_alike(found, expected)
 
 
 def without_labels(program: str) -> str:
@@ -184,14 +175,6 @@ def test_the_programs_of_jax_jit_are_the_same_before_and_after(load: Load) -> No
 
     assert "tf.aliasing_output" in lowered("before")  # what is donated is part of it
     assert without_labels(lowered("after")) == without_labels(lowered("before"))
-
-
-@pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
-def test_flax_nnx_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
-    expected, module = before("flax_nnx"), load(path_of("flax_nnx", "after"), source_of("flax_nnx", "after"))
-    # nnx.jit returns all state from its program and partax only what has changed: XLA may fuse the two otherwise.
-    assert_alike(train("flax_nnx", module), expected)
-    assert_one_trace_each(module, "flax_nnx")
 
 
 TABLES = {(page_of(name), "diff"): functools.partial(difference, name) for name in OPTIONS}
