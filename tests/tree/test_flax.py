@@ -15,7 +15,6 @@ import partax
 from called_functions import called_functions
 from partax import _core
 from reference import assert_exact
-from trees import Bag
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -188,27 +187,6 @@ def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
     assert outer(jnp.ones(2)).get_value().tolist() == [3.0, 3.0]
 
 
-def test_a_class_with_functions_of_its_own_is_left_to_them() -> None:
-    class Reversed(nnx.Pytree):
-        def __init__(self, a: Any, b: Any) -> None:
-            self.a, self.b = nnx.data(a), nnx.data(b)
-
-        def _pytree__flatten(self) -> Any:
-            children, aux = super()._pytree__flatten()
-            return children[::-1], aux
-
-        @classmethod
-        def _pytree__unflatten(cls, static: Any, children: Any) -> Any:
-            return super()._pytree__unflatten(static, children[::-1])
-
-    tree = Reversed(jnp.zeros(1), jnp.ones(1))
-    leaves, spec = _core.flatten(tree)
-    assert [float(x[0]) for x in leaves] == [1.0, 0.0]
-    assert [float(x[0]) for x in spec.match(tree)] == [1.0, 0.0]
-    again = spec.rebuild(leaves)
-    assert again.a is tree.a and again.b is tree.b
-
-
 class Holder:
     """Sets an attribute where its dictionary is another's metadata."""
 
@@ -288,43 +266,6 @@ def test_a_flat_state_with_other_paths_or_values_is_another() -> None:
     assert len(one_more(state)._values) == 3
     state._values.pop()
     assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
-
-
-def _with_a_version(make: Callable[..., Any]) -> Callable[..., Any]:
-    def unflatten(*given: Any) -> Any:
-        made = make(*given)
-        made.__dict__["version"] = 2
-        return made
-
-    return unflatten
-
-
-def test_another_version_of_flax_is_told_of_and_left_to_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nnx.Pytree, "_pytree__unflatten", _with_a_version(nnx.Pytree._pytree__unflatten))
-
-    class Newer(nnx.Pytree):
-        def __init__(self) -> None:
-            self.weight = nnx.data(jnp.ones(1))
-
-    f = partax.filter_jit(lambda tree: tree)
-    for _ in range(2):
-        assert f(Newer()).version == 2
-    (node,) = f.report().slow_nodes
-    assert (node.type, node.count, node.because) == ("Newer", 1, "unflattening makes another object")
-
-
-def test_a_flax_without_what_is_known_of_it_is_told_of_and_left_to_its_functions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Newer(nnx.Pytree):
-        def __init__(self) -> None:
-            self.weight = nnx.data(jnp.ones(1))
-
-    monkeypatch.delattr(nnx, "tracers")
-    f = partax.filter_jit(lambda tree: tree)
-    assert f([Newer(), Bag(1)])[0].weight.tolist() == [1.0]
-    reasons = {node.type: node.because for node in f.report().slow_nodes}
-    assert "tracers" in reasons["Newer"] and reasons["Bag"] == ""
 
 
 def test_a_mapping_of_nodes_that_changes_in_place_is_seen() -> None:

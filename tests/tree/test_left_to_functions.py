@@ -1,0 +1,240 @@
+"""Guards that a class which does something else than partax knows of its family, or is registered otherwise, is what
+its registered functions make of it, and that the report tells why it is left to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from partax._families import dataclasses as dataclass_family
+from partax._families import equinox as equinox_family
+from reference import assert_exact
+from trees import Bag, array
+
+nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
+chex = pytest.importorskip("chex", reason="chex is not installed")
+penzai = pytest.importorskip("penzai.core.struct", reason="penzai is not installed")
+Patch = pytest.MonkeyPatch
+
+
+def by_fields(cls: type, step: int = 1) -> tuple[Any, Any, Any]:
+    """Functions that give fields alone, and no marker in the aux data; with -1 the last child first."""
+    fields = dataclasses.fields(cls)
+    statics = [f.name for f in fields if f.metadata.get("static", False)]
+    children = [f.name for f in fields if f.name not in statics][::step]
+
+    def to_iter(it: Any) -> Any:
+        return [getattr(it, n) for n in children], tuple(getattr(it, n) for n in statics)
+
+    def with_keys(it: Any) -> Any:
+        values, aux = to_iter(it)
+        return list(zip(map(jax.tree_util.GetAttrKey, children), values, strict=True)), aux
+
+    def unflatten(aux: Any, values: Any) -> Any:
+        made = object.__new__(cls)
+        for name, value in zip([*children, *statics], [*values, *aux], strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    return with_keys, unflatten, to_iter
+
+
+def with_version(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes an object, which then has an attribute more."""
+
+    def unflatten(*given: Any) -> Any:
+        made = make(*given)
+        made.__dict__["version"] = 2
+        return made
+
+    return unflatten
+
+
+def marked(cls: type, flatten_with_keys: Any, flatten_func: Any, unflatten_func: Any) -> tuple[Any, Any, Any]:
+    return flatten_with_keys, with_version(unflatten_func), flatten_func
+
+
+def module(register_as: Callable[..., Any], patch: Patch) -> Any:
+    """An Equinox module whose class has another registration than modules have today."""
+    equinox_family._missing()  # of modules as they are
+    register = jax.tree_util.register_pytree_with_keys
+    patch.setattr(
+        jax.tree_util, "register_pytree_with_keys", lambda cls, **given: register(cls, *register_as(cls, **given))
+    )
+
+    class Layer(eqx.Module):
+        weight: Any
+        bias: Any
+        scale: float = eqx.field(static=True)
+
+    return Layer(array(2), array(3), 2.0)
+
+
+def dataclass_that_is_not_called(patch: Patch) -> Any:
+    """Of a jax that rebuilds registered dataclasses by setting the fields of an empty instance."""
+
+    def register(cls: type) -> type:
+        with_keys, unflatten, flatten = by_fields(cls)
+        flatten.__qualname__ = "register_dataclass.<locals>.to_iter"
+        jax.tree_util.register_pytree_with_keys(cls, with_keys, unflatten, flatten)
+        return cls
+
+    patch.setattr(jax.tree_util, "register_dataclass", register)
+    calls = dataclass_family._calls_dataclasses
+    calls.cache_clear()
+    patch.setattr(dataclass_family, "_calls_dataclasses", functools.cache(calls.__wrapped__))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Point:
+        x: Any
+        kind: str = dataclasses.field(metadata={"static": True}, default="plain")
+
+        def __post_init__(self) -> None:
+            assert not made, "called where jax does not"
+
+    made: list[Any] = []
+    made.append(Point(array(2)))
+    return made[0]
+
+
+def penzai_s(patch: Patch) -> Any:
+    @penzai.pytree_dataclass
+    class Own(penzai.Struct):
+        a: Any
+
+        def tree_flatten(self) -> Any:  # type: ignore[override]
+            return [self.a, 3.0], None
+
+        def tree_flatten_with_keys(self) -> Any:  # type: ignore[override]
+            return [("a", self.a), ("more", 3.0)], None
+
+        @classmethod
+        def tree_unflatten(cls, aux_data: Any, children: Any) -> Any:  # type: ignore[override]
+            return cls.from_attributes(a=children[0])
+
+    return Own(array(1))
+
+
+def newer_chex(patch: Patch) -> Any:
+    from chex._src import dataclass as chex_module
+
+    patch.setattr(chex_module, "_dataclass_unflatten", with_version(chex_module._dataclass_unflatten))
+
+    @chex.dataclass
+    class Newer:
+        a: Any
+
+    return Newer(a=array(1))
+
+
+def pytree(**functions: Any) -> Any:
+    """An object of a class of Flax's that has these functions."""
+
+    def init(self: Any) -> None:
+        self.a, self.b = nnx.data(array(1)), nnx.data(array(2))
+
+    return type("Newer", (nnx.Pytree,), {"__init__": init, **functions})()
+
+
+def reversed_flax(patch: Patch) -> Any:
+    def flatten(self: Any) -> Any:
+        children, aux = nnx.Pytree._pytree__flatten(self)
+        return children[::-1], aux
+
+    def unflatten(cls: Any, static: Any, children: Any) -> Any:
+        return nnx.Pytree._pytree__unflatten.__func__(cls, static, children[::-1])
+
+    return pytree(_pytree__flatten=flatten, _pytree__unflatten=classmethod(unflatten))
+
+
+def newer_flax(patch: Patch) -> Any:
+    unflatten = nnx.Pytree._pytree__unflatten.__func__
+    patch.setattr(nnx.Pytree, "_pytree__unflatten", classmethod(with_version(unflatten)))
+    return pytree()
+
+
+def flax_without(patch: Patch) -> Any:
+    patch.delattr(nnx, "tracers")
+    return pytree()
+
+
+# What makes an object, and words of why it is left to its functions.
+OTHERWISE: dict[str, tuple[Callable[[Patch], Any], str]] = {
+    "Equinox, by fields": (lambda patch: module(lambda cls, **_: by_fields(cls), patch), ""),
+    "Equinox, reversed": (lambda patch: module(lambda cls, **_: by_fields(cls, -1), patch), ""),
+    "Equinox, rebuilding": (lambda patch: module(marked, patch), ""),
+    "a dataclass": (dataclass_that_is_not_called, ""),
+    "penzai": (penzai_s, ""),
+    "chex": (newer_chex, r"^unflattening sets the attributes \('a', 'version'\)$"),
+    "Flax, reversed": (reversed_flax, ""),
+    "Flax, rebuilding": (newer_flax, "^unflattening makes another object$"),
+    "Flax, without a name": (flax_without, "tracers"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_an_object_is_what_the_functions_of_its_class_make_of_it(name: str, monkeypatch: Patch, traces: Any) -> None:
+    make, because = OTHERWISE[name]
+    it = make(monkeypatch)
+    again = lambda tree: jax.tree.map(lambda leaf: leaf, tree)
+    expected = again(again(it))  # once for the function, and once for its result
+
+    @partax.filter_jit
+    def step(tree: Any) -> Any:
+        traces.tick()
+        return tree
+
+    for _ in range(2):
+        found = step([it, Bag(1)])[0]
+        assert_exact(found, expected)
+        assert list(vars(found)) == list(vars(expected))
+    assert traces.count == 1
+    assert_exact(partax.combine(*partax.partition(it, partax.is_array)), again(it))
+    reasons = {node.type: node.because for node in step.report().slow_nodes}
+    assert re.search(because, reasons[type(it).__name__]) and reasons["Bag"] == ""
+    if because:
+        because = reasons[type(it).__name__]
+        assert f"{type(it).__name__} x 1 flattened by a Python function: " in str(step.report())
+        assert json.loads(step.report().to_json())["slow_nodes"][0]["because"] == because
+
+
+def test_a_chex_class_that_gets_a_post_init_later_is_left_to_its_functions() -> None:
+    @chex.dataclass
+    class Post:
+        b: Any
+        a: Any
+
+    it = Post(a=array(1), b=array(2))
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    step(it)
+    calls: list[Any] = []
+    Post.__post_init__ = lambda self: calls.append(self.a)
+    for count in (1, 2):
+        assert jnp.array_equal(step(it).a, array(1) + 1) and len(calls) == count
+        Post.other = 3
+    del Post.__post_init__
+    assert list(vars(step(it))) == ["b", "a"] and len(calls) == 2
+
+
+def test_an_object_that_is_otherwise_than_declared_of_its_class_is_told_of() -> None:
+    @chex.dataclass
+    class Both:
+        a: Any
+
+    f = partax.filter_jit(lambda tree: tree)
+    usual, unusual = Both(a=array(1)), Both(a=array(1))
+    vars(unusual)["more"] = 1
+    f([usual, unusual])
+    reason = "an object is otherwise than is known of its class"
+    assert [(node.type, node.count, node.because) for node in f.report().slow_nodes] == [("Both", 1, reason)]
