@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from deep_trees import DEPTH, WRAPS, Link, nested, self_containing
+from deep_trees import WRAPS, Link, nested, self_containing
 from partax import _core, filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
 
@@ -66,44 +66,6 @@ def test_trees_that_contain_themselves(name: str) -> None:
     for method in (f.lower, f.trace, f.eval_shape):
         with pytest.raises(RecursionError):
             method(tree)
-    check_works(f)
-
-
-def deep_static(wrap: Callable[[Any], Any]) -> Any:
-    value: Any = 1
-    for _ in range(DEPTH):
-        value = wrap(value)
-    return value
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: deep_static(lambda v: (v,)),
-        lambda: deep_static(lambda v: [v]),
-        lambda: deep_static(lambda v: {"k": v}),
-        lambda: (1, self_containing()["list"]),
-    ],
-    ids=["tuple", "list", "dict", "cycle"],
-)
-def test_aux_data_that_is_too_deep(make: Any) -> None:
-    f = identity()
-    for node in (Bag(array(1), label=make()), Cell(array(1), mode=make())):
-        for _ in range(2):
-            with pytest.raises(RecursionError, match="tree"):
-                f([node])
-    check_works(f)
-
-
-@pytest.mark.parametrize("keys", [(1, "a"), (None, 1), ((1,), "a"), (object(), object())], ids=range(4))
-def test_dict_keys_that_cannot_be_sorted(keys: tuple[Any, Any]) -> None:
-    f = filter_jit(lambda tree: dict.fromkeys(keys, array(2)) if tree is None else tree)
-    check_works(f)
-    for argument in ({"k": [dict.fromkeys(keys, array(2))]}, None):
-        with pytest.raises((TypeError, ValueError)) as caught:
-            f(argument)
-        assert "key" in text_of(caught.value)
-        assert argument is None or "tree['k'][0]" in text_of(caught.value)
     check_works(f)
 
 

@@ -61,18 +61,6 @@ def test_modes_and_names(donate: Any, gone: list[bool], keywords: bool) -> None:
         assert deleted(a, b, c) == gone
 
 
-@pytest.mark.parametrize("donate", ["all", ("x",)])
-def test_the_output_has_the_buffer_of_the_input(donate: Any) -> None:
-    f = filter_jit(lambda x: x + 1, donate=donate)
-    x = array(100)
-    for i in range(1, 4):
-        pointer = x.unsafe_buffer_pointer()
-        y = f(x)
-        assert x.is_deleted() and y.unsafe_buffer_pointer() == pointer
-        x = y
-        assert_same(x, array(100, start=i))
-
-
 class Owner(eqx.Module):
     weight: jax.Array
 

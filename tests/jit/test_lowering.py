@@ -239,17 +239,3 @@ def test_shardings_of_returned_inputs_are_those_of_jax(kind: str, of: str, devic
     for found in (f.eval_shape(x, x), f.trace(x, x).out_info, f.lower(x, x).out_info):
         assert found == expected
     assert (expected[0]["same"].sharding is not None) == (kind == "Explicit")
-
-
-def test_shapes_of_what_is_static_or_the_call_s_own() -> None:
-    def act(x: Any) -> Any:
-        return x
-
-    first = lambda x: x + 1
-    f = filter_jit(lambda model, function, n: (model, function, n))
-    model = Layer(array(2, 3), rate=0.5)
-    shaped, function, n = f.eval_shape(model, act, 3)
-    assert function is act and n == 3 and type(shaped) is Layer and shaped.rate == 0.5
-    assert f.eval_shape(model, first, 3)[1] is first
-    assert [leaf for leaf in jax.tree.leaves(shaped) if isinstance(leaf, Shape)]
-    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(shaped))

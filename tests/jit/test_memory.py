@@ -14,7 +14,6 @@ import pytest
 
 from conftest import TraceCounter
 from growth import CALLS, Witness, check_steady
-from meshes import mesh_of, on
 from partax import filter_jit
 from trees import SAMPLES, Layer, array, assert_same, make_model
 
@@ -91,33 +90,6 @@ def test_tracers_die_with_their_trace(collect: Collect) -> None:
     f(array(2))
     collect()
     assert tracers and [ref() for ref in tracers] == [None] * len(tracers)
-
-
-def test_different_options_do_not_share() -> None:
-    def f(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    for _ in range(2):
-        kept, donated, lent = array(4), array(4), array(4)
-        assert_same(filter_jit(f)(kept), array(4) + 1)
-        assert_same(filter_jit(f, donate="all")(donated), array(4) + 1)
-        assert_same(filter_jit(f, donate=("x",))(lent), array(4) + 1)
-        assert (kept.is_deleted(), donated.is_deleted(), lent.is_deleted()) == (False, True, True)
-    with pytest.raises(jax.errors.JaxRuntimeError):
-        filter_jit(f, compiler_options={"no such option": "1"})(array(4))
-    sharding = on(mesh_of(jax.devices()[:2]), "d")
-    for _ in range(2):
-        assert filter_jit(f, out_shardings=sharding)(array(4)).sharding == sharding
-        assert len(filter_jit(f)(array(4)).sharding.device_set) == 1
-
-
-def test_a_class_that_takes_the_place_of_a_dead_one_does_not_inherit_its_traces(collect: Collect) -> None:
-    f = filter_jit(lambda holder, x: x * holder.n)
-    for n in range(5):
-        holder = type("Holder", (), {"n": n})()
-        assert_same(f(holder, array(2)), array(2) * n)
-        del holder
-        collect()
 
 
 MANY = 400
