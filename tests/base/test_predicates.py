@@ -55,27 +55,17 @@ CASES = {
     # jax arrays
     "jax float32": (lambda: jnp.ones(3), INEXACT),
     "jax bfloat16": (lambda: jnp.ones(3, jnp.bfloat16), INEXACT),
-    "jax float8": (lambda: jnp.ones(3, jnp.float8_e4m3fn), INEXACT),
     "jax complex64": (lambda: jnp.ones(3, jnp.complex64), INEXACT),
-    "jax empty": (lambda: jnp.zeros((0,)), INEXACT),
     "jax int32": (lambda: jnp.ones(3, jnp.int32), ARRAY),
-    "jax bool": (lambda: jnp.ones(3, bool), ARRAY),
     "jax typed key": (lambda: jax.random.key(0), ARRAY),
     "jax old-style key": (lambda: jax.random.PRNGKey(0), ARRAY),
     # NumPy arrays
     "numpy float64": (lambda: np.ones(3), INEXACT),
-    "numpy bfloat16": (lambda: np.ones(3, ml_dtypes.bfloat16), INEXACT),
-    "numpy float8_e4m3fn": (lambda: np.ones(3, ml_dtypes.float8_e4m3fn), INEXACT),
-    "numpy complex128": (lambda: np.ones(3, np.complex128), INEXACT),
     "numpy subclass": (lambda: np.ones(3).view(ArraySubclass), INEXACT),
     "numpy int4": (lambda: np.ones(3, ml_dtypes.int4), ARRAY),
-    "numpy bool": (lambda: np.ones(3, bool), ARRAY),
     # NumPy scalars
     "np.float32 scalar": (lambda: np.float32(1), INEXACT),
     "np.complex64 scalar": (lambda: np.complex64(1), INEXACT),
-    "bfloat16 scalar": (lambda: ml_dtypes.bfloat16(1), INEXACT),
-    "np.int32 scalar": (lambda: np.int32(1), ARRAY),
-    "np.bool scalar": (lambda: np.bool_(True), ARRAY),
     # array-likes
     "bool": (lambda: True, LIKE),
     "int": (lambda: 3, LIKE),
@@ -88,9 +78,7 @@ CASES = {
     # neither
     "None": (lambda: None, NOTHING),
     "str": (lambda: "1.0", NOTHING),
-    "list": (lambda: [1.0], NOTHING),
     "object": (object, NOTHING),
-    "fraction": (lambda: fractions.Fraction(1, 2), NOTHING),
     "function": (lambda: jnp.sin, NOTHING),
     "jax.Array class": (lambda: jax.Array, NOTHING),
     "ShapeDtypeStruct": (lambda: jax.ShapeDtypeStruct((3,), jnp.float32), NOTHING),

@@ -64,7 +64,6 @@ NAMED = {"m": array(2, start=3), "a": array(2, start=5), "k": array(2, start=7),
 by_name = filter_jit(lambda z, a, *more, m, **rest: (z - 2 * a, m, rest["k"] + 1, *more))
 CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
     "trees": (filter_jit(lambda p, x: ({"b": p["b"] + x, "a": p["a"] * x}, x.sum())), ({"a": X, "b": X + 1}, X), {}),
-    "nothing else": (filter_jit(lambda x, y: (x - y, "text")), (X, array(3)), {}),
     "an argument": (filter_jit(lambda x, y: {"z": x - y, "x": x, "n": 3}), (X, array(3)), {}),
     "the same twice": (filter_jit(lambda x, y: [z := x - y, z, y]), (X, array(3)), {}),
     "another order": (filter_jit(lambda x, y: (y, x)), (X, array(3)), {}),

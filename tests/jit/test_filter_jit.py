@@ -34,17 +34,9 @@ class Plain:
     def of_class(cls, x: jax.Array) -> jax.Array:
         return x * 2
 
-    @staticmethod
-    def of_nobody(x: jax.Array) -> jax.Array:
-        return x * 2
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return x * 2
-
 
 CALLABLES: dict[str, Any] = {
     "function": double,
-    "lambda": lambda x: x * 3,
     "functools_partial": functools.partial(jnp.multiply, 3),
     "partial_with_array": functools.partial(jnp.multiply, array(3)),
     "jax_partial": jax.tree_util.Partial(jnp.multiply, array(3)),
@@ -53,9 +45,6 @@ CALLABLES: dict[str, Any] = {
     "bound_method": Layer(array(3, 3)).total,
     "plain_bound_method": Plain().method,
     "class_method": Plain.of_class,
-    "static_method": Plain.of_nobody,
-    "callable_object": Plain(),
-    "library": jnp.sin,
     "custom_jvp": jax.nn.relu,
     "jitted": jax.jit(double),
     "vmapped": jax.vmap(double),

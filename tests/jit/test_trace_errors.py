@@ -146,9 +146,7 @@ inner = jax.jit(checked, static_argnums=1)  # traced once, in whatever program i
 
 FUNCTIONS: dict[str, Any] = {
     "an array": checked,
-    "a tree": lambda x: {"a": checked(x), "b": 1},
     "beside what comes back": lambda x: (x, checked(x)),
-    "after it": lambda x: checked(checked(x, "first"), "second"),
     "in a program of its own": lambda x: inner(x) + 1,
     "in it again": lambda x: inner(x) + 2,
     "in a loop": lambda x: jax.lax.fori_loop(0, 2, lambda _, y: jnp.abs(checked(y)), x),

@@ -7,7 +7,6 @@ import functools
 import pickle
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import pytest
 
@@ -55,12 +54,9 @@ WRAPPED = {
     "function": loss,
     "module": make_model(),
     "method": "a text".__add__,
-    "partial": functools.partial(loss, array(100, 100)),
     "hostile": Hostile(),
     "grad": filter_grad(loss),
-    "vmap": filter_vmap(loss),
     "jitted": filter_jit(loss),
-    "jax": jax.jit(loss),
 }
 
 

@@ -181,7 +181,6 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "variable": lambda: nnx.Param(jnp.ones(2), tag="x"),
     "state": lambda: nnx.state(Model()),
     "split": lambda: nnx.split(Model()),
-    "dict": lambda: nnx.Dict(b=nnx.Param(jnp.ones(1)), a=nnx.List([Model()])),
 }
 
 

@@ -22,7 +22,6 @@ from random_trees import Tag, build, recipes, thorough, variants
 from trees import SAMPLES, Bag, Cell, Layer, Pair, array, double, make_model, network
 
 SHARED = array(2)
-INNER = [SHARED]
 
 
 def both(where: Callable[[Any], Any], given_tree: Any, **options: Any) -> Any:
@@ -48,31 +47,19 @@ def is_none(x: Any) -> bool:
 NEW = object()
 GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
     "array": (lambda t: t.layers[1].weight, make_model(), {"replace": NEW}),
-    "module": (lambda t: t.layers[1], make_model(), {"replace": None}),
     "root": (lambda t: t, make_model(), {"replace": NEW}),
-    "root leaf": (lambda t: t, 5, {"replace": NEW}),
-    "several": (lambda t: (t.layers[1].weight, t.layers[0].rate), make_model(), {"replace": (1, 2)}),
     "in a NamedTuple": (lambda t: Pair(t[0], t[1]), [array(1), array(2)], {"replace": (1, 2)}),
-    "one in a tuple": (lambda t: (t[0],), [array(1), 2], {"replace": (NEW,)}),
-    "none of them": (lambda t: (), [array(1), 2], {"replace": ()}),
-    "number": (lambda t: t[1], [1, 1, 1], {"replace": NEW}),
     "shared array": (lambda t: t[1], [SHARED, SHARED], {"replace": NEW}),
-    "shared container": (lambda t: t[1], [INNER, INNER], {"replace": NEW}),
     "empty tuple inside": (lambda t: t[2][0], [(), (), ((),)], {"replace": NEW}),
     "empty tuples elsewhere": (lambda t: t[0], [1, (), ((),)], {"replace": NEW}),
-    "only None": (lambda t: t[0], [None, 1], {"replace": NEW}),
     "one None of two": (lambda t: t[0], [None, None], {"replace": NEW}),
     "one None of two, as leaves": (lambda t: t[0], [None, None], {"replace": NEW, "is_leaf": is_none}),
-    "bias that is None": (lambda t: t.bias, Layer(1), {"replace": NEW, "is_leaf": is_none}),
-    "absent is_leaf": (lambda t: t[1], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
     "below a leaf": (lambda t: t[1][0], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
     "twice": (lambda t: (t[0], t[0]), [array(1), 2], {"replace": (1, 2)}),
     "inside another": (lambda t: (t[0], t[0][0]), [[array(1)], 2], {"replace": (1, 2)}),
-    "inside another, other order": (lambda t: (t[0][0], t[0]), [[array(1)], 2], {"replace": (1, 2)}),
     "too few": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1,)}),
     "no sequence of replacements": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": 1}),
     "elsewhere": (lambda t: SHARED, [array(1)], {"replace": 1}),
-    "elsewhere, a container": (lambda t: ([1],), [array(1)], {"replace": (1,)}),
     "static field": (lambda t: t.scale, Layer(2), {"replace": 1}),
     "static field that is a leaf too": (lambda t: t.mode, Cell(double, mode=double), {"replace": 1}),
     "computed": (lambda t: t[0] + 1, [1, 2], {"replace": 1}),
@@ -83,9 +70,7 @@ GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
     "children without a node": (lambda t: t.items, Bag(1, 2), {"replace": 1}),
     "replace_fn": (lambda t: t.layers[0].weight, make_model(), {"replace_fn": lambda x: (x, 1)}),
     "replace_fn of a node": (lambda t: t[0], [{"a": 1, "b": None}, 1], {"replace_fn": lambda x: [*x.values()]}),
-    "replace_fn of a None": (lambda t: t[0], [None, None], {"replace_fn": lambda x: [x], "is_leaf": is_none}),
     "replace_fn that raises": (lambda t: t[0], [1, 2], {"replace_fn": lambda x: x / 0}),
-    "numpy": (lambda t: t["x"], {"x": np.ones(2), "y": np.ones(2)}, {"replace": NEW}),
     "by what the leaves are": (lambda t: jax.tree.leaves(eqx.filter(t, eqx.is_array)), network(), {"replace": [1] * 8}),
 }
 
@@ -139,28 +124,21 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "weak": (jnp.asarray(1.0), jnp.ones(())),
     "nan": (jnp.array([NAN]), jnp.array([NAN])),
     "zeros": (jnp.array([0.0, -0.0]), jnp.array([-0.0, 0.0])),
-    "empty": (jnp.zeros((0, 2)), jnp.zeros((0, 2))),
     "empty shape": (jnp.zeros((0, 2)), jnp.zeros((2, 0))),
     "bool": (jnp.array([True, False]), jnp.array([True, True])),
     "other complex": (jnp.array([1 + 2j]), jnp.array([1 - 2j])),
     "bfloat16": (jnp.ones(3, "bfloat16"), jnp.ones(3, "bfloat16")),
     "other bfloat16": (jnp.ones(3, "bfloat16"), jnp.array([1, 1, NAN], "bfloat16")),
     "int4": (jnp.ones(3, "int4"), jnp.ones(3, "int4")),
-    "transposed": (jnp.arange(6).reshape(2, 3).T, jnp.arange(6).reshape(2, 3).T.copy()),
     "keys": (jax.random.key(0), jax.random.key(0)),
     "other keys": (jax.random.key(0), jax.random.key(1)),
     "numpy dtype": (np.ones(3), np.ones(3, f32)),
-    "numpy nan": (np.array([NAN]), np.array([NAN])),
     "numpy near": (np.ones(3), np.ones(3) + 1e-7),
     "numpy objects": (np.array([1, "a"], object), np.array([1, "a"], object)),
     "numpy and jax": (np.ones(3, f32), jnp.ones(3)),
     "jax and other numpy": (jnp.ones(3), np.zeros(3, f32)),
     "scalar and array": (np.float32(1), np.array(1, f32)),
-    "array and number": (jnp.ones(()), 1.0),
     "number and array": (1.0, np.float64(1)),
-    "bools": (True, 1),
-    "floats": (NAN, NAN),
-    "functions": (double, double),
     "structure": ([1], (1,)),
     "nodes": (Cell(1), Cell(1, mode="other")),
     "aux": (Tag(1), Tag(1.0)),

@@ -92,33 +92,22 @@ def treedef(number: Any = 1) -> Any:
 # Two values that are equal, but not the same object.
 EQUAL: dict[str, tuple[Any, Any]] = {
     "treedef": (treedef(), treedef()),
-    "treedefs with 1 and True": (treedef(1), treedef(True)),
-    "ShapeDtypeStruct": (jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.float32)),
     "sharding": (sharding(), sharding()),
-    "PartitionSpec": (PartitionSpec("a", None), PartitionSpec("a", None)),
     "a class with ==": (Length(1, "km"), Length(1000, "m")),
     "without a hash": (Unhashable(1, "km"), Unhashable(1000, "m")),
     "a truth value": (Truthy(1, "km"), Truthy(1000, "m")),
-    "a subclass": (Length(1, "km"), Unhashable(1000, "m")),
     "int and bool": (1, True),
-    "int and float": (1, 1.0),
     "zeros": (0.0, -0.0),
     "numpy scalar": (2, np.int64(2)),
     "tuples": ((1, (Length(1, "km"),)), (True, (Length(1000, "m"),))),
     "lists": ([1, {"a": 1}], [1, {"a": 1.0}]),
-    "sets": ({1, 2}, {2, True}),
-    "bytes and bytearray": (b"x", bytearray(b"x")),
-    "dtype": (np.dtype("float32"), np.float32),
     "an array of one": (np.array([1]), np.array([1])),
 }
 
 DIFFERENT: dict[str, tuple[Any, Any]] = {
     "treedef": (treedef(), treedef(2)),
-    "ShapeDtypeStruct": (jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((3,), jnp.float32)),
     "a class with ==": (Length(1, "km"), Length(1, "m")),
-    "strings": ("relu", "gelu"),
     "types": ("1", 1),
-    "functions": (abs, len),
     "None": (None, 0),
     "tuples": ((1, 2), (1, 3)),
 }
@@ -189,7 +178,6 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
     "leaf": ([[[1]], [3.5]], "[1][0]`: found a `float`, expected the structure of pytrees[0]"),
     "class": ([Module(1, "a"), Record(1, "a")], "[1]`: found a `Record`, expected "),
     "keys": ([[{"a": 1}], [{"b": None}]], "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with"),
-    "fewer keys": ([{"a": 1, "b": 2}, {"a": 1}], "[1]`: found a `dict` with the keys ['a'], expected the structure"),
     "order of keys": ([Ordered(a=1, b=2), Ordered(b=1, a=2)], "[1]`: found a `collections.OrderedDict` with the keys"),
     "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a"),
     "static leaf and field": ([Cell(1, mode="a"), Cell(1, mode="b")], "[1].mode`: found 'b', expected 'a'"),
@@ -205,7 +193,6 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
         [[Module(i, i == 0)] for i in range(3)],
         "[0][0].static`: found True, expected False, as pytrees[1]",
     ),
-    "keys of the last": ([{"k": 1}, {"k": 2}, {"other": 3}], "[2]`: found a `dict` with the keys ['other']"),
     "the first that is there": (
         [None, [None, 1], [Module(1, "a"), None], [None, None], [Module(1, "b"), None]],
         "[4][0].static`: found 'b', expected 'a', as pytrees[2] has",

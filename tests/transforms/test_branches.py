@@ -79,10 +79,8 @@ AGREE: dict[str, tuple[list[Any], str | None]] = {
     "numbers": ([1, 1, 0], "~int32[]"),
     "an integer and a float": ([1, 0.5, 2], "~float32[]"),
     "a number and an array": ([1, jnp.float32(2), 0.5], "float32[]"),
-    "an array and a number": ([jnp.float32(2), 1, 1], "float32[]"),
     "weak integers and a strong float": ([jnp.asarray(1), jnp.float32(2), jnp.asarray(2)], "float32[]"),
     "a weak float and bfloat16": ([0.5, jnp.bfloat16(2), jnp.asarray(1)], "bfloat16[]"),
-    "a bool and an integer": ([True, 2, 1], "~int32[]"),
 }
 
 
@@ -129,21 +127,15 @@ def model(**changes: Any) -> Any:
 # What there is before a step, and after it; the path and both in words.
 CHANGES: dict[str, tuple[Any, Any, str, str, str]] = {
     "a static field": (model(), model(scale=3), ".layers[1].scale", "2", "3"),
-    "a string leaf": (model(rate="a"), model(rate="b"), ".layers[1].rate", "'a'", "'b'"),
-    "a number made a string": (model(rate=0.1), model(rate="b"), ".layers[1].rate", "0.1", "'b'"),
     "an array made None": (model(), model(bias=None), ".layers[1].bias", "float32[3]", "None"),
-    "None made an array": (model(bias=None), model(), ".layers[1].bias", "None", "float32[3]"),
     "another shape": (model(), model(bias=array(2)), ".layers[1].bias", "float32[3]", "float32[2]"),
     "another dtype": (model(), model(bias=array(3).astype(int)), ".layers[1].bias", "float32[3]", "int32[3]"),
-    "a longer list": ([1, [2]], [1, [2, 3]], "[1]", "a `list` of 1", "a `list` of 2"),
     "a list made a tuple": ({"a": [1]}, {"a": (1,)}, "['a']", "a `list` of 1", "a `tuple` of 1"),
     "a key that goes": ({"a": 1, "b": 2}, {"a": 1}, "['b']", "2", "nothing"),
-    "a key that comes": ({"a": 1}, {"a": 1, "b": array(2)}, "['b']", "nothing", "float32[2]"),
     "the order of keys": (OrderedDict(a=1, b=2), OrderedDict(b=1, a=2), ".keys()", "('a', 'b')", "('b', 'a')"),
     "aux data": (Bag(1, label="a"), Bag(1, label="b"), ".<aux data>", "'a'", "'b'"),
     "a static field of a dataclass": (Cell(array(1)), Cell(array(1), mode="half"), ".mode", "'same'", "'half'"),
     "a field of a NamedTuple": (Pair("x", 1), Pair("y", 1), ".left", "'x'", "'y'"),
-    "strong types": (jnp.int32(0), jnp.float32(1), "", "int32[]", "float32[]"),
     "a number and a strong type": (0.5, jnp.int32(1), "", "0.5", "int32[]"),
     "a key and its data": (KEY, jax.random.key_data(KEY), "", "key<fry>[]", "uint32[2]"),
     "a key and a number": (KEY, 1.0, "", "key<fry>[]", "1.0"),

@@ -67,13 +67,8 @@ LAST = [".last.weight", ".last.bias"]
 ALL = [*FIRST, ".scale.factor", *LAST]
 
 
-def prefix_with_the_last_layer():
-    return eqx.tree_at(lambda m: m.last, jax.tree.map(lambda _: False, model()), replace=True)
-
-
 FILTERS = {
     "glob": (lambda: by_path("last/**"), LAST),
-    "glob of leaves": (lambda: by_path("*/weight"), [".first.weight", ".last.weight"]),
     "regex": (lambda: by_path(regex="^last/"), LAST),
     "type": (lambda: eqx.nn.Linear, FIRST + LAST),
     "types": (lambda: (Scale, bytes), [".scale.factor"]),
@@ -83,9 +78,7 @@ FILTERS = {
     "not": (lambda: not_(eqx.nn.Linear), [".scale.factor"]),
     "any": (lambda: any_of(by_path("first/bias"), Scale), [".first.bias", ".scale.factor"]),
     "all": (lambda: all_of(by_path("**/bias"), by_path("last/*")), [".last.bias"]),
-    "prefix": (prefix_with_the_last_layer, LAST),
     "prefix of filters": (lambda: jax.tree.map(lambda _: by_path("**/bias"), model()), [".first.bias", ".last.bias"]),
-    "True": (lambda: True, ALL),
     "None": (lambda: None, ALL),
     "False": (lambda: False, []),
 }

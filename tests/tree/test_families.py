@@ -30,22 +30,10 @@ class FlaxData:
     name: Any = flax.field(pytree_node=False, default="n")
 
 
-class FlaxNode(flax.PyTreeNode):
-    b: Any
-    a: Any
-    name: Any = flax.field(pytree_node=False, default="n")
-
-
 @chex.dataclass
 class ChexMapping:
     b: Any
     a: Any
-
-
-@chex.dataclass(frozen=True, mappable_dataclass=False)
-class ChexFrozen:
-    b: Any
-    a: Any = 3
 
 
 @chex.dataclass(kw_only=True)
@@ -76,9 +64,7 @@ def function(*args: Any, **kwargs: Any) -> Any:
 
 MAKE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "flax dataclass": FlaxData,
-    "flax PyTreeNode": FlaxNode,
     "chex": lambda x, y, _: ChexMapping(a=x, b=y),
-    "chex frozen": lambda x, y, _: ChexFrozen(a=x, b=y),
     "chex inherited": lambda x, y, _: ChexChild(a=x, b=y, c=x),
     "penzai": lambda x, y, name: PenzaiPair(x, name, y),
     "penzai with an __init__": lambda x, y, _: PenzaiMade(x, y),

@@ -46,15 +46,12 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "module": block,
     "optimizer": lambda: nnx.Optimizer(block(), optax.adam(0.1), wrt=nnx.Param),
     "metrics": lambda: nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy()),
-    "rngs": lambda: nnx.Rngs(0, dropout=1),
     "variable": with_metadata,
     "variable of a tree": lambda: nnx.Variable({"b": jnp.ones(1), "a": (jnp.zeros(2), 3)}),
-    "state": lambda: nnx.state(block()),
     "flat state": lambda: nnx.to_flat_state(nnx.state(block())),
     "split": lambda: nnx.split(block()),
     "pure dict": lambda: nnx.to_pure_dict(nnx.state(block())),
     "FrozenDict": lambda: frozen_dict.freeze({"b": {"y": jnp.ones(2), "x": jnp.zeros(1)}, "a": jnp.ones(3)}),
-    "empty FrozenDict": lambda: frozen_dict.FrozenDict(),
 }
 objects = pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
 

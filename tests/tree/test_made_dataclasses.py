@@ -64,13 +64,6 @@ class Child(Plain):
     c: Any = None
 
 
-class Undecorated(Plain):
-    pass
-
-
-register(Undecorated, data_fields=["a", "b"], meta_fields=["kind"])
-
-
 @register
 @dataclasses.dataclass
 class Twisted:
@@ -85,7 +78,6 @@ MADE: dict[str, Callable[[Any, Any], Any]] = {
     "slots": lambda x, y: Slotted(x, "k", y),
     "frozen with slots": lambda x, y: FrozenSlotted(x, y),
     "inherited": lambda x, y: Child(x, "k", y, {"c": x}),
-    "not decorated": lambda x, y: Undecorated(x, "k", y),
     "names": lambda x, y: Twisted(x, {"z": y}),
 }
 
