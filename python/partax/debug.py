@@ -124,7 +124,6 @@ class _Limited(Transformed[..., Any]):
     """What `assert_max_traces` returns."""
 
     _name = "debug.assert_max_traces"
-    _is_called_as_wrapped = True  # `call_parameters` binds the arguments of a call by the callable's own parameters
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.__wrapped__

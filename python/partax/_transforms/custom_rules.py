@@ -49,7 +49,6 @@ class filter_custom_jvp(Transformed[_P, _R]):
     """
 
     _name = "filter_custom_jvp"
-    _is_called_as_wrapped = True
     _children = ("_jvp",)
 
     def __init__(self, fn: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
@@ -196,7 +195,6 @@ class filter_custom_vjp(Transformed[_P, _R]):
     """
 
     _name = "filter_custom_vjp"
-    _is_called_as_wrapped = True
     _children = ("_fwd", "_bwd")
 
     def __init__(

@@ -17,6 +17,7 @@ _T = TypeVar("_T")
 
 
 class _Derivative(Transformed[..., Any]):
+    _is_called_as_wrapped = False  # the first argument is taken by position
     _of_jax: ClassVar[Callable[..., Any]]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

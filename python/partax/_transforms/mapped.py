@@ -46,7 +46,6 @@ if_array.__module__ = "partax"  # where users find it, and pickles too
 
 class _Vmap(Transformed[..., Any]):
     _name = "filter_vmap"
-    _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, options = self._options
@@ -228,7 +227,6 @@ class _AsPlaced(enum.Enum):
 
 class _ShardMap(Transformed[..., Any]):
     _name = "filter_shard_map"
-    _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mesh, in_specs, out_specs, axis_names, check_vma = self._options

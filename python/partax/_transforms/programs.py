@@ -21,7 +21,6 @@ _Policy = Callable[..., Any] | str | None
 
 class _Checkpoint(Transformed[..., Any]):
     _name = "filter_checkpoint"
-    _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prevent_cse, policy, names = self._options
@@ -107,7 +106,6 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
 
 class _MakeJaxpr(Transformed[..., Any]):
     _name = "filter_make_jaxpr"
-    _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         jaxpr, (structs, rest) = _program_of(self.__wrapped__, split((args, kwargs), _described))

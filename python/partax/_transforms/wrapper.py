@@ -29,6 +29,7 @@ class Transformed(Generic[_P, _R_co]):
     __qualname__: str
     __wrapped__: Callable[..., Any]
     _name: ClassVar[str]  # of the transformation; a subclass has it, and runs the calls
+    _is_called_as_wrapped: ClassVar[bool] = True  # so `call_parameters` binds a call by the callable's own parameters
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:
