@@ -80,6 +80,7 @@ def expect_dead(references: list[weakref.ref[Any]]) -> None:
 values = st.one_of(st.integers(0, 2), st.sampled_from([True, 1.0, -0.0, 0.0, "a", (1, 2), (True, 2.0)]), hashables)
 events = st.sampled_from(["eq", "hash", "flatten", "unflatten"])
 ways = st.sampled_from(["position", "keyword", "given", "more"])
+USER_CODE = ["raises", "clears", "collects"]
 
 
 class WrapperMachine(RuleBasedStateMachine):
@@ -260,27 +261,24 @@ class WrapperMachine(RuleBasedStateMachine):
 
         self.check(lambda: build(self.recipes[i], 2), may_raise=(RecursionError,), around=around)
 
-    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
-    def call_with_a_collection_inside(self, value: int, event: str, countdown: int) -> None:
-        self.check(lambda: self.hooked_tree(value), around=self.planned(event, countdown, gc.collect))
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), what=st.sampled_from(USER_CODE))
+    def call_with_user_code(self, value: int, event: str, countdown: int, what: str) -> None:
+        make = lambda: self.hooked_tree(value)
 
-    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
-    def call_with_user_code_that_raises(self, value: int, event: str, countdown: int) -> None:
         def action() -> None:
-            raise Expected(event)
+            if what == "raises":
+                raise Expected(event)
+            if what == "clears":
+                self.wrapper.clear_cache()
+                self.model.forgotten()
+            else:
+                gc.collect()
 
         allowed = (Expected, TypeError) if event in ("eq", "hash") else (Expected,)
-        make = lambda: self.hooked_tree(value)
-        self.check(make, may_raise=allowed, surely=False, around=self.planned(event, countdown, action))
-        self.check(make)
-
-    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
-    def call_with_user_code_that_clears(self, value: int, event: str, countdown: int) -> None:
-        def action() -> None:
-            self.wrapper.clear_cache()
-            self.model.forgotten()
-
-        self.check(lambda: self.hooked_tree(value), surely=False, around=self.planned(event, countdown, action))
+        may_raise = allowed if what == "raises" else ()
+        self.check(make, may_raise=may_raise, surely=what == "collects", around=self.planned(event, countdown, action))
+        if what == "raises":
+            self.check(make)
 
     @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), inner=st.integers(0, 1))
     def call_with_user_code_that_calls(self, value: int, event: str, countdown: int, inner: int) -> None:

@@ -113,30 +113,18 @@ def with_method(method: Any) -> Any:
         def on_class(self, x: Any, n: int = 1) -> Any:
             return super().on_class(x, n) + 1
 
-    class Looked(Base):
-        def __getattribute__(self, name: str) -> Any:
-            return object.__getattribute__(self, name)
-
-    class Slots:
-        __slots__ = ("factor",)
-        on_class = method
-
-    shadowed, slots, asked = Base(), Slots(), Base()
+    shadowed = Base()
     shadowed.on_class = lambda x: x + 100  # type: ignore[method-assign]
-    slots.factor = 4
     x = array(2, start=1)
     return [
         Base().on_class(x),
         Base.on_class(Base(), x),
         Base() * x,
         Base.of_class(x),
-        asked.from_property(x),
+        Base().from_property(x),
         Meta("Made", (), {}).on_class(x),
         Derived().on_class(x),
-        Looked().on_class(x, 2),
         shadowed.on_class(x),
-        slots.on_class(x),
-        [each(x) for each in (Base().on_class, Base().on_class)],
     ]
 
 

@@ -68,13 +68,6 @@ def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
     assert found["y"] is label
 
 
-def test_no_groups_and_no_leaves():
-    assert partax.labels([1, 2], {}, default="all") == ["all", "all"]
-    assert partax.labels({"a": None, "b": ()}, {}) == {"a": None, "b": ()}
-    assert partax.labels([], {"x": True}) == []
-    assert partax.labels(jnp.ones(1), {"x": True}) == "x"
-
-
 def test_is_leaf_makes_one_label_for_a_node():
     tree = {"a": [1, 2], "b": (3, [4])}
     found = partax.labels(tree, {"list": list, "int": int}, is_leaf=lambda node: isinstance(node, list))

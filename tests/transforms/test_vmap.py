@@ -10,7 +10,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -133,16 +132,6 @@ def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
     )
 
 
-def test_what_has_no_axis_is_the_same_object() -> None:
-    marker, y = object(), array(2)
-    x, out, same = filter_vmap(lambda x, y, m: (x, y, m), in_axes=(0, None, None), out_axes=(0, None, None))(
-        X, y, marker
-    )
-    assert_same(x, X)
-    assert_same(out, y)
-    assert same is marker
-
-
 def test_a_module_under_it_is_not_mapped_but_as_an_argument_it_is() -> None:
     layer = make_model().layers[0]
     mapped = filter_vmap(layer)
@@ -190,22 +179,6 @@ def test_wrong_options() -> None:
     for size in (jnp.int32(3), "3", 3.0):
         with pytest.raises(TypeError, match=r"`axis_size`: found .*, expected a Python number, as in axis_size=3"):
             filter_vmap(mixed, axis_size=size)
-
-
-def test_axes_that_were_changed_are_other_axes() -> None:
-    """A wrapper whose options hold a dictionary is as that dictionary is when it is called, also under filter_jit."""
-    axes: dict[str, Any] = {"x": 0}
-
-    def total(x: Any) -> Any:
-        return jnp.sum(x)
-
-    mapped = filter_vmap(total, in_axes=axes)
-    x = array(2, 3)
-    np.testing.assert_array_equal(partax.filter_jit(mapped)(x), np.sum(x, 1))
-    for changed, expected in ((1, np.sum(x, 0)), (0, np.sum(x, 1))):
-        axes["x"] = changed
-        np.testing.assert_array_equal(partax.filter_jit(mapped)(x), expected)
-        np.testing.assert_array_equal(partax.filter_jit(lambda f, x: f(x))(mapped, x), expected)
 
 
 ROWS = array(8, 3)
