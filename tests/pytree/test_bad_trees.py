@@ -266,28 +266,6 @@ def test_keys_that_change_the_tree_when_printed(separator: str | None) -> None:
             flat_partition(tree, *use, separator=separator)
 
 
-class OwnKey:
-    """A key of a path that is not jax's."""
-
-    def __str__(self) -> str:
-        return "<own>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OwnKey)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Own:
-    def __init__(self, *items: Any) -> None:
-        self.items = items
-
-
-jax.tree_util.register_pytree_with_keys(
-    Own, lambda o: (tuple((OwnKey(), x) for x in o.items), None), lambda _, items: Own(*items)
-)
-
-
 # --- depth
 
 

@@ -123,6 +123,17 @@ def test_the_others_may_have_subtrees_where_the_first_has_leaves() -> None:
     assert tree.map(lambda x, s: s, [1, 2], state)[1] is state[1]
 
 
+def test_a_leaf_or_a_none_beside_something_else_is_told_by_path() -> None:
+    for one, other, message in (
+        ([1, [2]], [1, 2], "[1]`: found a `int`, expected "),
+        ({"x": (1, None)}, {"x": (1, 2)}, "['x'][1]`: found a `int`, expected None, as tree has here"),
+        ({"x": (1, [2])}, {"x": (1, None)}, "['x'][1]`: found "),
+    ):
+        with pytest.raises(ValueError) as caught:
+            tree.map_with_path(lambda *_: 0, one, other)
+        assert str(caught.value).startswith(f"`rest[0]{message}"), caught.value
+
+
 def test_what_f_raises_has_the_path() -> None:
     def f(path: Any, x: Any) -> Any:
         raise KeyError(x)

@@ -150,12 +150,35 @@ class SameText:
         return self.number < other.number
 
 
+class OwnKey:
+    """A key of a path that is not jax's."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return "<own>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnKey)
+
+
+class Own(Twins):
+    """Registered with such keys."""
+
+
+jax.tree_util.register_pytree_with_keys(
+    Own, lambda o: (tuple((OwnKey(), item) for item in o.items), None), lambda _, items: Own(*items)
+)
+
+
 # A tree, a separator, and the keys and leaves.
 ALIKE: list[tuple[Any, str | None, dict[str, Any]]] = [
     (Twins(1, 2, 3), None, {".x": 1, ".x#2": 2, ".x#3": 3}),
     (Twins(1, 2, 3), "/", {"x": 1, "x#2": 2, "x#3": 3}),
     (Twins([1, 2], [3]), None, {".x[0]": 1, ".x[1]": 2, ".x[0]#2": 3}),
     ({SameText(0): 1, SameText(1): 2}, None, {"[same]": 1, "[same]#2": 2}),
+    ({"a": Own(1, [2], "x")}, None, {"['a']<own>": 1, "['a']<own>[0]": 2, "['a']<own>#2": "x"}),
+    ({"a": Own(1, [2], "x")}, "/", {"a/<own>": 1, "a/<own>/0": 2, "a/<own>#2": "x"}),
     ({"a": {"b": 1}, "a/b": 2}, None, {"['a']['b']": 1, "['a/b']": 2}),
     ({"a": {"b": 1}, "a/b": 2}, "/", {"a/b": 1, "a/b#2": 2}),
     (["x", {"": "y"}, ["z"]], "", {"0": "x", "1": "y", "20": "z"}),
