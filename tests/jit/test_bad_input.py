@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from deep_trees import WRAPS, Link, nested, self_containing
+from deep_trees import DEPTH, WRAPS, Link, nested, self_containing
 from partax import _core, filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
 
@@ -66,6 +66,15 @@ def test_trees_that_contain_themselves(name: str) -> None:
     for method in (f.lower, f.trace, f.eval_shape):
         with pytest.raises(RecursionError):
             method(tree)
+    check_works(f)
+
+
+def test_aux_data_that_is_too_deep() -> None:
+    f = identity()
+    for value in (functools.reduce(lambda it, _: {"k": it}, range(DEPTH), 1), (1, self_containing()["list"])):
+        for node in (Bag(array(1), label=value), Cell(array(1), mode=value)):
+            with pytest.raises(RecursionError, match="tree"):
+                f([node])
     check_works(f)
 
 
@@ -268,6 +277,34 @@ def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
         setattr(evil, when, lambda: None)
         check_works(f)
     assert_same(f([Evil(), array(2)])[1], array(2))
+
+
+@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
+@pytest.mark.parametrize("action", ["call", "clear_cache", "cache_info", "other keys"])
+def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: str) -> None:
+    f = filter_jit(lambda tree: tree, cache_size=2)
+    check_works(f)
+    ran: list[int] = []
+
+    def again() -> None:
+        ran.append(1)
+        if len(ran) > 20:
+            return
+        if action == "call":
+            f({"x": array(3), "n": 2})
+        elif action == "other keys":
+            for n in range(4):
+                f({"x": array(3), "n": n})
+        else:
+            getattr(f, action)()
+
+    for _ in range(3):
+        f([Evil(), array(2)])
+        evil = Evil()
+        setattr(evil, when, again)
+        assert_same(f([evil, array(2, start=1)])[1], array(2, start=1))
+    assert ran and f.cache_info().static_keys <= 2
+    check_works(f)
 
 
 class Flickering:

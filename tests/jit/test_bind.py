@@ -337,6 +337,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unhashable static": (lambda: STEP.bind(Unhashable())(jnp.ones(3)), TypeError, "weights"),
     "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),
     "a list in itself": (lambda: STEP.bind(in_itself()), RecursionError, "`weights`: found a tree that is nested too"),
+    "a list in itself, by name": (lambda: STEP.bind(weights=in_itself()), RecursionError, "`weights`: found a tree"),
     "a list in itself in the place of another": (lambda: BOUND.rebind(in_itself()), RecursionError, "`weights`: found"),
     "a wrapper that is none": (
         lambda: partax._core.make_bound_function(double, (), {}, True),  # type: ignore[arg-type]

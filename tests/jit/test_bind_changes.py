@@ -3,6 +3,7 @@ static value as in any call; and that what the function itself holds counts too.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -122,11 +123,17 @@ CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any
         lambda fun, k: fun.__closure__[0].cell_contents.__setitem__(0, k),
     ),
     "a default": (_scaled_by_default, lambda fun: fun(1.0), lambda fun, k: setattr(fun, "__defaults__", (k,))),
+    "a partial": (
+        lambda: functools.partial(lambda held, x: x * held["k"], {"k": 2.0}),
+        lambda fun: fun(1.0),
+        lambda fun, k: fun.args[0].update(k=k),
+    ),
     "a function in a tree": (
         lambda: {"w": jnp.ones(3), "act": _scaled_by([2.0])},
         lambda tree: tree["act"](1.0),
         lambda tree, k: tree["act"].__closure__[0].cell_contents.__setitem__(0, k),
     ),
+    "a set": (lambda: {2.0}, max, lambda it, k: (it.clear(), it.add(k))),
     "bytes": (lambda: bytearray([2]), lambda it: it[0], lambda it, k: it.__setitem__(0, int(k))),
     "a list in a static field": (
         lambda: Linear(jnp.ones(3), [2.0]),
