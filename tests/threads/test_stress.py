@@ -49,7 +49,7 @@ def stress(*works: Work) -> int:
         rng = random.Random(thread)
         start.wait()
         try:
-            while time.monotonic() < end and not errors:
+            while not errors and (done[thread] == 0 or time.monotonic() < end):
                 for work in works:
                     work(rng)
                 done[thread] += 1
@@ -65,7 +65,6 @@ def stress(*works: Work) -> int:
             thread.join()
     if errors:
         raise errors[0]
-    assert all(done), "a thread did nothing"
     return sum(done)
 
 
@@ -282,7 +281,8 @@ def test_the_store(tmp_path: Path) -> None:
             f.clear_cache()
 
         stress(work)
-    written()
+        filter_jit(lambda x: x - 1)(jnp.ones(2))  # one that is not cleared
+        written()
     assert list(tmp_path.rglob("*"))
 
 
