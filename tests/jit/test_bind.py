@@ -236,6 +236,12 @@ def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
     again = pickle.loads(pickle.dumps(bound))
     assert np.allclose(again(jnp.ones(3))[0], [0, 1, 2]) and again.func.__wrapped__ is double
     assert "double" in repr(again) and "float32[3]" in repr(again)
+    # Of an unpickled array of weak type jax tells two things: its dispatch takes one of strong type for it.
+    weak = partax.filter_jit(double).bind(jnp.asarray(2.0))
+    weak(jnp.ones(3))
+    again = pickle.loads(pickle.dumps(weak))
+    for it in (again, again.rebind(jnp.float32(2.0)), weak):
+        assert np.allclose(it(jnp.ones(3))[0], 2)
 
 
 def test_nothing_outlives_the_bound_function_and_no_free_argument_its_call() -> None:

@@ -154,7 +154,10 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
     if not programs.runs_compiled(leaves):
         return None
     arguments = (leaves,) if takes_tuple else leaves
-    program = target.trace(*arguments).lower().compile() if stored is None else stored.choose(arguments)
+    try:
+        program = target.trace(*arguments).lower().compile() if stored is None else stored.choose(arguments)
+    except RuntimeError:  # jax has run a program of other types, as for one that knew an unpickled array of weak type
+        return None
     return programs.direct_run(program, leaves, free)
 
 
