@@ -128,7 +128,7 @@ def assert_alike(found: Any, right: Any) -> None:
 
 
 OF_ALL_SORTS = """
-K, M, S = {1, 2}, (1, np.float32(2)), jax.tree.structure((1, 2))
+K, M, S = [1, 2], (1, np.float32(2)), jax.tree.structure((1, 2))
 ARGUMENTS = (np.arange(3.0),)
 def g(x):
     return x * 2.0

@@ -12,8 +12,8 @@ from partax._guards.user_objects import asked_once
 
 _OF_SETS = {"&", "|", "^", "-"}
 _VIEWS = {"keys", "items"}
-# Attributes by which a set makes another one, which may hold more.
-_OF_HASHES = {"__hash__", "union", "symmetric_difference"} | {f"__{it}__" for it in ("or", "xor", "and")}
+# Attributes that give a hash, or a set of what is none.
+_OF_HASHES = {"__hash__", *(f"__{side}{it}__" for it in ("or", "xor", "and", "sub") for side in ("", "r"))}
 _BUILD_SET = dis.opmap["BUILD_SET"]
 
 
@@ -42,11 +42,7 @@ _PARTS = operator.attrgetter(
 
 
 def _content(code: types.CodeType) -> Any:
-    constants = [
-        ("frozenset", sorted(map(repr, map(_constant, it)))) if _only_asked(code, it) else _constant(it)
-        for it in code.co_consts
-    ]
-    return *_PARTS(code), constants
+    return *_PARTS(code), list(map(_constant, code.co_consts))
 
 
 def _constant(value: Any) -> Any:
@@ -57,21 +53,23 @@ def _constant(value: Any) -> Any:
         return number_content(value)
     if cls is slice:
         return "slice", *map(_constant, (value.start, value.stop, value.step))
-    if cls is tuple or cls is frozenset:  # in the order in which it is read
-        return cls.__name__, *map(_constant, value)
+    if cls is tuple:
+        return "tuple", *map(_constant, value)
+    if cls is frozenset:  # of which code may only ask what is in it
+        return "frozenset", sorted(map(repr, map(_constant, value)))
     return cls.__name__, repr(value)
 
 
 @asked_once
 def reads_hashes(code: types.CodeType) -> bool:
-    """Whether a code object, or one inside of it, may read a set in an order that hashes decide, or a hash itself.
+    """Whether a code object, or one inside of it, may read a set in the order of its hashes, or a hash itself.
 
     Those of texts have a seed in each process, those of functions and classes are where these lie in memory.
     """
     if not _OF_HASHES.isdisjoint(code.co_names):
         return True
     inner = (it for it in code.co_consts if type(it) is types.CodeType)
-    sets = (it for it in code.co_consts if type(it) is frozenset and is_hashed(it))
+    sets = (it for it in code.co_consts if type(it) is frozenset)
     if any(map(reads_hashes, inner)) or not all(_only_asked(code, it) for it in sets):
         return True
     if _BUILD_SET not in code.co_code[::2] and _VIEWS.isdisjoint(code.co_names):
@@ -81,21 +79,14 @@ def reads_hashes(code: types.CodeType) -> bool:
     return makes or _joins_views(steps)
 
 
-def is_hashed(value: Any) -> bool:
-    """Whether a set holds more than numbers, whose hashes are the same in each process."""
-    return any(is_hashed(it) if type(it) is tuple else type(it) not in (int, float, complex, bool) for it in value)
-
-
 def _joins_views(steps: list[dis.Instruction]) -> bool:
     """Whether a view of a dictionary may become a set: it is more than looped over, and there are its operators."""
     is_held = any(step.argval in _VIEWS and steps[i + 2].opname != "GET_ITER" for i, step in enumerate(steps[:-2]))
     return is_held and any(it.opname == "BINARY_OP" and it.argrepr.rstrip("=") in _OF_SETS for it in steps)
 
 
-def _only_asked(code: types.CodeType, constant: Any) -> bool:
+def _only_asked(code: types.CodeType, constant: frozenset[Any]) -> bool:
     """Whether code asks of a constant set only what is in it, as in `x in {1, 2}`."""
-    if type(constant) is not frozenset:
-        return False
     steps = steps_of(code)
     return all(_is_asked(steps, i) for i, step in enumerate(steps) if step.argval is constant)
 

@@ -21,7 +21,7 @@ from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
-from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
+from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
 from partax._store.registered import registered_by_users, registered_fields, registrations
 from partax._store.versions import versions
 
@@ -32,7 +32,6 @@ _MAKING_SETS = {
     *map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub)),
     *map(id, (operator.iand, operator.ior, operator.ixor, operator.isub)),
 }
-_GROWING = {"add", "update", "type", "__class__"}  # names by which a set of numbers becomes one of more
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
@@ -114,8 +113,6 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
-        self._holds_sets = False
-        self._code_names = set[str]()
         self._listed: set[int] = set()  # functions whose code is a pure library's
 
     def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
@@ -127,7 +124,6 @@ class _Reader:
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = code_digest(value)
-            self._code_names |= {*value.co_names, *checks.named_by(value).attributes}
             if whole not in self._listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
         elif expected == checks.EQUAL:
@@ -138,10 +134,9 @@ class _Reader:
             token = self._object(value, count > 0)
         elif expected == checks.ADDRESS:
             token = self._address(value)
-        if type(value) in (set, frozenset) and parts == checks.ITEMS:
-            if is_hashed(value):
-                raise UnstoredError("a set of more than numbers, whose order another process has otherwise")
-            self._holds_sets |= whole not in self._listed  # such as that in which dataclasses note what they print
+        is_set = type(value) in (set, frozenset) and parts == checks.ITEMS
+        if is_set and (value or whole not in self._listed):  # dataclasses have one in which they note what they print
+            raise UnstoredError("a set, whose order another process may have otherwise")
         self._listed |= {len(self.digests)} if parts == checks.FUNCTION and argument is None else set()
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
@@ -156,10 +151,6 @@ class _Reader:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
         the checks; the version of each library that something was of, and of what it stands on.
         """
-        self.names.append("a set")
-        if self._holds_sets and not _GROWING.isdisjoint(self._code_names):
-            raise UnstoredError("code may add more than numbers to it, or make another by its class")
-        self._hash(())
         self.names.append("how a library's class is registered with jax")
         self._hash(registered)
         for library in sorted(self._libraries):
