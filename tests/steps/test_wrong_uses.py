@@ -59,6 +59,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"`carry`: found .*float64\[2\].*, expected names",
     ),
     "nothing comes back": (lambda: run(lambda state, batch: batch, W), ValueError, "found nothing in the result"),
+    "a static counter": (
+        lambda: run(lambda s, b: ({**s, "n": s["n"] + "a"}, 1), {**W, "n": "b"}),
+        TypeError,
+        r"`s\['n'\]`: 'b' before a step, 'ba' after it, in `result\[0\]`",
+    ),
     "another dtype comes back": (
         lambda: run(to_bfloat16, {"w": jnp.ones(2), "v": jnp.ones(2)}),
         TypeError,

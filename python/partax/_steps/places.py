@@ -52,6 +52,7 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
         is_named = carry is not None
         found = _paired(list(_candidates(result, (), arguments, is_named)), arguments, is_named)
     if not found:
+        _check_nearest(result, arguments)
         raise ValueError(
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
             "next step takes; return it as it came in, or say where it is: carry={'state': 0}"
@@ -133,6 +134,15 @@ def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> No
             f"`{difference.path}`: {difference.first} before a step, {difference.second} after it, in "
             f"`{place_text(path)}`; what is carried has to keep its structure, dtypes and shapes"
         )
+
+
+def _check_nearest(result: Any, arguments: Mapping[str, Shape]) -> None:
+    """Names what is otherwise in a part of a result that has its arrays where an argument has them."""
+    for path, part in [((), result), *(((key,), it) for key, it in (parts_of(result) or {}).items())]:
+        shape = shape_of(part, "result")
+        for name, argument in arguments.items():
+            if argument.avals and argument.avals.keys() == shape.avals.keys():
+                _check(argument, shape, name, path)
 
 
 def _candidates(
