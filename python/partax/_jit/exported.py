@@ -17,7 +17,7 @@ from partax._families.fields import identical
 from partax._jax.programs import with_trees
 from partax._jit.build_target import names_of
 from partax._jit.options import Options, is_traced_array
-from partax._jit.parameters import CallParameters, call_parameters, names_by_position
+from partax._jit.parameters import call_parameters, names_by_position, names_in_all
 
 
 def _spec(leaf: Any) -> Any:
@@ -35,18 +35,6 @@ def _arrays_of(result: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf if is_traced_array(leaf) else None, result)
 
 
-def _option_names(parameters: CallParameters, args: tuple[Any, ...], kwargs: dict[str, Any], bound: bool) -> Any:
-    """For each argument its place in the call, and by which names options may mean it; in the order of the values."""
-    named = [name for name in parameters.names if name in kwargs]
-    named += [name for name in kwargs if name not in named]
-    found: list[tuple[Any, set[str]]] = [(i, names_by_position(parameters, i + bound)) for i in range(len(args))]
-    shown = parameters.shown
-    for name in named:
-        others = {shown.all_named} if name in parameters.shown_named else {shown.all_named, shown.var_named}
-        found.append((name, {name} if name in parameters.names else {name, *others}))
-    return found
-
-
 class ArrayCall:
     """A call of a wrapper as a function of its arrays: its static part, with shapes in the place of arrays."""
 
@@ -55,8 +43,12 @@ class ArrayCall:
         options: Options = wrapper._options
         is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
         bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
-        self._values = _option_names(call_parameters(wrapper._function), args, kwargs, bound)
-        names = dict(self._values)
+        parameters = call_parameters(wrapper._function)
+        named = [it for it in parameters.names[parameters.num_positional_only :] if it in kwargs]
+        # For each argument its place in the call, and by which names options may mean it; in the order of the values.
+        names: dict[int | str, set[str]] = {i: names_by_position(parameters, i + bound) for i in range(len(args))}
+        names |= {it: {it} for it in named}
+        self._names = names = names | {it: names_in_all(parameters, it) for it in kwargs if it not in named}
         leaves, self._tree = jax.tree.flatten((args, kwargs))
         in_order = [*enumerate(args), *sorted(kwargs.items())]  # as jax flattens them
         of_leaves = [names[place] for place, value in in_order for _ in jax.tree.leaves(value)]
@@ -72,7 +64,8 @@ class ArrayCall:
         wrapper = self._wrapper
         options: Options = wrapper._options
         _refuse_objects(wrapper)
-        donated = [self._values[i][0] for i in options.donated_values([names for _, names in self._values], False)]
+        places = [*self._names]
+        donated = [places[i] for i in options.donated_values([*self._names.values()], False)]
         call = wrapper
         if options.compiler_options is not None:  # it is called while jax traces, where it may have none
             call = _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))

@@ -174,6 +174,12 @@ def names_by_position(parameters: CallParameters, position: int) -> set[str]:
     return {own, shown.all_positional, _name_in_all(parameters, i)}
 
 
+def names_in_all(parameters: CallParameters, name: str) -> set[str]:
+    """Of the value in `**kwargs` that has this name."""
+    others = () if name in parameters.shown_named else (parameters.shown.var_named,)
+    return {name, parameters.shown.all_named, *others}
+
+
 def is_argument_name(fun: Any, name: str) -> bool:
     """Whether options may mean an argument of `fun` by this name, if not as one of its `**kwargs`."""
     if name in argument_names(fun)[0]:
@@ -200,14 +206,10 @@ def value_names(call: CallShape) -> tuple[str, ...]:
 def option_names(call: CallShape) -> list[set[str]]:
     """By which names options may mean each value: `args` means each of `args[0]`, `args[1]`; the callable has none."""
     parameters, left_out, num_extra, keywords, has_callable = call
-    shown = parameters.shown
     names: list[set[str]] = [set()] if has_callable else []
     names += [{name} for i, name in enumerate(parameters.names) if i not in left_out]
-    for i in range(num_extra):
-        names.append(names_by_position(parameters, parameters.num_positional + i))
-    for name in keywords:
-        others = () if name in parameters.shown_named else (shown.var_named,)
-        names.append({name, shown.all_named, *others})
+    names += [names_by_position(parameters, parameters.num_positional + i) for i in range(num_extra)]
+    names += [names_in_all(parameters, name) for name in keywords]
     return [own - {""} for own in names]
 
 
