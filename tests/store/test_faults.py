@@ -54,6 +54,18 @@ def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
 
 
+def test_a_file_by_the_name_of_another_is_traced_anew(tmp_path: Path) -> None:
+    others = SOURCE.replace("2", "3")
+    for source in (SOURCE, others):
+        run(source, tmp_path, tmp_path / "store")
+    one, other = (tmp_path / "store").iterdir()
+    other.write_bytes(one.read_bytes())
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        found = [run(source, tmp_path, tmp_path / "store") for source in (SOURCE, others)]
+    assert sum(it.traces for it in found) == 1
+    assert [float(it.value[0][1]) for it in found] == [2, 3]
+
+
 WRITER = """
 import sys, jax, jax.numpy as jnp, partax
 count = int(sys.argv[1])

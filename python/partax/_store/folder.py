@@ -15,7 +15,7 @@ from partax._io.whole_file import is_unfinished, replace_file
 
 _ENDING = ".partax"
 _MAGIC = b"partax store 1\n"
-_DIGEST = hashlib.sha256().digest_size
+_HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _LONGEST_WRITE = 3600  # seconds
 
 
@@ -55,8 +55,8 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
             return None
-        found = data[len(_MAGIC) + _DIGEST :]
-        if not data.startswith(_MAGIC) or hashlib.sha256(found).digest() != data[len(_MAGIC) :][:_DIGEST]:
+        header, found = data[:_HEADER], data[_HEADER:]
+        if header != _header(key, found):
             self.tell(f"`{path}` is damaged and is not loaded; it is written anew")
             return None
         return found
@@ -74,7 +74,7 @@ class Folder:
 
     def write(self, key: str, data: bytes) -> None:
         """Stores by a key; where that cannot be, says so once."""
-        whole = _MAGIC + hashlib.sha256(data).digest() + data
+        whole = _header(key, data) + data
         if len(whole) > self.max_bytes:
             return
 
@@ -130,3 +130,8 @@ class Folder:
 
     def _file(self, key: str) -> Path:
         return self.path / (key + _ENDING)
+
+
+def _header(key: str, data: bytes) -> bytes:
+    """What a file begins with that has this data, by this key."""
+    return _MAGIC + hashlib.sha256(key.encode() + data).digest()
