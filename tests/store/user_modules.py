@@ -130,12 +130,15 @@ def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[s
 
 
 def in_three_processes(sources: dict[str, str], folder: Path, **environment: str) -> list[dict[str, Told]]:
-    """What two processes tell of modules, and a third one, before which `«this→that»` is replaced."""
+    """What two processes tell of modules alike, and a third one, before which `«this→that»` is replaced."""
     versions = [
         {name: re.sub(MARK, text, it, flags=re.DOTALL) for name, it in sources.items()} for text in (r"\1", r"\2")
     ]
     assert all(versions[0][name] != versions[1][name] for name in sources)
-    told = [process(it, folder, **environment) for it in (versions[0], versions[0], versions[1])]
+    # What need not be traced: how a module is written down, and what its function does not read.
+    otherwise = "# A module.\n\n{}\nUNRELATED = 3\ndef unrelated(): return 1\n"
+    again = {name: otherwise.replace("{}", it) for name, it in versions[0].items()}
+    told = [process(it, folder, **environment) for it in (versions[0], again, versions[1])]
     assert [{name: it for name, it in each.items() if not it.is_right} for each in told] == [{}, {}, {}]
     return told
 
