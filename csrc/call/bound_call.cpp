@@ -122,29 +122,28 @@ Ref value_names(const Parameters& parameters, const BoundCall& call) {
   return python::value_names(shape_data(parameters, call));
 }
 
-Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, const std::vector<Ref>& values) {
+Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values) {
   const CallShape& shape = call.shape();
   std::vector<PyObject*> given, by_keyword;
   std::vector<Ref> names;
-  auto value = values.begin() + (call.has_callable() ? 1 : 0);
+  PyObject* const* next = values + (call.has_callable() ? 1 : 0);
   auto left_out = shape.left_out.begin();
   for (std::size_t i = 0; i < parameters.names.size(); ++i) {
     if (left_out != shape.left_out.end() && *left_out == i) {
       ++left_out;
     } else if (i < parameters.num_positional && left_out == shape.left_out.begin()) {
-      given.push_back((value++)->get());
+      given.push_back(*next++);
     } else {
       names.push_back(parameters.names[i]);
-      by_keyword.push_back((value++)->get());
+      by_keyword.push_back(*next++);
     }
   }
-  for (std::size_t i = 0; i < shape.num_extra; ++i) given.push_back((value++)->get());
-  for (const Ref& name : shape.keywords) {
-    names.push_back(name);
-    by_keyword.push_back((value++)->get());
-  }
+  given.insert(given.end(), next, next + shape.num_extra);
+  next += shape.num_extra;
   const std::size_t num_positional = given.size();
+  names.insert(names.end(), shape.keywords.begin(), shape.keywords.end());
   given.insert(given.end(), by_keyword.begin(), by_keyword.end());
+  given.insert(given.end(), next, next + shape.keywords.size());
   const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
   const Away away;
   return Ref::checked(PyObject_Vectorcall(callable, given.data(), num_positional, keyword_names.get()));

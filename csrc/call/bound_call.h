@@ -66,7 +66,7 @@ Ref shape_data(const Parameters& parameters, const BoundCall& call);
 // The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
 Ref value_names(const Parameters& parameters, const BoundCall& call);
 
-// Calls `callable` with values in the place of the call's own.
-Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, const std::vector<Ref>& values);
+// Calls `callable` with values, as many, in the place of the call's own.
+Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values);
 
 }  // namespace partax

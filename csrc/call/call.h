@@ -122,25 +122,7 @@ struct CallFrame {
 // place of the one that is set. The frame must be the innermost.
 void explain_failure(const CallFrame& frame);
 
-// ---- What Python asks of the innermost call, and tells it.
-
-// (history, record) if jax works for its target, else None. The record is None where this call has not traced.
-Ref call_under_way();
-// Which values it has: see shape_data.
-Ref call_shape();
-// What it is flattened to: see Call::described.
-Ref describe_call();
-// Its wrapped callable, or None.
-Ref called_function();
-// What it calls the user's function with is these values; gives the result.
-Ref call_body(PyObject* callable, const std::vector<Ref>& values);
-// What it, which has not traced, is compiled for.
-void set_record(PyObject* record) noexcept;
-// Counts that it has a stored program; gives the history of its callable.
-Ref note_load();
-// It and those after it run the target itself.
-void forget_program() noexcept;
-// Has `callback` called when it ends; false if it has such a callback already.
-bool on_call_exit(PyObject* callback);
+// What the innermost call calls the user's function with is these values, a tuple; gives the result.
+Ref call_body(PyObject* callable, PyObject* values);
 
 }  // namespace partax

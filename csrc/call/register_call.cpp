@@ -89,27 +89,58 @@ void register_output(py::module_& module) {
   define(module, "stored_result", &stored_result);
 }
 
-// What Python asks while a call is under way, of the innermost.
+// What Python asks while a call is under way, of the innermost, and tells it.
 void register_call_under_way(py::module_& module) {
   define(module, "trace", [](const py::args& leaves) { return run_trace(Items(leaves.ptr()).begin(), leaves.size()); });
-  define(module, "on_call_exit", &on_call_exit);
-  define(module, "call_under_way", &call_under_way);
-  define(module, "call_shape", &call_shape);
-  define(module, "call_body", [](PyObject* callable, const py::tuple& values) {
-    std::vector<Ref> given;
-    for (const py::handle value : values) given.push_back(Ref::borrow(value.ptr()));
-    return call_body(callable, given);
+  define(module, "restore_output", &restore_output);
+  define(module, "call_body",
+         [](PyObject* callable, const py::tuple& values) { return call_body(callable, values.ptr()); });
+  // Which values it has: see shape_data.
+  define(module, "call_shape", [] {
+    const Call& call = CallFrame::under_way().call;
+    return shape_data(call.cache().parameters, call.bound());
   });
-  define(module, "set_record", &set_record);
-  define(module, "describe_call", &describe_call);
-  define(module, "forget_program", &forget_program);
-  define(module, "call_progress", [] {  // whether it has asked for stored programs, and whether it has traced
+  define(module, "describe_call", [] { return CallFrame::under_way().call.described(); });
+  // Its wrapped callable, or None.
+  define(module, "called_function", [] {
+    const CallFrame* frame = CallFrame::innermost();
+    return Ref::borrow(frame == nullptr ? Py_None : frame->call.jit().function);
+  });
+  // (history, record) if jax works for its target, else None. The record is None where this call has not traced.
+  define(module, "call_under_way", [] {
+    const CallFrame* frame = CallFrame::innermost();
+    if (frame == nullptr || frame->entry == nullptr || frame->in_user_code) return Ref::borrow(Py_None);
+    return tuple_of({or_none(frame->call.cache().history), or_none(frame->record)});
+  });
+  // Whether it has asked for stored programs, and whether it has traced.
+  define(module, "call_progress", [] {
     const CallFrame* frame = CallFrame::innermost();
     return py::make_tuple(frame != nullptr && frame->is_stored, frame != nullptr && frame->traced);
   });
-  define(module, "note_load", &note_load);
-  define(module, "called_function", &called_function);
-  define(module, "restore_output", &restore_output);
+  // What it, which has not traced, is compiled for.
+  define(module, "set_record", [](PyObject* record) {
+    if (CallFrame* frame = CallFrame::innermost()) frame->record = Ref::borrow(record);
+  });
+  // Counts that it has a stored program; gives the history of its callable.
+  define(module, "note_load", [] {
+    CallFrame& frame = CallFrame::under_way();
+    frame.loaded = true;
+    ++frame.call.cache().loads;
+    return frame.call.history();
+  });
+  // It and those after it run the target itself.
+  define(module, "forget_program", [] {
+    const CallFrame* frame = CallFrame::innermost();
+    if (frame == nullptr || frame->entry == nullptr) return;
+    const Ref program = std::move(frame->entry->program), stored = std::move(frame->entry->stored);
+  });
+  // Has `callback` called when it ends; false if it has such a callback already.
+  define(module, "on_call_exit", [](PyObject* callback) {
+    CallFrame* frame = CallFrame::innermost();
+    if (frame == nullptr || frame->on_exit) return false;
+    frame->on_exit = Ref::borrow(callback);
+    return true;
+  });
 }
 
 void register_prepared_call(py::module_& module) {

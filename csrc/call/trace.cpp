@@ -98,13 +98,12 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
 void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
 
 // What the user's function gives for these values of the call under way.
-Ref user_call(const CallFrame& frame, const std::vector<Ref>& values) {
+Ref user_call(const CallFrame& frame, const Ref& values) {
   const Call& call = frame.call;
-  PyObject* const callable = call.bound().has_callable() ? values[0].get() : call.jit().function;
-  const Ref tuple = tuple_of(std::vector<Ref>(values));
-  if (call.cache().graph) return python::traced_graph(call.cache().options, callable, tuple);
-  const Ref watched = python::watch_changes(tuple);
-  Ref result = call_body(callable, values);
+  PyObject* const callable = call.bound().has_callable() ? PyTuple_GET_ITEM(values.get(), 0) : call.jit().function;
+  if (call.cache().graph) return python::traced_graph(call.cache().options, callable, values);
+  const Ref watched = python::watch_changes(values);
+  Ref result = call_body(callable, values.get());
   python::refuse_lost_changes(watched, result);
   return result;
 }
@@ -194,7 +193,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame.traced = true;
   TraceRecorder recorder(frame, spec, arrays, leaves, count);
   ListedLeaves tracers(leaves, count);
-  const std::vector<Ref> values = rebuild_call(spec, tracers);
+  const Ref values = rebuild_call(spec, tracers);
   frame.in_body = true;
   const Ref result = user_call(frame, values);
   frame.in_body = false;

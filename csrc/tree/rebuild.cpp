@@ -27,14 +27,7 @@ class Rebuilder {
   Rebuilder(const TreeSpec& spec, LeafSource& leaves)
       : spec_(spec), leaves_(leaves), has_own_statics_(leaves.has_own_statics()) {}
 
-  std::vector<Ref> call() {
-    const std::uint32_t arity = spec_.nodes[at_++].arity;
-    const Ref tuple = filled_tuple(Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(arity))), arity);
-    std::vector<Ref> children;
-    children.reserve(arity);
-    for (std::uint32_t i = 0; i < arity; ++i) children.push_back(Ref::borrow(PyTuple_GET_ITEM(tuple.get(), i)));
-    return children;
-  }
+  Ref call() { return tuple(spec_.nodes[at_++]); }
 
   Ref build() {
     const std::size_t index = at_++;
@@ -378,6 +371,6 @@ class Rebuilder {
 
 Ref rebuild(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).build(); }
 
-std::vector<Ref> rebuild_call(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).call(); }
+Ref rebuild_call(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).call(); }
 
 }  // namespace partax

@@ -55,7 +55,7 @@ class ListedLeaves final : public LeafSource {
 // Exactly what jax.tree.unflatten would give. The spec must hold its values (loose or handed out).
 // Raises PythonError.
 Ref rebuild(const TreeSpec& spec, LeafSource& leaves);
-// The children of a kCall spec.
-std::vector<Ref> rebuild_call(const TreeSpec& spec, LeafSource& leaves);
+// The children of a kCall spec, a tuple.
+Ref rebuild_call(const TreeSpec& spec, LeafSource& leaves);
 
 }  // namespace partax
