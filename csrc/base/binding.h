@@ -57,12 +57,16 @@ class BoxedClass {
   }
 
   template <typename Getter>
-  BoxedClass& def_property(const char* name, Getter&& getter) {
+  BoxedClass& def_property(const char* name, Getter&& getter, const char* doc = nullptr) {
     const pybind11::cpp_function function(std::forward<Getter>(getter), pybind11::is_method(type_),
                                           pybind11::call_guard<Turn>());
-    type_.attr(name) = pybind11::handle(reinterpret_cast<PyObject*>(&PyProperty_Type))(function);
+    const pybind11::none none;
+    type_.attr(name) = pybind11::handle(reinterpret_cast<PyObject*>(&PyProperty_Type))(function, none, none, doc);
     return *this;
   }
+
+  // Nobody else sets an attribute of it from now on.
+  void make_immutable() { Boxed<Value>::type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE; }
 
  private:
   pybind11::object type_;

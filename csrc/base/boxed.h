@@ -3,16 +3,18 @@
 // which the stack of a small thread has no room.
 #pragma once
 
-#include <algorithm>
-
 #include "base/python_api.h"
+// After Python's own header.
+#include <structmember.h>
+
+#include <algorithm>
 
 namespace partax {
 
 // What an object begins with that may hold others of its type.
 struct NestableHead {
   PyObject_HEAD
-  PyObject* weakrefs;  // null for ever in a type without
+  PyObject* weakrefs;
 };
 
 inline constexpr int kMaxNested = 50;
@@ -89,10 +91,6 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
 inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
 
-inline void add_function(PyObject* module, const char* name, PyMethodDef& method) {
-  checked_int(PyModule_AddObjectRef(module, name, Ref::checked(PyCFunction_New(&method, nullptr)).get()));
-}
-
 // The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` nobody makes
 // them by a call.
 template <typename Value>
@@ -101,6 +99,10 @@ PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc
   const auto has = [&](int slot) {
     return std::any_of(slots.begin(), slots.end(), [&](const PyType_Slot& own) { return own.slot == slot; });
   };
+  static PyMemberDef weak_references[] = {
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(Boxed<Value>, weakrefs), READONLY, nullptr},
+      {nullptr, 0, 0, 0, nullptr}};
+  if (!has(Py_tp_members)) slots.push_back({Py_tp_members, weak_references});
   if (!has(Py_tp_new)) flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
   if (!has(Py_tp_clear)) slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
   slots.push_back({Py_tp_doc, const_cast<char*>(doc)});

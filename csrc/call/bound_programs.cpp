@@ -1,7 +1,5 @@
 #include "call/bound_programs.h"
 
-#include <structmember.h>
-
 #include <algorithm>
 
 #include "base/boxed.h"

@@ -169,33 +169,6 @@ PyType_Spec jit_spec = {"partax._core.JitFunction", sizeof(JitFunction), 0,
 // Not one that is bound already: found on a class, it is called without the instance.
 PyType_Spec bound_spec = {"partax._core.BoundJitFunction", sizeof(JitFunction), 0, kJitFlags, jit_slots};
 
-// As a pytree: the children are the callable and the bound instance, the aux data the options.
-PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    check_is_wrapper(object);
-    const JitFunction& jit = as_jit(object);
-    PyObject* const function = function_of(jit);
-    return jit.self == nullptr ? Py_BuildValue("((O)O)", function, jit.options)
-                               : Py_BuildValue("((OO)O)", function, jit.self, jit.options);
-  });
-}
-
-PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    Ref children = count == 2 ? Ref::checked(PySequence_Tuple(args[1])) : Ref();
-    const Py_ssize_t size = children ? PyTuple_GET_SIZE(children.get()) : 0;
-    if (size != 1 && size != 2) raise_error(PyExc_TypeError, "expected options and one or two children");
-    PyObject* function = PyTuple_GET_ITEM(children.get(), 0);
-    PyObject* self = size == 2 ? PyTuple_GET_ITEM(children.get(), 1) : nullptr;
-    return new_jit(function, function, self, args[0]).release();
-  });
-}
-
-PyMethodDef flatten_jit_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
-PyMethodDef unflatten_jit_method = {"unflatten_jit",
-                                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
-                                    METH_FASTCALL, nullptr};
-
 // Whether anything of an object is traced, or found by its path.
 bool is_tree(PyObject* object) {
   TypeTable::instance().epoch();  // classes may have been registered since
@@ -210,8 +183,6 @@ void register_jit_function_types(PyObject* module) {
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
   taken_apart().wrapped = [](PyObject* wrapper) { return Ref::borrow(function_of(as_jit(wrapper))); };
-  add_function(module, "_flatten_jit", flatten_jit_method);
-  add_function(module, "_unflatten_jit", unflatten_jit_method);
 }
 
 void check_is_wrapper(PyObject* object) {
@@ -227,6 +198,22 @@ Ref make_jit_function(PyObject* function, PyObject* options) {
   const bool is_split = PyMethod_Check(function) && (graph.get() != Py_None || is_tree(PyMethod_GET_SELF(function)));
   return new_jit(function, is_split ? PyMethod_GET_FUNCTION(function) : function,
                  is_split ? PyMethod_GET_SELF(function) : nullptr, options);
+}
+
+Ref flatten_jit(PyObject* wrapper) {
+  check_is_wrapper(wrapper);
+  const JitFunction& jit = as_jit(wrapper);
+  PyObject* const function = function_of(jit);
+  return Ref::checked(jit.self == nullptr ? Py_BuildValue("((O)O)", function, jit.options)
+                                          : Py_BuildValue("((OO)O)", function, jit.self, jit.options));
+}
+
+Ref unflatten_jit(PyObject* options, PyObject* children) {
+  const Ref parts = Ref::checked(PySequence_Tuple(children));
+  const Py_ssize_t size = PyTuple_GET_SIZE(parts.get());
+  if (size != 1 && size != 2) raise_error(PyExc_TypeError, "expected options and one or two children");
+  PyObject* const function = PyTuple_GET_ITEM(parts.get(), 0);
+  return new_jit(function, function, size == 2 ? PyTuple_GET_ITEM(parts.get(), 1) : nullptr, options);
 }
 
 }  // namespace partax

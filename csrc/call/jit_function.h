@@ -22,10 +22,13 @@ struct JitFunction {
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
 
-// Adds the Python types to the module, and what jax's registry takes to flatten and to unflatten them.
+// Adds the Python types to the module.
 void register_jit_function_types(PyObject* module);
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);
+// As a pytree: the children are the callable and the bound instance, the aux data the options.
+Ref flatten_jit(PyObject* wrapper);
+Ref unflatten_jit(PyObject* options, PyObject* children);
 // Raises of anything else.
 void check_is_wrapper(PyObject* object);
 

@@ -153,13 +153,6 @@ void check_is_output(PyObject* object) {
   if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
 }
 
-PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    check_is_output(node);
-    return tuple_of({in_node(node).results, in_node(node).handle}).release();
-  });
-}
-
 PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     if (count != 2 || Py_TYPE(args[0]) != handle_type)
@@ -169,7 +162,6 @@ PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noe
   });
 }
 
-PyMethodDef flatten_output_method = {"flatten_output", flatten_node, METH_O, nullptr};
 PyMethodDef unflatten_output_method = {"unflatten_output",
                                        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
                                        METH_FASTCALL, nullptr};
@@ -237,9 +229,9 @@ void register_trace_output_types(PyObject* module) {
   handle_type = add_boxed_type<HeldSlot>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
                                          {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
                                           {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}},
-                                         Py_TPFLAGS_DISALLOW_INSTANTIATION, sizeof(Handle));
-  add_function(module, "_flatten_output", flatten_output_method);
-  add_function(module, "_unflatten_output", unflatten_output_method);
+                                         0, sizeof(Handle));
+  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_output_method, nullptr));
+  checked_int(PyModule_AddObjectRef(module, "_unflatten_output", unflatten.get()));
 }
 
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
@@ -260,6 +252,11 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
 Ref with_children(PyObject* node, Ref children) {
   check_is_output(node);
   return make_node(in_node(node).handle, std::move(children));
+}
+
+Ref flatten_output(PyObject* node) {
+  check_is_output(node);
+  return tuple_of({in_node(node).results, in_node(node).handle});
 }
 
 Ref results_of(PyObject* node) { return in_node(node).results; }

@@ -67,7 +67,7 @@ struct OutputSlot {
   Ref stored;  // the result of the trace as it is stored: bytes, or None, or nothing
 };
 
-// Adds the opaque node types to the module, and what jax's registry takes to flatten and to unflatten them.
+// Adds the opaque node types to the module, and what jax's registry takes to make one, which a hit does too.
 void register_trace_output_types(PyObject* module);
 
 // The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
@@ -77,7 +77,8 @@ bool is_output_node(PyObject* object) noexcept;
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children; raises of what is none.
 Ref with_children(PyObject* node, Ref children);
-// Its children, a tuple.
+// (its children, a tuple; its aux data). Raises of what is none.
+Ref flatten_output(PyObject* node);
 Ref results_of(PyObject* node);
 
 // The trace's result as it is stored, which the node's trace keeps: bytes, or None. Raises of what is none.

@@ -83,6 +83,7 @@ void register_cache(py::module_& module) {
 
 void register_output(py::module_& module) {
   register_trace_output_types(module.ptr());
+  define(module, "_flatten_output", &flatten_output);
   define(module, "output_info", &output_info);
   define(module, "with_children",
          [](PyObject* node, PyObject* children) { return with_children(node, Ref::borrow(children)); });
@@ -165,6 +166,8 @@ void register_call(py::module_& module) {
   register_cache(module);
   register_jit_function_types(module.ptr());
   define(module, "make_jit_function", &make_jit_function);
+  define(module, "_flatten_jit", &flatten_jit);
+  define(module, "_unflatten_jit", &unflatten_jit);
   register_bound_function_type(module.ptr());
   define(module, "make_bound_function", &make_bound_function);
   register_output(module);

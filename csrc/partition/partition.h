@@ -32,7 +32,6 @@ Ref flat_combine(PyObject* spec, PyObject* dicts);
 
 // ---- Every leaf, as the functions of jax.tree do it; a Structure is of a tree whose leaves are elsewhere.
 
-void register_structure_type(PyObject* module);
 // The leaves, a list.
 Ref tree_leaves(PyObject* tree, PyObject* is_leaf);
 // (the leaves, a Structure).

@@ -1,7 +1,5 @@
 #include "tree/static_node.h"
 
-#include <structmember.h>
-
 #include <atomic>
 #include <memory>
 #include <unordered_set>
@@ -180,8 +178,6 @@ PyMethodDef static_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | 
 PyMethodDef spec_methods[] = {{"__copy__", node_copy, METH_NOARGS, nullptr},
                               {"__deepcopy__", node_copy, METH_O, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
-PyMemberDef node_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StaticNode, weakrefs), READONLY, nullptr},
-                              {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef spec_getset[] = {
     {"paths", spec_paths, nullptr, "The path of each leaf that is in a dictionary, in tree order.", nullptr},
     {"separator", spec_separator, nullptr, "What stands between the segments of the paths, or None.", nullptr},
@@ -214,11 +210,9 @@ PyTypeObject* add_node_type(PyObject* module, const char* name, const char* doc,
                                     {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
                                     {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
                                     {Py_tp_methods, methods},
-                                    {Py_tp_getset, getset},
-                                    {Py_tp_members, node_members}};
+                                    {Py_tp_getset, getset}};
   if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
-  const unsigned int instances = construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0;
-  return add_boxed_type<StaticPart>(module, name, doc, std::move(slots), Py_TPFLAGS_IMMUTABLETYPE | instances);
+  return add_boxed_type<StaticPart>(module, name, doc, std::move(slots), Py_TPFLAGS_IMMUTABLETYPE);
 }
 
 }  // namespace
