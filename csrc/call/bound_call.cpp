@@ -44,21 +44,26 @@ BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* se
 
 void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
                      std::size_t num_args, PyObject* keyword_names) {
-  const std::size_t named = parameters.names.size(), num_self = self != nullptr ? 1 : 0;
+  const std::size_t named = parameters.names.size(), num_first = first != nullptr ? 1 : 0, num_self = self ? 1 : 0;
   const auto num_keywords = static_cast<std::size_t>(keyword_names == nullptr ? 0 : PyTuple_GET_SIZE(keyword_names));
   const char* const function = parameters.function.c_str();
   struct Keyword {
     std::size_t rank;
     PyObject *name, *value;
   };
-  std::vector<PyObject*> by_parameter(named), extra;
   std::vector<Keyword> keywords;
+  // One place for each parameter, null where it has no value; then what *args takes.
+  bound_.reserve(num_first + named + num_self + num_args + num_keywords);
+  bound_.assign(num_first + named, first);
+  PyObject** const by_parameter = bound_.data() + num_first;
+  std::fill_n(by_parameter, named, nullptr);
   for (std::size_t i = 0; i < num_args + num_self; ++i) {
     PyObject* value = i < num_self ? self : args[i - num_self];
     if (i < parameters.num_positional) {
       by_parameter[i] = value;
     } else if (parameters.var_positional) {
-      extra.push_back(value);
+      bound_.push_back(value);
+      ++shape_.num_extra;
     } else {
       raise_error(PyExc_TypeError, "%s() takes %zu positional arguments but %zu were given", function,
                   parameters.num_positional, num_args + num_self);
@@ -79,23 +84,17 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
       raise_error(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
     }
   }
+  for (std::size_t i = 0; i < named; ++i) {
+    if (by_parameter[i] != nullptr) continue;
+    if (!parameters.optional[i]) {
+      raise_error(PyExc_TypeError, "%s() missing a required argument: '%U'", function, parameters.names[i].get());
+    }
+    shape_.left_out.push_back(static_cast<std::uint32_t>(i));
+  }
+  bound_.erase(std::remove(bound_.begin(), bound_.end(), nullptr), bound_.end());
   std::sort(keywords.begin(), keywords.end(), [](const Keyword& a, const Keyword& b) {
     return a.rank != b.rank ? a.rank < b.rank : PyUnicode_Compare(a.name, b.name) < 0;
   });
-
-  bound_.reserve(named + extra.size() + keywords.size() + 1);
-  if (first != nullptr) bound_.push_back(first);
-  for (std::size_t i = 0; i < named; ++i) {
-    if (by_parameter[i] != nullptr) {
-      bound_.push_back(by_parameter[i]);
-    } else if (parameters.optional[i]) {
-      shape_.left_out.push_back(static_cast<std::uint32_t>(i));
-    } else {
-      raise_error(PyExc_TypeError, "%s() missing a required argument: '%U'", function, parameters.names[i].get());
-    }
-  }
-  shape_.num_extra = static_cast<std::uint32_t>(extra.size());
-  bound_.insert(bound_.end(), extra.begin(), extra.end());
   for (const Keyword& keyword : keywords) {
     shape_.keywords.push_back(Ref::borrow(keyword.name));
     bound_.push_back(keyword.value);
