@@ -73,11 +73,9 @@ std::string key_segment(PyObject* key) {
   return utf8 == nullptr ? "[<" + type_name(key) + ">]" : std::string("[") + utf8 + "]";
 }
 
-std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
-  const Ref told = python::child_segments(node, number(count));
-  std::vector<std::string> segments;
-  for (PyObject* segment : Items(told.get())) segments.push_back(exact_text(segment));
-  return segments;
+std::string child_segment(PyObject* node, std::size_t child) {
+  const Ref told = python::child_segments(node, number(child + 1));
+  return exact_text(PyTuple_GET_ITEM(told.get(), static_cast<Py_ssize_t>(child)));
 }
 
 }  // namespace partax

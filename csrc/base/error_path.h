@@ -93,7 +93,7 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 std::string attribute_segment(PyObject* name);
 inline std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
 std::string key_segment(PyObject* key);
-// Of the first `count` children of a node that is flattened by a registered function, as jax names them.
-std::vector<std::string> registered_segments(PyObject* node, std::size_t count);
+// Of a child of a node, as jax names it.
+std::string child_segment(PyObject* node, std::size_t child);
 
 }  // namespace partax

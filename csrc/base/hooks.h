@@ -21,13 +21,12 @@ class Kept {
 };
 
 struct Hooks {
-  Kept default_dict;                 // collections.defaultdict
-  Kept flatten_one_level;            // (node) -> (children, aux data), None for a leaf
-  Kept flatten_one_level_with_keys;  // the same with pairs of a key and a child
-  Kept is_node;                      // jax.tree_util.is_tree_node: (class) -> bool
-  Kept jax_array;                    // jax.Array
-  Kept jax_array_type;               // the type of concrete arrays, or null until one tells it
-  Kept registered;                   // jax's dictionary of registered node types, or null where jax has none
+  Kept default_dict;       // collections.defaultdict
+  Kept flatten_one_level;  // (node) -> (children, aux data), None for a leaf
+  Kept is_node;            // jax.tree_util.is_tree_node: (class) -> bool
+  Kept jax_array;          // jax.Array
+  Kept jax_array_type;     // the type of concrete arrays, or null until one tells it
+  Kept registered;         // jax's dictionary of registered node types, or null where jax has none
 };
 
 // In the header, so that a hit reads it without a call.

@@ -40,6 +40,7 @@ namespace python {
 
 inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction trace_context{"partax._jax.programs", "trace_context"};
+inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
 inline PythonFunction child_segments{"partax._jax.nodes", "child_segments"};
 inline PythonFunction registered_functions{"partax._jax.nodes", "registered_functions"};
 inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};

@@ -87,7 +87,7 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
     }
     const TreeSpec named = with_names(tree, options);
     const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
-    const Ref index = Ref::checked(PyLong_FromSize_t(i));
+    const Ref index = number(i);
     const Ref told = python::unequal_statics(spec_data(expected, root_of("")), spec_data(shown, root_of("")), index,
                                              exact_unicode(what));
     PyObject *path = nullptr, *message = nullptr;
@@ -114,7 +114,5 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
       python::unlike_nodes(spec_data(prefix.spec, root), found, unicode(type_name(object)), exact_unicode(what));
   throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
 }
-
-std::string child_segment(PyObject* node, std::size_t child) { return registered_segments(node, child + 1).back(); }
 
 }  // namespace partax

@@ -34,7 +34,5 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
                          const std::string& what);
 // Opens one level of `object`, which must be like `prefix`.
 void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::string& what);
-// The path segment of a child of `node`.
-std::string child_segment(PyObject* node, std::size_t child);
 
 }  // namespace partax

@@ -26,20 +26,9 @@ void PathText::pop() {
 // The key of a child of a registered node, as jax has it; borrowed, or null where jax names none.
 PyObject* PathText::key_entry(std::size_t index) {
   Level& level = levels_[index];
-  if (!level.entries) {
-    level.entries = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level_with_keys.get(), level.step.parent));
-    if (level.entries && PyTuple_Check(level.entries.get())) {
-      level.entries = Ref::steal(PySequence_Tuple(PyTuple_GET_ITEM(level.entries.get(), 0)));  // the list may change
-    }
-    if (!level.entries) {
-      forgive();
-      level.entries = Ref::checked(PyTuple_New(0));
-    }
-  }
+  if (!level.entries) level.entries = python::child_keys(level.step.parent);
   const auto at = static_cast<Py_ssize_t>(level.step.index);
-  if (at >= PySequence_Fast_GET_SIZE(level.entries.get())) return nullptr;
-  PyObject* pair = PySequence_Fast_GET_ITEM(level.entries.get(), at);
-  return PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 ? PyTuple_GET_ITEM(pair, 0) : nullptr;
+  return at < PyTuple_GET_SIZE(level.entries.get()) ? PyTuple_GET_ITEM(level.entries.get(), at) : nullptr;
 }
 
 const std::string& PathText::segment(std::size_t index) {

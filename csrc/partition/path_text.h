@@ -27,7 +27,7 @@ class PathText {
     Step step;
     std::string segment;
     bool has_segment = false;
-    Ref entries;  // of a registered parent: its (key, child) pairs, shared by its children
+    Ref entries;  // of a registered parent: the keys of its children
   };
 
   PyObject* key_entry(std::size_t level);

@@ -2,7 +2,6 @@
 // In: trees, and filters of leaves by predicate, type and path. Out: trees, leaves and structures, and dictionaries.
 #include "base/binding.h"
 #include "base/python_hooks.h"
-#include "partition/filters.h"
 #include "partition/one_level.h"
 #include "partition/partition.h"
 #include "tree/spec_data.h"
@@ -47,9 +46,6 @@ void register_structure(py::module_& module) {
 }  // namespace
 
 void register_partition(py::module_& module) {
-  define(
-      module, "configure_partition", [](PyObject* filter) { described_filter.set(filter); }, py::kw_only(),
-      py::arg("filter"));
   define(module, "partition", &partition);
   define(module, "filter", &filter);
   define(module, "combine", &combine);

@@ -1,7 +1,6 @@
 // statics/ compares static values, callables included.
 // In: values that are no arrays. Out: their hash, and snapshots that tell later whether another value is the same.
 #include "base/binding.h"
-#include "statics/callable_parts.h"
 #include "statics/guards.h"
 #include "statics/static_value.h"
 
@@ -9,15 +8,6 @@ namespace py = pybind11;
 
 namespace partax {
 namespace {
-
-void configure_statics(PyObject* partial, PyObject* jitted, PyObject* treedef, PyObject* settings,
-                       PyObject* registrations) {
-  taken_apart().partial.set(partial);
-  taken_apart().jitted.set(jitted);
-  taken_apart().treedef.set(treedef);
-  taken_apart().settings.set(settings);
-  taken_apart().registrations.set(registrations);
-}
 
 bool static_equal(PyObject* a, PyObject* b) {
   return with_path("value", [&] {
@@ -36,8 +26,6 @@ Ref hash_of_value(PyObject* value) {
 }  // namespace
 
 void register_statics(py::module_& module) {
-  define(module, "configure_statics", &configure_statics, py::kw_only(), py::arg("partial"), py::arg("jitted"),
-         py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
   define(module, "static_equal", &static_equal);
   define(module, "static_hash", &hash_of_value);
   define(module, "parts_of", [](PyObject* value, int parts, PyObject* argument, PyObject* absent) {

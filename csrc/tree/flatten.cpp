@@ -167,7 +167,7 @@ void Flattener::child(const Step& step, Get&& get) {
   const auto segment = [&] {
     switch (step.by()) {
       case Step::By::kFunctions:
-        return registered_segments(step.parent, step.index + 1).back();
+        return child_segment(step.parent, step.index);
       case Step::By::kKey:
         return key_segment(step.key);
       case Step::By::kName:
@@ -280,7 +280,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   const bool is_declared = info.kind == Kind::kDeclared;
   if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
   open(info.kind, children, &info);
-  if (is_declared && options_.keyed) spec_.segments.push_back(registered_segments(object, children));
+  if (is_declared) name_children(object, children);
   const auto unhashable = is_declared ? Unhashable::kCompare : Unhashable::kRefuse;
   const auto add_field = [&](PyObject* name, Ref value) {
     below([&] { return attribute_segment(name); }, [&] { add_static(present(std::move(value)), unhashable); });
@@ -298,6 +298,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
       return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
     });
   }
+}
+
+void Flattener::name_children(PyObject* object, std::size_t count) {
+  if (options_.keyed) spec_.segments.push_back(python::child_segments(object, number(count)));
 }
 
 // Opens a node whose layout finds what its registered functions give.
@@ -329,9 +333,7 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
     open(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   }
-  if (options_.keyed) {
-    spec_.segments.push_back(registered_segments(object, count));
-  }
+  name_children(object, count);
   // They may be a list that the node itself keeps, which user code may shrink meanwhile.
   const auto child = [&](std::size_t i) {
     Ref found = item_of(level.children.get(), static_cast<Py_ssize_t>(i));
@@ -345,15 +347,15 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
 
 DynamicRule::DynamicRule(PyObject* option) {
   if (option == Py_None) return;
-  if (PyTuple_Check(option)) {
-    kind_ = Kind::kNative;
-    names_ = Ref::borrow(option);
-    return;
-  }
   const int native = predicate_of(option);
-  kind_ = native < 0 ? Kind::kPython : Kind::kNative;
-  if (native >= 0) native_ = static_cast<Predicate>(native);
-  predicate_ = Ref::borrow(option);
+  if (PyTuple_Check(option)) {
+    native_ = Predicate::kIsArrayLike;
+    names_ = Ref::borrow(option);
+  } else if (native >= 0) {
+    native_ = static_cast<Predicate>(native);
+  } else {
+    predicate_ = Ref::borrow(option);
+  }
 }
 
 std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const {
@@ -365,15 +367,8 @@ std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const
 }
 
 bool DynamicRule::holds(PyObject* leaf) const {
-  switch (kind_) {
-    case Kind::kArrays:
-      return false;
-    case Kind::kNative:
-      return partax::holds(native_, leaf);
-    case Kind::kPython:
-      break;
-  }
-  if (!is_truthy(predicate_.get(), leaf, "asking `trace` about")) return false;
+  if (native_) return partax::holds(*native_, leaf);
+  if (!predicate_ || !is_truthy(predicate_.get(), leaf, "asking `trace` about")) return false;
   if (!partax::holds(Predicate::kIsArrayLike, leaf)) {
     throw WalkError::diagnosed(PyExc_TypeError, "found a `" + type_name(leaf) +
                                                     "` that `trace` asks to trace, expected an array or a number; make "

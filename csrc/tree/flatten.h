@@ -54,24 +54,17 @@ class DynamicRule {
   // From None, a predicate on leaves, or a tuple of names of arguments.
   explicit DynamicRule(PyObject* option);
 
-  bool any() const noexcept { return kind_ != Kind::kArrays; }
+  bool any() const noexcept { return native_ || predicate_; }
   // For each of `count` values of a call, whether the rule applies to it; `shape` is their `shape_data`.
   std::vector<bool> values(std::size_t count, const Ref& shape) const;
   // Whether a leaf is traced that is no array. Raises a WalkError.
   bool holds(PyObject* leaf) const;
-  int traverse(visitproc visit, void* arg) const {
-    Py_VISIT(predicate_.get());
-    Py_VISIT(names_.get());
-    return 0;
-  }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, predicate_, names_); }
 
  private:
-  enum class Kind : std::uint8_t { kArrays, kNative, kPython };
-
-  Kind kind_ = Kind::kArrays;
-  Predicate native_ = Predicate::kIsArrayLike;
-  Ref predicate_;
-  Ref names_;  // of the values that it applies to; empty if to all
+  std::optional<Predicate> native_;
+  Ref predicate_;  // where it is no native one
+  Ref names_;      // of the values that it applies to; empty if to all
 };
 
 struct FlattenOptions {
@@ -118,6 +111,7 @@ class Flattener {
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
+  void name_children(PyObject* object, std::size_t count);
   std::size_t open_entries(const TypeInfo& info, const Entries& entries);
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);

@@ -19,17 +19,8 @@ struct Spec {
   TreeSpec sealed;
   std::string root;
 
-  int traverse(visitproc visit, void* arg) const {
-    const int status = loose.traverse(visit, arg);
-    return status != 0 ? status : sealed.traverse(visit, arg);
-  }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, loose, sealed); }
 };
-
-// What Equinox puts into its modules beside their fields.
-void configure_tree(PyObject* missing, PyObject* wrapper_names) {
-  equinox().missing.set(missing);
-  equinox().wrapper_names.set(wrapper_names);
-}
 
 TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
   TreeSpec spec;
@@ -99,7 +90,6 @@ void register_tree(py::module_& module) {
       .def("rebuild", &rebuild_tree)
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })
       .def("__eq__", &are_equal_specs, py::is_operator());
-  define(module, "configure_tree", &configure_tree, py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
   define(module, "flatten", &flatten, py::arg("tree"), py::arg("root") = "tree");
   define(module, "describe_tree", &describe_tree);
   register_static_node_types(module.ptr());

@@ -103,14 +103,10 @@ class Describer {
   }
 
   Ref registered_names(std::size_t count) {
+    if (registered_ < spec_.segments.size()) return spec_.segments[registered_++];
     std::vector<Ref> names;
-    names.reserve(count);
-    const bool known = registered_ < spec_.segments.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      names.push_back(known ? exact_unicode(spec_.segments[registered_][i])
-                            : Ref::checked(PyUnicode_FromFormat("[<flat index %zu>]", i)));
-    }
-    ++registered_;
+    for (std::size_t i = 0; i < count; ++i)
+      names.push_back(Ref::checked(PyUnicode_FromFormat("[<flat index %zu>]", i)));
     return tuple_of(std::move(names));
   }
 
@@ -157,7 +153,7 @@ Ref spec_data(const TreeSpec& spec, const Ref& roots) { return Describer(spec, r
 Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact_unicode(name).get())); }
 
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index) {
-  return exact_text(python::static_path(spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index))).get());
+  return exact_text(python::static_path(spec_data(spec, roots), number(index)).get());
 }
 
 void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots) {

@@ -131,12 +131,4 @@ bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
   return !made_anew.any() || (is_open() && is_proven(other.values()));
 }
 
-int TreeSpec::traverse(visitproc visit, void* arg) const {
-  for (const Ref& type : types) Py_VISIT(type.get());
-  for (const StaticValue& value : statics) {
-    if (const int status = value.traverse(visit, arg)) return status;
-  }
-  return 0;
-}
-
 }  // namespace partax

@@ -58,9 +58,14 @@ struct TreeSpec {
   std::size_t num_passthroughs = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
-  std::vector<std::vector<std::string>>
-      segments;  // if made keyed: of each node that is named by functions, the paths of its children
+  // If made keyed: of each node that is named by functions, the steps to its children, a tuple.
+  std::vector<Ref> segments;
 
+  // A node with all below it.
+  SpecPart part(std::size_t node) const noexcept {
+    const std::size_t end = node + nodes[node].extent;
+    return {node, end, nodes[node].first_static, end < nodes.size() ? nodes[end].first_static : statics.size()};
+  }
   // Has calls of this key keep a node.
   void mark_passthrough(std::size_t node) noexcept {
     num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
@@ -95,7 +100,7 @@ struct TreeSpec {
   ValueAt values() const {
     return [this](std::size_t i) { return statics[i].value(); };
   }
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, types, statics); }
 
   template <typename Visit>
   void each_weakref(Visit&& visit) const {

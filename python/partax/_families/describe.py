@@ -14,7 +14,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
 from partax._families.fields import BUILT_IN, Description, fallback
-from partax._jax.nodes import flatten_one_level, flatten_one_level_with_keys, is_tree_node, registered_nodes
+from partax._jax.nodes import flatten_one_level, is_tree_node, registered_nodes
 from partax._jax.private import concrete_array_type
 from partax._jax.settings import SETTINGS
 
@@ -49,7 +49,7 @@ def _leaf_sort(obj: Any, cls: type) -> str:
     if not cls.__module__.startswith("jax") or not isinstance(obj, jax.Array):
         return "other"
     if concrete_array_type() is None and not jnp.issubdtype(obj.dtype, jax.dtypes.extended):
-        _configure_classes(cls)
+        _core.configure(jax_array_type=cls)
     return "jax_array"
 
 
@@ -87,21 +87,15 @@ def is_inexact(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
-def _configure_classes(jax_array_type: type | None) -> None:
-    _core.configure_classes(
+def install() -> None:
+    """Tells the native stages what they take from Python and jax. Called once, when partax is imported."""
+    _core.configure(
         default_dict=collections.defaultdict,
         flatten_one_level=flatten_one_level,
-        flatten_one_level_with_keys=flatten_one_level_with_keys,
         is_node=is_tree_node,
         jax_array=jax.Array,
-        jax_array_type=jax_array_type,
+        jax_array_type=concrete_array_type(),
         registered=registered_nodes(),
-    )
-
-
-def install() -> None:
-    _configure_classes(concrete_array_type())
-    _core.configure_statics(
         partial=functools.partial,
         jitted=type(jax.jit(len)),
         treedef=jax.tree_util.PyTreeDef,

@@ -40,7 +40,7 @@ def describe(obj: Any) -> Description | None:
     known = instance_dict(obj)
     if missing is None or known is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
         return None
-    _core.configure_tree(missing=missing, wrapper_names=_WRAPPER_NAMES)
+    _core.configure(missing=missing, wrapper_names=_WRAPPER_NAMES)
     values = dict(known)
     given = [(name, values[name]) for name in children if name in values]
     wrapper: Any = missing

@@ -52,13 +52,23 @@ def flatten_one_level_with_keys(node: Any) -> Any:
     return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
 
 
+def child_keys(node: Any) -> tuple[Any, ...]:
+    """The keys of the children of a node, as jax has them; none where it cannot tell. Called by the native walks."""
+    try:
+        return tuple(key for key, _ in flatten_one_level_with_keys(node)[0])
+    except MemoryError:
+        raise
+    except Exception:  # of the user's functions
+        return ()
+
+
 def child_segments(node: Any, count: int) -> tuple[str, ...]:
     """The steps of paths to the first children of a node, as jax names them. Called by the native walks."""
     try:
-        names = [str(key).encode(errors="replace").decode() for key, _ in flatten_one_level_with_keys(node)[0][:count]]
+        names = [str(key).encode(errors="replace").decode() for key in child_keys(node)[:count]]
     except MemoryError:
         raise
-    except Exception:  # of the user's functions, and of keys
+    except Exception:  # of keys
         names = []
     return (*names, *(f"[<flat index {i}>]" for i in range(len(names), count)))
 

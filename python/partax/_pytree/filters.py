@@ -219,4 +219,4 @@ def _split(tokens: list[str]) -> tuple[_Segment, ...]:
 
 def install() -> None:
     """Tells the native stages the class of filters that they read. Called once, when partax is imported."""
-    _core.configure_partition(filter=Filter)
+    _core.configure(described_filter=Filter)
