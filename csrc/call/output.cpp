@@ -89,8 +89,10 @@ bool TraceOutput::holds_user_objects() const noexcept {
 
 namespace {
 
-struct HeldSlot {
+// The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
+struct Handle {
   std::shared_ptr<OutputSlot> slot;
+  bool has_shardings;
 
   // What a call under way holds too is not the handle's alone to report.
   int traverse(visitproc visit, void* arg) const {
@@ -99,25 +101,24 @@ struct HeldSlot {
   }
 };
 
-// The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
-struct Handle {
-  Boxed<HeldSlot> box;
-  bool has_shardings;
-};
-
 struct OutputNode {
   Ref handle, results;  // the latter a tuple
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, handle, results); }
 };
 
-PyTypeObject* handle_type = nullptr;
-
-Handle* as_handle(PyObject* object) noexcept { return reinterpret_cast<Handle*>(object); }
+bool is_handle(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<Handle>::type; }
 
 // Null once the garbage collector has cleared it.
+const Handle* handle_in(PyObject* object) noexcept { return reinterpret_cast<Boxed<Handle>*>(object)->value; }
+
 OutputSlot* slot_in(PyObject* handle) noexcept {
-  const HeldSlot* held = as_handle(handle)->box.value;
+  const Handle* held = handle_in(handle);
   return held == nullptr ? nullptr : held->slot.get();
+}
+
+bool has_shardings(PyObject* handle) noexcept {
+  const Handle* held = handle_in(handle);
+  return held != nullptr && held->has_shardings;
 }
 
 // Null where nothing is left of it.
@@ -127,9 +128,9 @@ std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
 }
 
 PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
-  if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  if (!is_handle(other) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   // Most often without a turn: jax compares them in caches whose locks CPython lets go of where a thread waits.
-  if (self == other || !as_handle(self)->has_shardings || !as_handle(other)->has_shardings) {
+  if (self == other || !has_shardings(self) || !has_shardings(other)) {
     return PyBool_FromLong((self == other) == (op == Py_EQ));
   }
   return guarded<PyObject*>(nullptr, [&] {
@@ -155,8 +156,7 @@ void check_is_output(PyObject* object) {
 
 PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
-    if (count != 2 || Py_TYPE(args[0]) != handle_type)
-      raise_error(PyExc_TypeError, "expected a handle and its results");
+    if (count != 2 || !is_handle(args[0])) raise_error(PyExc_TypeError, "expected a handle and its results");
     Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
     return make_node(Ref::borrow(args[0]), std::move(results)).release();
   });
@@ -191,17 +191,8 @@ class CallLeaves final : public LeafSource {
     return Ref::borrow(node);
   }
 
-  void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    const std::int32_t* sources = &output_.source[index];
-    for (std::size_t i = 0; i < count; ++i) {
-      items[i] = sources[i] >= 0 ? Py_NewRef(PyTuple_GET_ITEM(results_, sources[i])) : leaf(index + i).release();
-    }
-  }
-
-  bool has_own_statics() const override { return inputs_.has_own_statics() && !output_.static_source.empty(); }
-
   PyObject* own_static(std::size_t index) const override {
-    const std::int32_t source = output_.static_source[index];
+    const std::int32_t source = output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
     return source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
   }
 
@@ -226,19 +217,17 @@ void register_trace_output_types(PyObject* module) {
   Boxed<OutputNode>::type =
       add_boxed_type<OutputNode>(module, "partax._core.OutputNode",
                                  "The arrays that a target returned, with what is needed to rebuild the result.", {});
-  handle_type = add_boxed_type<HeldSlot>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
-                                         {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
-                                          {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}},
-                                         0, sizeof(Handle));
+  Boxed<Handle>::type =
+      add_boxed_type<Handle>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
+                             {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
+                              {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}});
   const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_output_method, nullptr));
   checked_int(PyModule_AddObjectRef(module, "_unflatten_output", unflatten.get()));
 }
 
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
   const bool has_shardings = static_cast<bool>(slot->output->shardings);
-  const Ref handle = box(std::make_unique<HeldSlot>(HeldSlot{std::move(slot)}), handle_type);
-  as_handle(handle.get())->has_shardings = has_shardings;
-  return make_node(handle, std::move(results));
+  return make_node(box(std::make_unique<Handle>(Handle{std::move(slot), has_shardings})), std::move(results));
 }
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<OutputNode>::type; }

@@ -38,12 +38,6 @@ std::size_t own_leaves(const Node& node) noexcept {
   return node.kind == Kind::kDynamicLeaf ? 1 : node.kind == Kind::kDynamicRun ? node.arity : 0;
 }
 
-// The static values that belong to the nodes from `begin` to `end`.
-std::pair<std::size_t, std::size_t> statics_of(const TreeSpec& spec, std::size_t begin, std::size_t end) noexcept {
-  const std::size_t last = end < spec.nodes.size() ? spec.nodes[end].first_static : spec.statics.size();
-  return {spec.nodes[begin].first_static, last};
-}
-
 // For each node, and one past the last, how many before it.
 using Counts = std::vector<std::uint32_t>;
 
@@ -84,18 +78,20 @@ class Finder {
     const Node& node = arguments_.nodes[at];
     if (node.info == nullptr || node.kind == Kind::kStatic) return false;
     if (node.kind == Kind::kTuple && node.arity == 0) return false;  // there is only one
-    const std::size_t end = at + node.extent;
-    const auto [first, last] = statics_of(arguments_, at, end);
-    return changeable_[at] == changeable_[end] && changeable_statics_[first] == changeable_statics_[last];
+    const SpecPart part = arguments_.part(at);
+    return changeable_[at] == changeable_[part.end_node] &&
+           changeable_statics_[part.first_static] == changeable_statics_[part.end_static];
   }
 
   // Of what two equal nodes have in common.
   static std::size_t hash(const TreeSpec& spec, std::size_t at, std::size_t leaf_count, std::size_t first_leaf) {
-    const auto [first, last] = statics_of(spec, at, at + spec.nodes[at].extent);
+    const SpecPart part = spec.part(at);
     auto seed = reinterpret_cast<std::size_t>(spec.nodes[at].info);
-    for (std::size_t i = first; i < last; ++i) seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
-    for (const std::size_t part : {last - first, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
-      seed = (seed ^ part) * 0x9E3779B97F4A7C15ull;
+    for (std::size_t i = part.first_static; i < part.end_static; ++i) {
+      seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
+    }
+    for (const std::size_t it : {part.end_static - part.first_static, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
+      seed = (seed ^ it) * 0x9E3779B97F4A7C15ull;
     }
     return seed;
   }
@@ -126,12 +122,12 @@ class Finder {
   }
 
   bool is_same(std::size_t at, std::size_t argument) const {
-    const std::size_t end = at + result_.nodes[at].extent, argument_end = argument + arguments_.nodes[argument].extent;
-    const auto [first, last] = statics_of(result_, at, end);
-    const auto [argument_first, argument_last] = statics_of(arguments_, argument, argument_end);
-    if (last - first != argument_last - argument_first) return false;
-    for (std::size_t i = 0; i < last - first; ++i) {
-      const StaticValue &given = arguments_.statics[argument_first + i], &value = result_.statics[first + i];
+    const SpecPart mine = result_.part(at), its = arguments_.part(argument);
+    const std::size_t end = mine.end_node, argument_end = its.end_node, count = mine.end_static - mine.first_static;
+    if (count != its.end_static - its.first_static) return false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const StaticValue &given = arguments_.statics[its.first_static + i],
+                        &value = result_.statics[mine.first_static + i];
       PyObject* const object = given.identity();
       if (object == nullptr || object == equinox().missing.get() || object != value.identity()) return false;
     }

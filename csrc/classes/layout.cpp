@@ -53,9 +53,7 @@ class Reader {
 
   std::optional<Entries> read() {
     if (dict_ ? !find_own_keys() : layout_.dictionary != Layout::Dictionary::kNone) return {};
-    for (const Slot& slot : layout_.items) {
-      if (!are_children(slot.owned_of(object_))) return {};
-    }
+    if (!layout_.items.empty() && !are_children(layout_.row_of(object_))) return {};
     for (const Slot& slot : layout_.children) {
       if (!is_child(slot.owned_of(object_))) return {};
     }
@@ -150,7 +148,7 @@ class Reader {
   }
 
   bool are_children(const Ref& row) {
-    if (!row || !(PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get()))) return false;
+    if (!row) return false;
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(row.get());
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (!is_child(item_of(row.get(), i))) return false;

@@ -49,6 +49,11 @@ struct Layout {
   // As partax._families describes it.
   explicit Layout(PyObject* description);
 
+  // The children where they are in a list or tuple, which must be an exact one; empty where there is none.
+  Ref row_of(PyObject* object) const {
+    Ref found = items.empty() ? Ref() : items[0].owned_of(object);
+    return found && (PyList_CheckExact(found.get()) || PyTuple_CheckExact(found.get())) ? found : Ref();
+  }
   // The dictionary with the entries, which must be an exact one; empty where there is none.
   Ref entries_of(PyObject* object) const {
     Ref found;

@@ -26,15 +26,13 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
       continue;
     }
     Part& part = parts_[i];
+    static_cast<SpecPart&>(part) = spec.part(at);
     part.is_kept = is_kept[i++];
     part.first_leaf = is_kept_.size();
-    part.first_node = at;
-    part.first_static = node.first_static;
-    for (part.end_node = at + node.extent; at < part.end_node; ++at) {
+    for (; at < part.end_node; ++at) {
       if (spec.nodes[at].kind == Kind::kDynamicLeaf) is_kept_.push_back(part.is_kept);
     }
     part.num_leaves = is_kept_.size() - part.first_leaf;
-    part.end_static = at < spec.nodes.size() ? spec.nodes[at].first_static : spec.statics.size();
   }
   for (Part& part : parts_) {
     if (!part.is_kept || leaves == nullptr) continue;
@@ -48,7 +46,7 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
       PyObject* const own = leaves->own_static(i);
       if (own != nullptr ? is_atom(own) : !value.is_callable()) continue;
       Ref object = own != nullptr ? Ref::borrow(own) : value.value();
-      if (known.insert(object.get()).second) part.may_change.emplace_back(as_it_is(object), std::move(object));
+      if (known.insert(object.get()).second) part.may_change.push_back({as_it_is(object), std::move(object)});
     }
   }
 }
@@ -84,16 +82,6 @@ bool KeptValues::give(std::size_t value, LeafBuffer& to) const {
   to.append(leaves_, part.own_leaf, part.num_leaves);
   to.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
   return true;
-}
-
-int KeptValues::traverse(visitproc visit, void* arg) const {
-  for (const Part& part : parts_) {
-    for (const auto& [known, object] : part.may_change) {
-      if (const int stop = known.traverse(visit, arg)) return stop;
-      Py_VISIT(object.get());
-    }
-  }
-  return leaves_.traverse(visit, arg);
 }
 
 }  // namespace partax

@@ -24,14 +24,21 @@ class KeptValues {
   bool is_like(const TreeSpec& spec, const KeptValues& other, const TreeSpec& other_spec) const;
   // Has None in the place of a leaf of the match that stays.
   void let_go(std::size_t leaf);
-  int traverse(visitproc visit, void* arg) const;
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, parts_, leaves_); }
 
  private:
+  // A static value that may be another one since: what it was, and the object.
+  struct Changeable {
+    StaticValue known;
+    Ref object;
+    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, known, object); }
+  };
   struct Part : SpecPart {
     bool is_kept = false;
-    std::size_t first_leaf = 0, num_leaves = 0;           // of a match
-    std::size_t own_leaf = 0;                             // of those that are kept here
-    std::vector<std::pair<StaticValue, Ref>> may_change;  // of its static values: what each was, and the object
+    std::size_t first_leaf = 0, num_leaves = 0;  // of a match
+    std::size_t own_leaf = 0;                    // of those that are kept here
+    std::vector<Changeable> may_change;
+    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, may_change); }
   };
 
   std::vector<Part> parts_;

@@ -3,7 +3,6 @@
 #include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/instance_fields.h"
-#include "tree/dictionary_reader.h"
 #include "tree/flatten.h"
 #include "tree/unchanged_reader.h"
 
@@ -19,7 +18,6 @@ class Matcher {
       : nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
-        reader_(spec, leaves),
         unchanged_(spec, leaves, abstract),
         abstract_(abstract),
         rule_(rule),
@@ -162,7 +160,7 @@ class Matcher {
       static Name name("default_factory");
       if (!static_value(node.first_static, attribute(object, name).get())) return false;
     }
-    if (node.kind == Kind::kOrderedDict && arity > 1 && !reader_.is_in_order(object, first_key(node), node.arity)) {
+    if (node.kind == Kind::kOrderedDict && arity > 1 && !unchanged_.is_in_order(object, first_key(node), node.arity)) {
       return dict_by_keys(node, object);
     }
     HeldValues items(node.arity);
@@ -187,7 +185,7 @@ class Matcher {
     }
     const Reading reading(object);
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-    reader_.expect_order_of(object, Items(ordered.get()).begin(), keys, node.arity);
+    unchanged_.expect_order_of(object, Items(ordered.get()).begin(), keys, node.arity);
     return true;
   }
 
@@ -215,7 +213,8 @@ class Matcher {
   }
 
   bool entries(const Node& node, PyObject* object) {
-    if (!node.info->layout->items.empty()) return row(node, object);
+    const Ref row = node.info->layout->row_of(object);
+    if (!node.info->layout->items.empty() && !row) return false;
     const std::size_t num_statics = EntryPlaces(node).keys - node.first_static;
     // The children, then the static values, in the order of the spec: null where they are identical.
     HeldValues values(node.arity + num_statics);
@@ -232,19 +231,7 @@ class Matcher {
     for (std::size_t i = 0; i < num_statics; ++i) {
       if (statics[i] != nullptr && !static_value(node.first_static + i, statics[i])) return false;
     }
-    return sequence(children, node.arity);
-  }
-
-  // Children in a list or tuple of the object's, and static values in slots.
-  bool row(const Node& node, PyObject* object) {
-    const Layout& layout = *node.info->layout;
-    const Ref children = layout.items[0].owned_of(object);
-    if (!children || !(PyList_CheckExact(children.get()) || PyTuple_CheckExact(children.get()))) return false;
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      const Ref value = layout.statics[i].owned_of(object);
-      if (!value || !static_value(node.first_static + i, value.get())) return false;
-    }
-    return items(node, children.get());
+    return row ? items(node, row.get()) : sequence(children, node.arity);
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
@@ -261,7 +248,6 @@ class Matcher {
   const Node* nodes_;
   const StaticValue* statics_;
   LeafBuffer& leaves_;
-  DictionaryReader reader_;
   UnchangedReader unchanged_;
   bool abstract_;
   const DynamicRule* rule_;

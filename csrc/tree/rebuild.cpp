@@ -24,8 +24,7 @@ void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
 
 class Rebuilder {
  public:
-  Rebuilder(const TreeSpec& spec, LeafSource& leaves)
-      : spec_(spec), leaves_(leaves), has_own_statics_(leaves.has_own_statics()) {}
+  Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
 
   Ref call() { return tuple(spec_.nodes[at_++]); }
 
@@ -91,12 +90,12 @@ class Rebuilder {
 
   // ---- Static values.
 
-  PyObject* own_static(std::size_t index) const { return has_own_statics_ ? leaves_.own_static(index) : nullptr; }
-
-  bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
+  bool has_static(std::size_t index) const {
+    return leaves_.own_static(index) != nullptr || !spec_.statics[index].absent();
+  }
 
   Ref static_value(std::size_t index) const {
-    PyObject* known = own_static(index);
+    PyObject* known = leaves_.own_static(index);
     if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
     return known != nullptr ? Ref::borrow(known) : stored_static(index);
   }
@@ -359,7 +358,6 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
-  const bool has_own_statics_;
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();

@@ -26,12 +26,7 @@ struct StaticPart {
   std::size_t hash = 0;
   std::atomic<bool> is_hashed{false};
 
-  int traverse(visitproc visit, void* arg) const {
-    Py_VISIT(keys.get());
-    Py_VISIT(separator.get());
-    if (const int status = tree.traverse(visit, arg)) return status;
-    return sealed ? sealed->traverse(visit, arg) : 0;
-  }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, keys, separator, tree, sealed); }
 };
 
 using StaticNode = Boxed<StaticPart>;

@@ -1,5 +1,6 @@
 // Takes nodes of a tree, in the order of a spec, as long as they are unchanged: arrays where it has dynamic leaves, and
-// else identical. It runs no Python, so with a GIL it need not hold what it looks at.
+// else identical; and reads dictionaries beside the keys that a spec has for them, each in one pass. It runs no Python,
+// so with a GIL it need not hold what it looks at.
 #pragma once
 
 #include <cstring>
@@ -7,19 +8,21 @@
 #include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/instance_fields.h"
-#include "tree/dictionary_reader.h"
+#include "tree/leaf_buffer.h"
+#include "tree/tree_spec.h"
 
 namespace partax {
 
 class UnchangedReader {
  public:
-  // `spec` is sealed, and `leaves` has room for all of its leaves. Under `abstract` no static leaf is unchanged.
+  // `spec` is sealed, and `leaves` has room for all of its leaves. A key that is another object than the spec's is kept
+  // in `leaves`, maybe more than once. Under `abstract` no static leaf is unchanged.
   UnchangedReader(const TreeSpec& spec, LeafBuffer& leaves, bool abstract)
-      : nodes_(spec.nodes.data()),
+      : spec_(spec),
+        nodes_(spec.nodes.data()),
         identity_(spec.identity.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
-        reader_(spec, leaves),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
         abstract_(abstract) {}
 
@@ -40,9 +43,9 @@ class UnchangedReader {
     return value == identity_[index] || statics_[index].is_repeated(value);
   }
 
-  // Of a kEntries node without a row: `child(i, value)` for each child, and `other(index, value)` for a static value
-  // that is not surely the spec's; `are_read(count)` after so many children, within the Reading of them. False where
-  // `other` gives that, or the object is another. The entries may be in any order, or only in that of the spec.
+  // Of a kEntries node: `child(i, value)` for each child that is not in a row, and `other(index, value)` for a static
+  // value that is not surely the spec's; `are_read(count)` after so many children, within the Reading of them. False
+  // where `other` gives that, or the object is another. The entries may be in any order, or only in that of the spec.
   template <typename Child, typename Other, typename AreRead>
   bool visit_entries(const Node& node, PyObject* object, bool in_any_order, Child&& child, Other&& other,
                      AreRead&& are_read) {
@@ -75,18 +78,44 @@ class UnchangedReader {
       return is_same_static(index, value) || other(index, value);
     };
     const Reading reading(dict.get());
-    const bool is_read = in_any_order ? reader_.visit_in_any_order(dict.get(), at.keys, node.entries, put)
-                                      : reader_.visit(dict.get(), at.keys, node.entries, put);
+    bool is_read = visit_dict(dict.get(), at.keys, node.entries, put);
+    if (!is_read && in_any_order) {
+      expect_order_of(dict.get(), identity_ + at.keys, at.keys, node.entries);
+      is_read = visit_dict(dict.get(), at.keys, node.entries, put);
+    }
     if (is_read) are_read(node.arity);
     return is_read;
   }
+
+  // Calls `visit(place, value)`, which must not run Python, in the order of the dictionary, until it gives false; a
+  // place is one among the keys, which are the static values from `keys` on. False then, and where a key is not the
+  // one that is expected next, or an equal string.
+  template <typename Visit>
+  bool visit_dict(PyObject* dict, std::size_t keys, std::size_t count, Visit&& visit) const {
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t expected = spec_.key_order.empty() ? keys + i : spec_.key_order[keys + i];
+      if (PyDict_Next(dict, &position, &key, &value) == 0) return false;
+      if (key != identity_[expected] && !keep_equal(expected, key)) return false;
+      if (!visit(expected - keys, value)) return false;
+    }
+    return true;
+  }
+
+  // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
+  bool is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const;
+  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it; `known`
+  // are its own in the order of the spec. Does nothing where it has others.
+  void expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys, std::size_t count) const;
 
   // The values of a dictionary whose keys are as expected.
   bool read_dict(const Node& node, PyObject* object, HeldValues& values) const {
     PyObject** const children = values.to_fill();
     const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
     const Reading reading(object);
-    if (!reader_.visit(object, first_key(node), node.arity, put)) return false;
+    if (!visit_dict(object, first_key(node), node.arity, put)) return false;
     values.hold_if_free(node.arity);
     return true;
   }
@@ -122,7 +151,7 @@ class UnchangedReader {
       const Ref dict = layout.dictionary_slot[0].owned_of(object);
       if (!dict || !PyDict_CheckExact(dict.get())) return false;
       const Reading reading(dict.get());
-      if (!reader_.visit(dict.get(), places.keys, node.entries, is_same)) return false;
+      if (!visit_dict(dict.get(), places.keys, node.entries, is_same)) return false;
     }
     const Reading reading(object);
     PyObject** to = leaves_.end();
@@ -201,7 +230,8 @@ class UnchangedReader {
         return true;
       }
       case Kind::kEntries: {
-        if (!node.info->layout->items.empty()) return read_row(node, object, values);
+        const Ref row = node.info->layout->row_of(object);
+        if (!node.info->layout->items.empty() && !(row && values.hold_items_of(row.get()))) return false;
         const auto put = [children](std::size_t i, PyObject* value) { children[i] = value; };
         const auto differs = [](std::size_t, PyObject*) { return false; };
         return visit_entries(node, object, false, put, differs, [&](std::size_t count) { values.hold_if_free(count); });
@@ -211,20 +241,16 @@ class UnchangedReader {
     }
   }
 
-  bool read_row(const Node& node, PyObject* object, HeldValues& children) const {
-    const Layout& layout = *node.info->layout;
-    const Ref row = layout.items[0].owned_of(object);
-    if (!row || !(PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get()))) return false;
-    if (!children.hold_items_of(row.get())) return false;
-    const Reading reading(object);
-    return slots_are_same(layout, node.first_static, object);
-  }
+  // Whether a key is identical, or an equal string.
+  bool is_key(std::size_t index, PyObject* key) const;
+  // Whether it is an equal string, which then is the call's own.
+  bool keep_equal(std::size_t index, PyObject* key) const;
 
+  const TreeSpec& spec_;
   const Node* nodes_;
   PyObject* const* identity_;
   const StaticValue* statics_;
   LeafBuffer& leaves_;
-  DictionaryReader reader_;
   PyTypeObject* array_type_;
   const StackReserve stack_ = stack_reserve();
   bool abstract_;

@@ -1,4 +1,4 @@
-#include "tree/dictionary_reader.h"
+#include "tree/unchanged_reader.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 namespace partax {
 
-bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const {
+bool UnchangedReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const {
   const Ref iterator = Ref::checked(PyObject_GetIter(dict));
   for (std::size_t i = 0; i < count; ++i) {
     const Ref key = Ref::steal(PyIter_Next(iterator.get()));
@@ -16,14 +16,20 @@ bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t
   return true;
 }
 
-bool DictionaryReader::keep_equal(std::size_t index, PyObject* key) const {
+bool UnchangedReader::is_key(std::size_t index, PyObject* key) const {
+  PyObject* const known = identity_[index];
+  return key == known || (known != nullptr && PyUnicode_CheckExact(known) && PyUnicode_CheckExact(key) &&
+                          PyUnicode_Compare(known, key) == 0);
+}
+
+bool UnchangedReader::keep_equal(std::size_t index, PyObject* key) const {
   if (!is_key(index, key)) return false;
   leaves_.add_own_static(index, key);
   return true;
 }
 
-void DictionaryReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
-                                       std::size_t count) const {
+void UnchangedReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
+                                      std::size_t count) const {
   std::unordered_map<PyObject*, std::uint32_t> places;
   for (std::size_t i = 0; i < count; ++i) places.emplace(known[i], static_cast<std::uint32_t>(keys + i));
   std::vector<std::uint32_t> order;
