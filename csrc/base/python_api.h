@@ -300,19 +300,6 @@ inline Ref attribute(PyObject* object, const char* name) {
 
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
-// A capsule that owns `value`, and what is in it: for the `self` of functions, which nobody else gets to see.
-template <typename Value>
-Ref capsule_of(std::unique_ptr<Value> value) {
-  Ref capsule = Ref::checked(PyCapsule_New(
-      value.get(), nullptr, [](PyObject* dying) { delete static_cast<Value*>(PyCapsule_GetPointer(dying, nullptr)); }));
-  (void)value.release();  // the capsule's now
-  return capsule;
-}
-template <typename Value>
-Value& in_capsule(PyObject* capsule) noexcept {
-  return *static_cast<Value*>(PyCapsule_GetPointer(capsule, nullptr));
-}
-
 // What a `traverse(visit, arg)` gives that tells the garbage collector of all of these: references, what has a
 // `traverse` itself, and of such what may be null, and many.
 inline int visit_part(visitproc visit, void* arg, const Ref& part) { return part ? visit(part.get(), arg) : 0; }

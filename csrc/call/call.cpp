@@ -102,7 +102,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (bound != nullptr && !program && !entry->donated.empty() && !cache.graph) {
       refuse_donated(*entry, bound->are_bound(jit, cache.parameters));
     }
-    if (may_lose_forwarded(*entry, call.leaves())) refuse_lost_forwarded(*entry, call.leaves());
+    refuse_lost_forwarded(*entry, call.leaves());
     const Ref target = entry->value, stored = entry->program;
     if (program) returned = program->run(call.leaves());
     ran_directly = static_cast<bool>(returned);
@@ -283,8 +283,8 @@ bool are_any_deleted(const LeafBuffer& leaves) {
   return false;
 }
 
-bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
-  if (entry.donated.empty() || entry.forwarded.empty()) return false;
+void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
+  if (entry.donated.empty() || entry.forwarded.empty()) return;
   std::vector<PyObject*> donated;
   donated.reserve(leaves.size());
   for (std::size_t i = 0; i < entry.donated.size() && i < leaves.size(); ++i) {
@@ -292,14 +292,11 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   }
   std::sort(donated.begin(), donated.end());
   const std::vector<std::uint32_t> forwarded = entry.forwarded;  // asking runs Python, and another thread may trace
-  for (const std::uint32_t i : forwarded) {
-    if (i >= leaves.size()) continue;
-    if (std::binary_search(donated.begin(), donated.end(), leaves[i]) || is_deleted(leaves[i])) return true;
-  }
-  return false;
-}
-
-void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
+  const bool may_lose = std::any_of(forwarded.begin(), forwarded.end(), [&](std::uint32_t i) {
+    return i < leaves.size() &&
+           (std::binary_search(donated.begin(), donated.end(), leaves[i]) || is_deleted(leaves[i]));
+  });
+  if (!may_lose) return;
   const Ref target = entry.value;
   python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated));
 }

@@ -80,11 +80,9 @@ class Call {
 
 // Whether any of the leaves is an array of jax that has been deleted or given away.
 bool are_any_deleted(const LeafBuffer& leaves);
-// Before the program runs, where it donates: whether an array that the call may give back is deleted already, or is
-// donated as another argument.
-bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves);
-// Then raises jax's error, if this very call would do so; nothing has been given away. For a trace of another shape the
-// frame of the call must be there.
+// Before the program runs, where it donates: if an array that the call may give back is deleted already, or is donated
+// as another argument, raises jax's error where this very call would do so; nothing has been given away. For a trace of
+// another shape the frame of the call must be there, with its entry.
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and

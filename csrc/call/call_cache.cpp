@@ -221,19 +221,6 @@ Ref find_cache(JitFunction& jit) {
   }
 }
 
-// Whether the cache is found by what the callable is now.
-bool is_known(PyObject* function, const CallCache& cache) {
-  const EntryPtr root = cache.root.lock();
-  if (!root || !root->key.holds_callables()) return true;
-  const TreeSpec spec = root_spec(function, cache.options.get(), cache.callables);
-  try {
-    const MadeAnew made_anew;
-    return root->key.equals(spec) && root->is_for(function, made_anew.any(), spec.values());
-  } catch (const WalkError& error) {
-    raise_at_static(error, spec, root_names());
-  }
-}
-
 }  // namespace
 
 Ref ready_cache(JitFunction& jit) {
@@ -244,8 +231,7 @@ Ref ready_cache(JitFunction& jit) {
 }
 
 Ref renewed_cache(JitFunction& jit) {
-  Ref cache = ready_cache(jit);
-  if (is_known(jit.function, cache_in(cache.get()))) return cache;
+  function_of(jit);
   return find_cache(jit);
 }
 

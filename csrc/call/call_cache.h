@@ -43,7 +43,7 @@ Ref living_caches(PyObject* callable);
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
 // The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
 Ref ready_cache(JitFunction& jit);
-// The same, but another one if the callable has changed since the cache was found.
+// The same, by what the callable is now, whatever it was when the cache was found.
 Ref renewed_cache(JitFunction& jit);
 
 // Flattens some values; `names()` gives the roots of their paths, for errors only. Raises PythonError.

@@ -9,6 +9,11 @@ namespace {
 // them would keep a look-up going for ever.
 constexpr int kMaxLookUps = 8;
 
+// What the callback of a table holds: the table's address, or null once that is gone.
+EntryTable*& address_in(PyObject* capsule) noexcept {
+  return *static_cast<EntryTable**>(PyCapsule_GetPointer(capsule, nullptr));
+}
+
 }  // namespace
 
 Entry::~Entry() {
@@ -89,13 +94,13 @@ std::optional<Places> Entry::objects_apart(const ValueAt& value_at) const {
 }
 
 EntryTable::~EntryTable() {
-  if (callback_) in_capsule<EntryTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
+  if (callback_) address_in(PyCFunction_GET_SELF(callback_.get())) = nullptr;
   clear();
 }
 
 PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const Turn turn;
-  EntryTable* table = in_capsule<EntryTable*>(capsule);
+  EntryTable* table = address_in(capsule);
   if (table == nullptr) Py_RETURN_NONE;
   const auto found = table->by_weakref_.find(weakref);
   if (found == table->by_weakref_.end()) Py_RETURN_NONE;
@@ -114,7 +119,10 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
 PyObject* EntryTable::callback() {
   if (!callback_) {
     static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
-    const Ref self = capsule_of(std::make_unique<EntryTable*>(this));
+    auto address = std::make_unique<EntryTable*>(this);
+    const auto drop = [](PyObject* dying) { delete &address_in(dying); };
+    const Ref self = Ref::checked(PyCapsule_New(address.get(), nullptr, drop));
+    (void)address.release();  // the capsule's now
     Ref made = Ref::checked(PyCFunction_New(&method, self.get()));
     if (!callback_) callback_ = std::move(made);
   }

@@ -17,16 +17,9 @@ namespace {
 enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
 
 // A slot, and its class.
-struct ClassSlot {
+struct ClassSlot : Slot {
   PyTypeObject* type = nullptr;  // lives as long as the process
-  Py_ssize_t offset = 0;
-
   bool is_of(PyTypeObject* other) const noexcept { return type != nullptr && PyType_IsSubtype(other, type) != 0; }
-  // What is in it, or empty. The object is of the class.
-  Ref of(PyObject* object) const noexcept { return part_at(object, place(object)); }
-  PyObject*& place(PyObject* object) const noexcept {
-    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
-  }
 };
 
 // Of Variables, and of their states the trace.
@@ -114,11 +107,11 @@ std::vector<PyObject*> changed_variables(KeyObjects& key, PyObject* owners, cons
   std::size_t hint = 0;
   for (const std::uint32_t node : known->nodes) {
     PyObject* owner = leaves.node(node, hint);
-    if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner)) || !slots.value.of(owner)) return {};
-    const Ref state = slots.state.of(owner);
+    if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner)) || !slots.value.owned_of(owner)) return {};
+    const Ref state = slots.state.owned_of(owner);
     if (!state || !slots.trace.is_of(Py_TYPE(state.get()))) return {};
     variables.push_back(owner);
-    traces.push_back(slots.trace.of(state.get()));
+    traces.push_back(slots.trace.owned_of(state.get()));
     if (!traces.back()) return {};
   }
   // Comparing runs Python, so what was found equal is remembered, by identity.
@@ -189,7 +182,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
 
-Ref HeldVariable::now() const noexcept { return slots.value.of(owner.get()); }
+Ref HeldVariable::now() const noexcept { return slots.value.owned_of(owner.get()); }
 
 std::vector<HeldVariable> GraphObjects::variables(const Entry& entry, const LeafBuffer& leaves) const {
   std::vector<HeldVariable> found;
@@ -202,7 +195,7 @@ std::vector<HeldVariable> GraphObjects::variables(const Entry& entry, const Leaf
     const auto is_leaf = [](const Node& it) { return it.kind == Kind::kDynamicLeaf; };
     const auto begin = nodes.begin() + node;
     const bool is_array = std::count_if(begin, begin + nodes[node].extent, is_leaf) == 1;
-    Ref value = is_array ? Ref::borrow(leaves[leaf]) : slots.value.of(owner);
+    Ref value = is_array ? Ref::borrow(leaves[leaf]) : slots.value.owned_of(owner);
     found.push_back({Ref::borrow(owner), std::move(value), node, leaf, is_array});
   }
   return found;

@@ -102,10 +102,9 @@ Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject*
     raise_error(PyExc_TypeError,
                 "found an object in the result that can be changed and is made by the trace, expected one for each "
                 "call; call the function itself, which traces each time, or return what cannot be changed");
-  if (may_lose_forwarded(entry, call.leaves())) {
-    frame.entry = &entry;
-    refuse_lost_forwarded(entry, call.leaves());
-  }
+  frame.entry = &entry;
+  refuse_lost_forwarded(entry, call.leaves());
+  frame.entry = nullptr;  // jax works for no target of this call
   return call.finish(call.run(executable, entry), entry, true);
 }
 

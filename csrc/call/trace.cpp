@@ -12,8 +12,6 @@
 namespace partax {
 namespace {
 
-bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
-
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
 Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
@@ -39,7 +37,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
     PyObject* sharding = has_shardings ? PyTuple_GetItem(shardings.get(), static_cast<Py_ssize_t>(i)) : Py_None;
     if (sharding == nullptr) throw PythonError{};
     const auto input = forwardable.find(arrays[i]);
-    if (sharding == Py_None && input != forwardable.end() && may_forward(arrays[i])) {
+    if (sharding == Py_None && input != forwardable.end() && is_jax_array(arrays[i])) {
       output->source.push_back(~static_cast<std::int32_t>(input->second));
       forwardable.erase(input);  // only the first appearance
       continue;
@@ -273,8 +271,6 @@ Ref find_stored(const CallCache& cache, const Ref& function, const Ref& leaves) 
 }
 
 }  // namespace
-
-bool programs_are_stored = false;
 
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref tuple = leaves.tuple();

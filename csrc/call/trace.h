@@ -6,7 +6,7 @@
 namespace partax {
 
 // Whether Python is asked for stored programs (partax._store); set by the switch.
-extern bool programs_are_stored;
+inline bool programs_are_stored = false;
 
 // Python makes the jax.jit target, and may trace it to know which arguments it must not donate. Tells whether it did,
 // or another thread was first. The caller must keep `entry`; from the last look at what other traces forward until the

@@ -24,8 +24,6 @@ bool has_inexact_dtype(PyObject* object) {
   return is_inexact_dtype(dtype.get());
 }
 
-bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
-
 void limit_to_place(Reach& reach, PyObject* object, Place place) noexcept {
   if (place == Place::kInstance) limit(reach, Reach::kTypeUnlessConvertible);
   if (place == Place::kAnywhere || PyType_Check(object)) limit(reach, Reach::kObject);

@@ -1,7 +1,7 @@
 // The built-in predicates on leaves, without a Python call.
 #pragma once
 
-#include "base/python_api.h"
+#include "base/hooks.h"
 #include "classes/type_lookup.h"
 
 namespace partax {
@@ -11,6 +11,11 @@ enum class Predicate : std::uint8_t { kIsArray, kIsArrayLike, kIsInexactArray, k
 bool holds(Predicate predicate, PyObject* object);
 // The same; `reach` is limited to how far the answer goes.
 bool holds(Predicate predicate, PyObject* object, Reach& reach);
+
+// isinstance(object, jax.Array), which a tracer may be.
+inline bool is_jax_array(PyObject* object) {
+  return checked_int(PyObject_IsInstance(object, hooks().jax_array.get())) == 1;
+}
 
 // `__jax_array__`, interned. Whether an object has none, as far as that is seen without code of users.
 PyObject* array_conversion_name();

@@ -38,8 +38,7 @@ FlattenOptions in_runs(PyObject* is_leaf) {
 // Where a tree has been read twice: whether it had as many leaves again.
 void check_count(std::size_t found, std::size_t expected, const Ref& root) {
   if (found == expected) return;
-  PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
-  throw PythonError{};
+  raise_error(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
 }
 
 // What another tree, called `name`, has where the first one has leaves.
@@ -71,9 +70,7 @@ void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyO
 [[noreturn]] void raise_at_leaf(PyObject* tree, PyObject* is_leaf, std::size_t index) {
   WalkError error = WalkError::from_user_code("mapping over");
   if (!error.must_pass()) {
-    const auto find_path = [&] {
-      error.prepend(exact_text(python::leaf_path(tree, is_leaf, Ref::checked(PyLong_FromSize_t(index))).get()));
-    };
+    const auto find_path = [&] { error.prepend(exact_text(python::leaf_path(tree, is_leaf, number(index)).get())); };
     attempt(find_path, [] {});
   }
   error.raise("tree");
@@ -104,13 +101,9 @@ class Finder final : public WalkObserver {
   void leave() override {}
 
   Ref found() const {
-    Ref list = Ref::checked(PyList_New(0));
-    for (const auto& [leaf, target] : found_) {
-      const Ref pair =
-          Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(leaf), static_cast<Py_ssize_t>(target)));
-      checked_int(PyList_Append(list.get(), pair.get()));
-    }
-    return list;
+    std::vector<Ref> pairs;
+    for (const auto& [leaf, target] : found_) pairs.push_back(tuple_of({number(leaf), number(target)}));
+    return list_of(std::move(pairs));
   }
 
  private:
@@ -241,8 +234,7 @@ Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
   const Ref given = as_tuple(leaves);  // which nobody else can change meanwhile
   const Py_ssize_t count = PyTuple_GET_SIZE(given.get());
   if (static_cast<std::size_t>(count) != tree.num_dynamic) {
-    PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
-    throw PythonError{};
+    raise_error(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
   }
   ListedLeaves row(given);
   return rebuild(tree, row);

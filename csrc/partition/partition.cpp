@@ -153,15 +153,11 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
 
 // Gives the later ones of several leaves whose paths are written alike other keys.
 void tell_apart(std::vector<Ref>& keys) {
-  std::vector<Py_hash_t> hashes;
-  hashes.reserve(keys.size());
-  for (const Ref& key : keys) hashes.push_back(PyObject_Hash(key.get()));
-  std::sort(hashes.begin(), hashes.end());
-  if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return;
-  const Ref told_apart = python::told_apart(tuple_of(keys));
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    keys[i] = Ref::borrow(PyList_GET_ITEM(told_apart.get(), static_cast<Py_ssize_t>(i)));
-  }
+  const Ref all = tuple_of(keys), distinct = Ref::checked(PySet_New(all.get()));
+  if (PySet_GET_SIZE(distinct.get()) == PyTuple_GET_SIZE(all.get())) return;
+  const Ref told_apart = python::told_apart(all);
+  const Items given(told_apart.get());
+  std::transform(given.begin(), given.end(), keys.begin(), Ref::borrow);
 }
 
 }  // namespace
@@ -242,9 +238,8 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
 
 Ref flat_combine(PyObject* spec, PyObject* dicts) {
   if (!is_flat_spec(spec)) {
-    PyErr_Format(PyExc_TypeError, "`spec`: found a `%s`, expected the FlatSpec that flat_partition returned",
-                 Py_TYPE(spec)->tp_name);
-    throw PythonError{};
+    raise_error(PyExc_TypeError, "`spec`: found a `%s`, expected the FlatSpec that flat_partition returned",
+                Py_TYPE(spec)->tp_name);
   }
   const Ref keep = Ref::borrow(spec);
   const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
