@@ -191,6 +191,13 @@ class CallLeaves final : public LeafSource {
     return Ref::borrow(node);
   }
 
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    const std::int32_t* sources = &output_.source[index];
+    for (std::size_t i = 0; i < count; ++i) {
+      items[i] = sources[i] >= 0 ? Py_NewRef(PyTuple_GET_ITEM(results_, sources[i])) : leaf(index + i).release();
+    }
+  }
+
   PyObject* own_static(std::size_t index) const override {
     const std::int32_t source = output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
     return source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));

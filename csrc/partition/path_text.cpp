@@ -10,7 +10,7 @@ void PathText::push(const Step& step) {
   Level& level = levels_[depth_++];
   if (level.step.parent != step.parent) level.entries.reset();
   level.step = step;
-  level.has_segment = false;
+  level.segment.reset();
 }
 
 void PathText::pop() {
@@ -33,7 +33,7 @@ PyObject* PathText::key_entry(std::size_t index) {
 
 const std::string& PathText::segment(std::size_t index) {
   Level& level = levels_[index];
-  if (level.has_segment) return level.segment;
+  if (level.segment) return *level.segment;
   const Step& step = level.step;
   PyObject* const entry = step.by() == Step::By::kFunctions ? key_entry(index) : nullptr;
   if (step.by() == Step::By::kKey) {
@@ -43,8 +43,7 @@ const std::string& PathText::segment(std::size_t index) {
   } else {
     level.segment = entry == nullptr ? std::to_string(step.index) : exact_text(python::simple_key(entry).get());
   }
-  level.has_segment = true;
-  return level.segment;
+  return *level.segment;
 }
 
 void PathText::append_keystr(std::size_t index, std::string& text) {

@@ -1,6 +1,7 @@
 // The path of the object that is being walked, as text; made only as far as somebody asks for it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,7 @@ class PathText {
  private:
   struct Level {
     Step step;
-    std::string segment;
-    bool has_segment = false;
+    std::optional<std::string> segment;
     Ref entries;  // of a registered parent: the keys of its children
   };
 
