@@ -34,41 +34,27 @@ CallableSort callable_sort(PyObject* value) noexcept;
 // Of a functools.partial: its function, its arguments, its keywords.
 Ref partial_part(PyObject* partial, std::size_t i);
 
-// Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
-// function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
-template <typename Same>
-bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
+// Visits what a callable holds, in one order; an empty reference where there is nothing. Of a function: its cells,
+// defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
+template <typename Visit>
+void each_held(PyObject* callable, Visit&& visit) {
   const auto filled = [](const Ref& dict) { return dict && PyDict_GET_SIZE(dict.get()) > 0 ? dict : Ref(); };
+  const CallableSort sort = callable_sort(callable);
   if (sort == CallableSort::kFunction) {
     auto* function = reinterpret_cast<PyFunctionObject*>(callable);
     const Py_ssize_t cells = function->func_closure == nullptr ? 0 : PyTuple_GET_SIZE(function->func_closure);
     for (Py_ssize_t i = 0; i < cells; ++i) {
-      PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
-      if (!same(static_cast<std::size_t>(i), Ref::steal(PyCell_Get(cell)))) return false;
+      visit(Ref::steal(PyCell_Get(PyTuple_GET_ITEM(function->func_closure, i))));
     }
-    const auto at = static_cast<std::size_t>(cells);
-    return same(at, part_at(callable, function->func_defaults)) &&
-           same(at + 1, part_at(callable, function->func_kwdefaults)) &&
-           same(at + 2, filled(part_at(callable, function->func_dict)));
+    visit(part_at(callable, function->func_defaults));
+    visit(part_at(callable, function->func_kwdefaults));
+    visit(filled(part_at(callable, function->func_dict)));
+  } else if (sort == CallableSort::kPartial) {
+    for (std::size_t i = 0; i < 3; ++i) visit(partial_part(callable, i));
+    visit(filled(dict_of(callable)));  // asking for __dict__ would make one
+  } else if (sort == CallableSort::kWrapper) {
+    visit(taken_apart().wrapped(callable));
   }
-  if (sort == CallableSort::kPartial) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (!same(i, partial_part(callable, i))) return false;
-    }
-    return same(std::size_t{3}, filled(dict_of(callable)));  // asking for __dict__ would make one
-  }
-  if (sort == CallableSort::kWrapper) return same(std::size_t{0}, taken_apart().wrapped(callable));
-  return true;
-}
-
-// All of it.
-inline std::vector<Ref> all_held(PyObject* callable) {
-  std::vector<Ref> held;
-  all_held(callable, callable_sort(callable), [&](std::size_t, const Ref& part) {
-    held.push_back(part);
-    return true;
-  });
-  return held;
 }
 
 // The same code, also where it was compiled twice, whatever the file is called.

@@ -57,7 +57,7 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       if (!PyFunction_Check(it)) return;
       const auto* function = reinterpret_cast<PyFunctionObject*>(it);
       add(code_of(it));
-      for (const Ref& part : all_held(it)) add(part);
+      each_held(it, add);
       add(part_at(it, function->func_name));
       add(part_at(it, function->func_qualname));
       const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);

@@ -2,7 +2,6 @@
 
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "statics/callable_parts.h"
 
 namespace partax {
 namespace {
@@ -172,7 +171,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     default:
       break;
   }
-  if (form == Form::kGeneric || form == Form::kTreedef) {
+  if (form == Form::kGeneric) {
     if (PyCode_Check(left)) return is_same_code(left, right);
     if (const Ref name = TypeTable::instance().find(right).equal_by) {
       const auto content = [&](PyObject* of) { return Ref::checked(PyObject_GetAttr(of, name.get())); };

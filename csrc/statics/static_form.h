@@ -7,6 +7,7 @@
 #include "base/error_path.h"
 #include "base/owned_reads.h"
 #include "classes/type_table.h"
+#include "statics/callable_parts.h"
 
 namespace partax {
 
@@ -18,8 +19,7 @@ enum class Form : std::uint8_t {
   kAtom,  // built-in value types with a == of their own that runs no user code
   kFloat,
   kComplex,
-  kTreedef,
-  kCallable,  // by what it holds and reads: see callable_parts.h
+  kCallable,  // by what it holds and reads
   kArray,     // refused
   kGeneric,
   // The composite ones, which have items; the first four can be changed.
@@ -31,7 +31,8 @@ enum class Form : std::uint8_t {
   kNumpyScalar,
   kTuple,
   kMethod,
-  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
+  kSlice,    // a slice or a range, by what it shows: == of ranges is that of their elements
+  kTreedef,  // by its nodes: jax takes 1 for True in aux data
   kFrozenDataclass,
   kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
 };
@@ -124,6 +125,12 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       for (const char* name : {"start", "stop", "step"}) {
         located(attribute(value, name), [&] { return std::string(".") + name; });
       }
+      break;
+    case Form::kTreedef:
+      visit(Ref::checked(PyObject_CallMethod(value, "__getstate__", nullptr)));
+      break;
+    case Form::kCallable:
+      each_held(value, visit);
       break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));

@@ -58,14 +58,11 @@ bool StaticValue::mark_changed(PyObject* other) const {
   const std::shared_ptr<const Composite> composite = composite_;
   if (Py_TYPE(other) != composite->type || is_self_changing(other)) return false;
   std::vector<Ref> parts;
-  if (mode_ == Mode::kCallable) {
-    parts = all_held(other);
-  } else {
-    each_item(other, form_of(other), [&](const Ref& part) { parts.push_back(part); });
-  }
+  const Form form = mode_ == Mode::kCallable ? Form::kCallable : form_of(other);
+  each_item(other, form, [&](const Ref& part) { parts.push_back(part); });
   bool found = false;
   for (std::size_t i = 0; i < parts.size() && i < composite->items.size(); ++i) {
-    if (parts[i] && !composite->is_left_out(i)) found = composite->items[i].mark_changed(parts[i].get()) || found;
+    if (parts[i]) found = composite->items[i].mark_changed(parts[i].get()) || found;
   }
   const MadeAnew none(false);
   if (mode_ != Mode::kCallable || is_still(other)) return found;
@@ -101,6 +98,8 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
   switch (mode_) {
     case Mode::kAbsent:
       return false;
+    case Mode::kUnseen:
+      return true;
     case Mode::kWeak:
       return weakly_is(held_.get(), other);
     case Mode::kPointer:
@@ -108,10 +107,7 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
     case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
-      if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
-      const Form form = form_of(other);
-      const bool equal = equal_atoms(held_.get(), other, form, hash_);
-      return equal && (form != Form::kTreedef || have_equal_aux(held_.get(), other, stack));
+      return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
     }
     case Mode::kComposite:
       return (held_ && held_.get() == other) || equals_items(other, stack);
@@ -121,24 +117,18 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
   return false;
 }
 
-// Of two treedefs that are equal for jax, which takes 1 for True.
-bool StaticValue::have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack) {
-  static Name state("__getstate__");  // of all its nodes
-  const auto nodes = [](PyObject* of) { return Ref::checked(PyObject_CallMethodNoArgs(of, state.get())); };
-  return loose(nodes(treedef)).sealed(nullptr).equals_value(nodes(other).get(), stack);
-}
-
 bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
   if (Py_TYPE(other) != composite_->type) return false;
   if (!stack.is_free()) refuse_depth();
-  const Form form = form_of(other);
+  const Form form = mode_ == Mode::kCallable ? Form::kCallable : form_of(other);
   const std::vector<StaticValue>& items = composite_->items;
   std::size_t seen = 0;
   bool equal = true;
   each_item(other, form, [&](const Ref& item) {
     const std::size_t i = seen++;
     equal = equal && i < items.size() &&
-            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack)
+                  : items[i].absent() || items[i].mode_ == Mode::kUnseen);
   });
   return equal && seen == items.size();
 }
@@ -152,15 +142,9 @@ bool StaticValue::equals_callable(PyObject* other, const StackReserve& stack) co
 
 bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) const {
   if (is_repeated_) return true;
-  const Composite& known = *composite_;
-  const CallableSort sort = callable_sort(callable);
-  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), code_of(callable).get())) return false;
-  return all_held(callable, sort, [&](std::size_t i, const Ref& part) {
-    if (i >= known.items.size()) return false;
-    if (known.is_left_out(i)) return true;
-    if (!part) return known.items[i].absent();
-    return attempt([&] { return known.items[i].equals_value(part.get(), stack); }, [] { return false; });
-  });
+  const Ref& code = composite_->code;
+  if (code && !is_same_code(code.get(), code_of(callable).get())) return false;
+  return attempt([&] { return equals_items(callable, stack); }, [] { return false; });
 }
 
 bool StaticValue::equals(const StaticValue& other) const {
@@ -189,7 +173,7 @@ class Sealer {
     StaticValue result;
     result.mode_ = StaticValue::Mode::kHeld;
     result.held_ = Ref::borrow(value);
-    if (form == Form::kGeneric || form == Form::kTreedef) result.hash_ = own_hash(value, Unhashable::kCompare);
+    if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
     result.is_users_ = is_users(value);
     return result;
   }
@@ -208,7 +192,7 @@ class Sealer {
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
     StaticValue result;
     result.mode_ = StaticValue::Mode::kComposite;
-    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
+    if (form == Form::kTreedef || (reusable && !PyWeakref_CheckRef(composite->type_ref.get()))) {
       result.mode_ = StaticValue::Mode::kHeld;
       result.held_ = Ref::borrow(value);
     }
@@ -229,15 +213,17 @@ class Sealer {
     result.mode_ = is_first ? StaticValue::Mode::kCallable : StaticValue::Mode::kWeak;
     if (!is_first) return result;
     const auto composite = composite_of(value);
-    const std::vector<Ref> held = all_held(value);  // user code may change the callable meanwhile
+    std::vector<Ref> held;  // user code may change the callable meanwhile
+    each_held(value, [&](const Ref& part) { held.push_back(part); });
+    composite->items.resize(held.size());
     if (PyFunction_Check(value)) {
       composite->code = code_of(value);
-      composite->left_out = left_out(value);
+      note_unseen(value, composite->items);
     }
-    composite->items.resize(held.size());
     ++depth_;
     for (std::size_t i = 0; i < held.size(); ++i) {
-      if (held[i] && !composite->is_left_out(i)) composite->items[i] = seal_part(held[i].get());
+      StaticValue& item = composite->items[i];
+      if (held[i] && item.mode_ != StaticValue::Mode::kUnseen) item = seal_part(held[i].get());
     }
     --depth_;
     result.composite_ = composite;
@@ -245,12 +231,14 @@ class Sealer {
   }
 
   // The cells in which the same function may find anything.
-  static std::vector<bool> left_out(PyObject* function) {
-    std::vector<bool> left;
-    if (reinterpret_cast<PyFunctionObject*>(function)->func_closure == nullptr) return left;
-    each_item(python::own_cells(function).get(), Form::kTuple,
-              [&](const Ref& is_own) { left.push_back(is_own.get() == Py_True); });
-    return left;
+  static void note_unseen(PyObject* function, std::vector<StaticValue>& parts) {
+    if (reinterpret_cast<PyFunctionObject*>(function)->func_closure == nullptr) return;
+    const Ref are_own = python::own_cells(function);
+    std::size_t i = 0;
+    for (PyObject* is_own : Items(are_own.get())) {
+      if (is_own == Py_True) parts[i].mode_ = StaticValue::Mode::kUnseen;
+      ++i;
+    }
   }
 
   // Inside a callable nothing is refused.

@@ -3,7 +3,6 @@
 
 #include "base/error_path.h"
 #include "base/stack_room.h"
-#include "statics/callable_parts.h"
 #include "statics/guards.h"
 #include "statics/static_form.h"
 
@@ -65,6 +64,7 @@ class StaticValue {
  private:
   enum class Mode : std::uint8_t {
     kAbsent,
+    kUnseen,  // of a callable: may be anything, or absent
     kHeld,
     kPointer,  // held, and known by identity alone
     kWeak,
@@ -75,7 +75,6 @@ class StaticValue {
   friend class Sealer;
 
   bool equals_value(PyObject* other, const StackReserve& stack) const;
-  static bool have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack);
   bool equals_items(PyObject* other, const StackReserve& stack) const;
   bool equals_callable(PyObject* other, const StackReserve& stack) const;
   bool holds_the_same(PyObject* callable, const StackReserve& stack) const;
@@ -94,10 +93,7 @@ struct StaticValue::Composite {
   PyTypeObject* type;
   Ref type_ref;  // strong, or weak where the type is the user's
   std::vector<StaticValue> items;
-  // Of callables, whose items are what they hold:
-  Ref code;
-  std::vector<bool> left_out;  // of those: what is not looked at
-  bool is_left_out(std::size_t part) const noexcept { return part < left_out.size() && left_out[part]; }
+  Ref code;  // of functions; the items of a callable are what it holds
 };
 
 template <typename Visit>
