@@ -25,12 +25,11 @@ Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
 // Appends the parts of a value; fewer where it is of another kind than was asked about.
 void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref>& found) {
   const auto add = [&](const Ref& part) { found.push_back(part); };
-  const Ref type = it == nullptr ? Ref() : Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it)));
+  if (it == nullptr) return;
+  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it)));
   switch (parts) {
     case Guards::kNone:
       return;
-    case Guards::kType:
-      return add(type);
     case Guards::kItems:
     case Guards::kState:
       add(type);
@@ -122,21 +121,19 @@ Ref Guards::parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject*
 }
 
 bool Guards::match(const Roots& roots, std::string* difference, bool loosely) const {
-  if (!proven()) {
-    if (difference != nullptr) *difference = unproven_;
+  const auto fails = [&](auto&& why) {
+    if (difference != nullptr) *difference = why();
     return false;
-  }
+  };
+  if (!proven()) return fails([&] { return unproven_; });
   const Ref registered = Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()));
   if (!are_equal(registered_.get(), registered.get())) {
-    if (difference != nullptr) *difference = "what is registered with abstract classes";
-    return false;
+    return fails([] { return "what is registered with abstract classes"; });
   }
   std::size_t at = 0;
   if (attempt([&] { return all(roots, at, loosely); }, [] { return false; })) return true;
-  if (difference != nullptr) {
-    *difference = exact_text(Ref::checked(PyObject_CallFunction(place_.get(), "n", static_cast<Py_ssize_t>(at))).get());
-  }
-  return false;
+  const auto number = static_cast<Py_ssize_t>(at);
+  return fails([&] { return exact_text(Ref::checked(PyObject_CallFunction(place_.get(), "n", number)).get()); });
 }
 
 bool Guards::all(const Roots& roots, std::size_t& at, bool loosely) const {
@@ -153,7 +150,7 @@ bool Guards::all(const Roots& roots, std::size_t& at, bool loosely) const {
     if (check.expected == kEqual) return is_equal(check.object.get(), it, loosely);
     if (check.expected == kObject) return weakly_is(check.object.get(), it);
     if (check.expected == kCode) return is_same_code(check.object.get(), it);
-    return check.expected == kThere || PyLong_AsVoidPtr(check.object.get()) == it;
+    return PyLong_AsVoidPtr(check.object.get()) == it;
   };
   for (; at < checks_.size(); ++at) {
     seen.push_back(std::move(next.back()));

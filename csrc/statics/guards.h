@@ -14,9 +14,8 @@ class Guards {
  public:
   enum Expected : std::uint8_t {
     kAnything,
-    kThere,  // there is one
-    kNew,    // an object that was not met before
-    kMet,    // the one that was met as that number
+    kNew,  // an object that was not met before
+    kMet,  // the one that was met as that number
     kAbsent,
     kEqual,    // of the same type and bits
     kObject,   // that one, held weakly
@@ -25,7 +24,6 @@ class Guards {
   };
   enum Parts : std::uint8_t {
     kNone,
-    kType,      // the type alone
     kItems,     // the type and the items of a container, or the function and the object of a method
     kState,     // the type, the built-in content, and names and values of attributes
     kFunction,  // code, cells, defaults, attributes, names, and the globals that are named, or the dictionary of them

@@ -15,6 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import partax
@@ -186,7 +187,7 @@ def test_what_does_not_change_and_holds_no_object_is_traced_once(traces: TraceCo
     def f(x: Any, n: int) -> Any:
         traces.tick()
         made = eqx.nn.MLP(2, 2, 2, 1, activation=lambda x: x * n, key=jax.random.key(0))
-        return made, jax.nn.relu, jnp.sin, "text", 3, None, object, (1, 2), [n], lambda: n, Frozen(n)
+        return made, jax.nn.relu, jnp.sin, "text", 3, None, object, (1, 2), [n], lambda: n, Frozen(np.float32(n))
 
     for _ in range(3):
         f(array(2), 300_000)

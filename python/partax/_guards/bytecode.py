@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from partax._guards.user_objects import asked_once
+from partax._guards.user_objects import asked_once, read
 
 # Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself;
 # not those that give an attribute by its name, or all of them, also of a module.
@@ -155,9 +155,9 @@ def unseen_cells(function: types.FunctionType) -> tuple[bool, ...]:
     """Of each free variable of a function whether it is a number or a container that its code cannot see: it only
     assigns it, counts it up by a constant, or appends to it.
     """
-    read = cell_uses(function.__code__).read
+    seen = cell_uses(function.__code__).read
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return tuple(name not in read and _is_counted(cell) for name, cell in cells)
+    return tuple(name not in seen and type(read(cell, "cell_contents")) in _COUNTED for name, cell in cells)
 
 
 def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
@@ -169,29 +169,22 @@ def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
     return tuple(name in assigned or is_unseen for name, is_unseen in cells)
 
 
-def _is_counted(cell: types.CellType) -> bool:
-    try:
-        return type(cell.cell_contents) in _COUNTED
-    except ValueError:  # it is empty
-        return False
-
-
 @asked_once
 def cell_uses(code: types.CodeType) -> CellUses:
-    assigned, read = set[str](), set[str]()
+    assigned, seen = set[str](), set[str]()
     steps = steps_of(code)
     for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)
         elif step.opname in ("LOAD_DEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
-            read |= set[str]() if _adds(steps, i) or _counts(steps, i) else {step.argval}
+            seen |= set[str]() if _adds(steps, i) or _counts(steps, i) else {step.argval}
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             inside = cell_uses(inner)
             assigned |= inside.assigned
-            read |= inside.read
+            seen |= inside.read
     free = set(code.co_freevars)  # else they are variables of this code
-    return CellUses(assigned & free, read & free)
+    return CellUses(assigned & free, seen & free)
 
 
 def _adds(steps: list[dis.Instruction], at: int) -> bool:

@@ -3,7 +3,6 @@
 What makes such a function is not proven in code that calls it: it reads annotations, and names in texts.
 """
 
-import functools
 import sys
 import types
 from typing import Any
@@ -14,25 +13,22 @@ from partax._guards.shown import bare
 
 def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
     """Whether jaxtyping or beartype has made a function to check the arguments of the one that it wraps."""
-    if not hasattr(function, "__wrapped__"):
-        return False
-    return _is_of_beartype(function) or (is_pure_code and function.__globals__["__name__"].startswith("jaxtyping."))
+    is_of_jaxtyping = is_pure_code and function.__globals__["__name__"].startswith("jaxtyping.")
+    return hasattr(function, "__wrapped__") and (is_of_jaxtyping or _is_of_beartype(function))
 
 
 def parts_of_checker(function: Any) -> tuple[Any, ...]:
     """What one shows: the function inside, the hints and what they stand for, and by what it checks."""
+    bare(function)
     inner, hints = function.__wrapped__, function.__annotations__
     by, objects = _checked_by(function)
     texts = [hint for hint in hints.values() if isinstance(hint, str)]
     meant = tuple(_meant(hint, inner.__globals__, is_known=bool(objects)) for hint in texts)
-    bare(function)
     resolved = vars(function).get("__beartype_annotations")  # on Python 3.14
-    return inner, hints, (meant, objects, resolved), function.__code__.co_qualname, by
+    return inner, hints, meant, objects, resolved, function.__code__.co_qualname, by
 
 
 _UNCHECKED = ("nothing is checked",)
-SEGMENTS = (".__wrapped__", ".__annotations__", ".__annotations__", "", "")
-"""Where each of these parts is."""
 
 
 def _is_of_beartype(function: types.FunctionType) -> bool:
@@ -62,15 +58,10 @@ def _cell(function: types.FunctionType, name: str) -> Any:
     return (function.__closure__ or ())[names.index(name)].cell_contents if name in names else None
 
 
-@functools.cache
-def _compiled(hint: str) -> types.CodeType:
-    return compile(hint, "<hint>", "eval")
-
-
 def _meant(hint: str, scope: dict[str, Any], *, is_known: bool) -> Any:
     """What a hint that is a text stands for now; where only its function had the name, the checker must know it."""
     try:
-        return eval(_compiled(hint), scope)
+        return eval(hint, scope)
     except NameError:
         if not is_known:
             raise

@@ -2,11 +2,11 @@
 
 import sys
 import types
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
-from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
+from partax._guards.user_objects import is_written_in_c, mro_of, read
 
 _CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
@@ -25,9 +25,10 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
         it = waiting.pop()
         if is_module(it) and not is_listed_module(it):
             return [], f"module '{read(it, '__name__')}'"
-        scopes = () if id(it) in met else _scopes(it)
+        owners = () if id(it) in met else _owners(it)
         met.add(id(it))
-        for owner, scope in scopes:
+        for owner in owners:
+            scope = read(owner, "__dict__", {})
             for name in names & scope.keys():
                 value = scope[name]
                 if type(value) is types.ModuleType and is_module(it):
@@ -37,7 +38,7 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     if type(value) not in _CONSTANTS and not is_pure(value):
                         return [], name_of(it, name)
                     found.append((it, name))
-        if scopes and can_miss:
+        if owners and can_miss:
             found += [(it, name) for name in names if value_of(it, name) is ABSENT]
     return sorted(found, key=lambda pair: name_of(*pair)), ""
 
@@ -59,16 +60,11 @@ def name_of(it: Any, name: str) -> str:
     return f"{it.__name__}.{name}" if is_module(it) else f"{module_of(it)}.{read(it, '__qualname__')}.{name}"
 
 
-def _scopes(it: Any) -> list[tuple[Any, Mapping[str, Any]]]:
-    """Where the attributes are of what is on the list, and whose; asks nothing of the user's own objects."""
-    if is_module(it):
-        return [(it, vars(it))]
-    if issubclass(type(it), type):
-        return [(cls, entries_of(cls)) for cls in mro_of(it)] if is_pure(it) else []
-    if not callable(it) or not is_pure(it):
-        return []
-    scope = read(it, "__dict__")
-    return [(it, scope)] if type(scope) is dict else []
+def _owners(it: Any) -> tuple[Any, ...]:
+    """Whose attributes code can read by something on the list; asks nothing of the user's own objects."""
+    if not is_module(it) and not (callable(it) and is_pure(it)):
+        return ()
+    return mro_of(it) if isinstance(it, type) else (it,)
 
 
 def _is_own(value: Any, name: str, owner: Any) -> bool:

@@ -77,57 +77,53 @@ def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
     return (*bare(annotation), annotation.dtype, annotation.array_type, annotation.dim_str)
 
 
-_KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
-    range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
-    types.UnionType: (operator.attrgetter("__args__"), ()),
-    types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
-    property: (operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
-    staticmethod: (operator.attrgetter("__func__"), (".__func__",)),
-    classmethod: (operator.attrgetter("__func__"), (".__func__",)),
-    functools.cached_property: (operator.attrgetter("func"), (".func",)),
-    operator.methodcaller: (_registered_method, ("",)),
-    jax.tree_util.PyTreeDef: (_treedef_parts, ()),
-    _core.Static: (_core.roots_of, ()),
-    _core.FlatSpec: (_core.roots_of, ()),
-    type(jax.jit(len)): (jit_parts, (".__wrapped__", ".<options>")),
+_KNOWN: dict[Any, _Ask] = {
+    **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
+    re.Pattern: operator.attrgetter("pattern", "flags"),
+    types.UnionType: operator.attrgetter("__args__"),
+    types.GenericAlias: operator.attrgetter("__origin__", "__args__"),
+    property: operator.attrgetter("fget", "fset", "fdel"),
+    **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
+    functools.cached_property: operator.attrgetter("func"),
+    operator.methodcaller: _registered_method,
+    jax.tree_util.PyTreeDef: _treedef_parts,
+    **dict.fromkeys((_core.Static, _core.FlatSpec), _core.roots_of),
+    type(jax.jit(len)): jit_parts,
 }
 # Of libraries, by the module and the name of their class: nothing is imported here.
-_OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
-    ("flax.core.frozen_dict", "FrozenDict"): (operator.attrgetter("_dict"), ("",)),
-    ("flax.typing", "HashableMapping"): (operator.attrgetter("_mapping"), ("",)),
-    ("jax._src.source_info_util", "ExtendNameStackContextManager"): (operator.attrgetter("name"), (".name",)),
-    ("jaxtyping._array_types", "_MetaAbstractArray"): (_annotation_parts, ()),
+_OF_LIBRARIES: dict[tuple[str, str], _Ask] = {
+    ("flax.core.frozen_dict", "FrozenDict"): operator.attrgetter("_dict"),
+    ("flax.typing", "HashableMapping"): operator.attrgetter("_mapping"),
+    ("jax._src.source_info_util", "ExtendNameStackContextManager"): operator.attrgetter("name"),
+    ("jaxtyping._array_types", "_MetaAbstractArray"): _annotation_parts,
 }
-_DTYPE: tuple[_Ask, tuple[str, ...]] = operator.methodcaller("__reduce__"), ()
+_OF_DTYPE = operator.methodcaller("__reduce__")
 
-_shown: dict[int, tuple[type, _Ask, tuple[str, ...]]] = {}
+_shown: dict[int, tuple[type, _Ask]] = {}
 
 
-def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...], *, is_open: bool = True) -> None:
-    """Has instances of a class known by the parts that `ask` gives of one, or the only one; `segments` are where these
-    are, such as `.fget`, or `.<options>` for a tuple of which most is constant; empty for any number of parts. Where
-    the class `is_open`, one on which somebody has set an attribute is not proven.
+def shown_by(cls: type, ask: _Ask, *, is_open: bool = True) -> None:
+    """Has instances of a class known by the parts that `ask` gives of one, a tuple, or the only one. Where the class
+    `is_open`, one on which somebody has set an attribute is not proven.
     """
 
     def ask_bare(it: Any) -> Any:
         bare(it)
         return ask(it)
 
-    _shown[id(cls)] = cls, ask if not is_open or cls.__dictoffset__ == 0 else ask_bare, segments
+    _shown[id(cls)] = cls, ask_bare if is_open and cls.__dictoffset__ else ask
 
 
-def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:
-    """What is asked of an instance of a class, and where the parts are; None where there is nothing to ask."""
+def how_shown(cls: type) -> _Ask | None:
+    """What is asked of an instance of a class; None where there is nothing to ask."""
     found = _shown.get(id(cls))
     if found is not None:
-        return found[1:]
+        return found[1]
     if issubclass(cls, np.dtype):
-        return _DTYPE
+        return _OF_DTYPE
     known = _OF_LIBRARIES.get((cls.__module__, cls.__qualname__))
     return known if known is not None and is_pure(cls) else None
 
 
-for _cls, _how in _KNOWN.items():
-    shown_by(_cls, *_how)
+for _cls, _ask in _KNOWN.items():
+    shown_by(_cls, _ask)

@@ -7,6 +7,7 @@ import types
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
@@ -44,7 +45,7 @@ def equal_by(cls: type) -> str | None:
 class Facts(NamedTuple):
     """What the guards ask of a class again and again; nothing that would keep it alive."""
 
-    constant: bool  # whether instances never change and tell themselves apart by `==`
+    constant: bool  # whether instances never change and tell themselves apart by their bits, or by `==`
     enum: bool  # whether they are members of an enumeration
     frozen: bool  # named tuples, frozen dataclasses, Equinox's modules, all of whose state is in reach
     compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
@@ -55,7 +56,13 @@ def facts(cls: type) -> Facts:
     compared, slots, _, is_enum, _ = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant, is_enum, slots is not None and _is_frozen(cls), compared)
+    return Facts(is_constant or _is_plain_scalar(cls), is_enum, slots is not None and _is_frozen(cls), compared)
+
+
+def _is_plain_scalar(cls: type) -> bool:
+    """Whether it is that of a dtype of NumPy, and not a subclass, which may have more."""
+    is_scalar = issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))
+    return is_scalar and np.dtype(cls).type is cls
 
 
 def _is_frozen(cls: type) -> bool:

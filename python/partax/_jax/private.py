@@ -55,13 +55,11 @@ def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
     return operator.attrgetter(*names) if set(names) >= _NEEDED_OPTIONS else None
 
 
-def jit_parts(jitted: Any) -> tuple[Any, Any] | None:
-    """The function behind a `jax.jit` and all its options. None where this jax does not tell them: two are one static
-    value then only if they are one object.
-    """
+def jit_parts(jitted: Any) -> tuple[Any, Any]:
+    """The function behind a `jax.jit` and all its options, or what equals nothing where this jax does not tell them."""
     info = _attribute(jitted, "_jit_info")
     read = _options_reader(type(info))
-    return None if read is None else (jitted.__wrapped__, read(info))
+    return jitted.__wrapped__, object() if read is None else read(info)
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:

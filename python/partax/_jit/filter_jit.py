@@ -282,7 +282,7 @@ def install() -> None:
         setattr(_core.BoundFunction, name, method)
     copyreg.pickle(_core.BoundFunction, bind.reduced)
     for cls in (JitFunction, _core.BoundJitFunction):
-        shown_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
-        shown_by(Options, operator.attrgetter("key"), (), is_open=False)
+        shown_by(cls, parts)
+        shown_by(Options, operator.attrgetter("key"), is_open=False)
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)

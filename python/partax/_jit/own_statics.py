@@ -10,11 +10,12 @@ import uuid
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from partax import _core
 from partax._guards.bytecode import cell_uses
-from partax._guards.constants import PLAIN, compares_as, is_constant
+from partax._guards.constants import PLAIN, compares_as
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
@@ -27,6 +28,7 @@ CONSTANT, CHANGES, USED_UP = range(3)
 # Of Python, without state of their own that could change, or that would be another's.
 _UNCHANGING = {
     *(range, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, types.UnionType, types.GenericAlias),
+    jax.tree_util.PyTreeDef,
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone),
 }
 COPIED = (list, dict, set, bytearray)
@@ -50,13 +52,15 @@ FIXED = Held(CONSTANT)
 def held_by(value: Any) -> Held:
     """What a static value is, and what it holds; not what that holds in turn."""
     cls: Any = type(value)
-    if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value):
+    if issubclass(cls, type) or id(cls) in PLAIN:
+        return FIXED
+    known = facts(cls)
+    if known.constant or known.enum or (cls is tuple and all(held_by(item) is FIXED for item in value)):
         return FIXED
     if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
         return FIXED
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
-    known = facts(cls)
     if cls in _CONTAINERS:
         return Held(CONSTANT, _items(value), is_copied=cls is not frozenset)
     if isinstance(value, types.FunctionType):
@@ -75,7 +79,7 @@ def held_by(value: Any) -> Held:
         return Held(CONSTANT)
     asked = how_shown(cls)
     if asked is not None:
-        told = asked[0](value)
+        told = asked(value)
         return Held(CONSTANT, _items(told) if type(told) in _CONTAINERS else (told,))
     return Held(CONSTANT if callable(value) else CHANGES, is_opaque=True)
 

@@ -34,7 +34,7 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made)
-        shown_by(cls, operator.attrgetter("__dict__"), ("",), is_open=False)
+        shown_by(cls, operator.attrgetter("__dict__"), is_open=False)
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
