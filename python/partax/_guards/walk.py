@@ -162,6 +162,9 @@ class Walk:
         raise _UnprovenError
 
     def _items(self, it: Any) -> None:
+        if type(it) is tuple and _is_constant(it):
+            self._check(it, EQUAL)
+            return
         cls, *found = self._check(it, _ANYTHING if type(it) in (tuple, frozenset) else _NEW, ITEMS)
         segments: Iterable[str | int] = range(len(found))
         if cls is types.MethodType:
@@ -183,8 +186,9 @@ class Walk:
             return *ask(settings), *(value_of(*pair) for pair in pairs)
 
         cls, *found = self._check(it, _ANYTHING, _ASKED, (Settings, ask_both if pairs else ask))
-        parts = [(Walk._value, value, f"setting '{name}'") for name, value in zip(names, found, strict=True)]
-        self._read((_ANYTHING, cls, ""), *parts)
+        notes = (EQUAL if facts(type(value)).enum else Walk._value for value in found)
+        segments = (f"setting '{name}'" for name in names)
+        self._read((_ANYTHING, cls, ""), *zip(notes, found, segments, strict=True))
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW) -> None:
         cls, *found = self._check(it, expected, _ASKED, (type(it), ask))
@@ -210,10 +214,10 @@ class Walk:
 
     def _of_class(self, it: Any, known: Facts) -> None:
         cls = type(it)
-        if known.constant and cls.__dictoffset__ > 0:  # those of Python refuse attributes
-            self._asked(it, bare, EQUAL)
-        elif known.constant:
+        if _is_constant(it):
             self._check(it, EQUAL)
+        elif known.constant:  # of C; those of Python refuse attributes
+            self._asked(it, bare, EQUAL)
         elif known.enum:
             # A member never changes, but what it has for its value and beside it may. One that is an integer has no
             # weak references: it is known by its class and its name.
@@ -314,6 +318,14 @@ _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
     id(types.FunctionType): Walk._function,
     id(type(SETTINGS)): Walk._settings,
 }
+
+
+def _is_constant(it: Any) -> bool:
+    """Whether one check is all that is made of a value, or of each in a tuple."""
+    cls = type(it)
+    if cls is tuple:
+        return all(map(_is_constant, it))
+    return id(cls) in PLAIN or (facts(cls).constant and cls.__dictoffset__ <= 0)
 
 
 def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Check, ...], Callable[[int], str], bool, str, str]:
