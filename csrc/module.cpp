@@ -9,26 +9,25 @@ namespace partax {
 namespace {
 
 // What Python tells, by name: most of it when partax is imported.
-const std::pair<const char*, Kept*> kTold[] = {
-    {"default_dict", &hooks().default_dict},
-    {"flatten_one_level", &hooks().flatten_one_level},
-    {"is_node", &hooks().is_node},
-    {"jax_array", &hooks().jax_array},
-    {"jax_array_type", &hooks().jax_array_type},
-    {"registered", &hooks().registered},
-    {"missing", &equinox().missing},
-    {"wrapper_names", &equinox().wrapper_names},
-    {"partial", &taken_apart().partial},
-    {"jitted", &taken_apart().jitted},
-    {"treedef", &taken_apart().treedef},
-    {"settings", &taken_apart().settings},
-    {"registrations", &taken_apart().registrations},
-    {"described_filter", &described_filter},
-};
-
 void configure(const pybind11::kwargs& told) {
+  const std::pair<const char*, Kept*> names[] = {
+      {"default_dict", &hooks().default_dict},
+      {"flatten_one_level", &hooks().flatten_one_level},
+      {"is_node", &hooks().is_node},
+      {"jax_array", &hooks().jax_array},
+      {"jax_array_type", &hooks().jax_array_type},
+      {"registered", &hooks().registered},
+      {"missing", &equinox().missing},
+      {"wrapper_names", &equinox().wrapper_names},
+      {"partial", &taken_apart().partial},
+      {"jitted", &taken_apart().jitted},
+      {"treedef", &taken_apart().treedef},
+      {"settings", &taken_apart().settings},
+      {"registrations", &taken_apart().registrations},
+      {"described_filter", &described_filter},
+  };
   std::size_t known = 0;
-  for (const auto& [name, kept] : kTold) {
+  for (const auto& [name, kept] : names) {
     if (!told.contains(name)) continue;
     kept->set(null_if_none(told[name].ptr()));
     ++known;

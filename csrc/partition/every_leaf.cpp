@@ -102,6 +102,7 @@ class Finder final : public WalkObserver {
 
   Ref found() const {
     std::vector<Ref> pairs;
+    pairs.reserve(found_.size());
     for (const auto& [leaf, target] : found_) pairs.push_back(tuple_of({number(leaf), number(target)}));
     return list_of(std::move(pairs));
   }

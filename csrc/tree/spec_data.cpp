@@ -105,6 +105,7 @@ class Describer {
   Ref registered_names(std::size_t count) {
     if (registered_ < spec_.segments.size()) return spec_.segments[registered_++];
     std::vector<Ref> names;
+    names.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
       names.push_back(Ref::checked(PyUnicode_FromFormat("[<flat index %zu>]", i)));
     return tuple_of(std::move(names));
