@@ -198,8 +198,10 @@ class CallLeaves final : public LeafSource {
     }
   }
 
+  bool has_own_statics() const override { return inputs_.has_own_statics() && !output_.static_source.empty(); }
+
   PyObject* own_static(std::size_t index) const override {
-    const std::int32_t source = output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
+    const std::int32_t source = output_.static_source[index];
     return source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
   }
 

@@ -24,7 +24,8 @@ void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
 
 class Rebuilder {
  public:
-  Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
+  Rebuilder(const TreeSpec& spec, LeafSource& leaves)
+      : spec_(spec), leaves_(leaves), has_own_statics_(leaves.has_own_statics()) {}
 
   Ref call() { return tuple(spec_.nodes[at_++]); }
 
@@ -90,12 +91,12 @@ class Rebuilder {
 
   // ---- Static values.
 
-  bool has_static(std::size_t index) const {
-    return leaves_.own_static(index) != nullptr || !spec_.statics[index].absent();
-  }
+  PyObject* own_static(std::size_t index) const { return has_own_statics_ ? leaves_.own_static(index) : nullptr; }
+
+  bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
 
   Ref static_value(std::size_t index) const {
-    PyObject* known = leaves_.own_static(index);
+    PyObject* known = own_static(index);
     if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
     return known != nullptr ? Ref::borrow(known) : stored_static(index);
   }
@@ -358,6 +359,7 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
+  const bool has_own_statics_;
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();

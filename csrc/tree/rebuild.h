@@ -12,11 +12,13 @@ class LeafSource {
   virtual ~LeafSource() = default;
   // The leaf at `index` of the dynamic leaves, as a new reference.
   virtual Ref leaf(std::size_t index) = 0;
-  // The object that stands for a static value of the spec, borrowed; null where that is the spec's own.
+  // The object that stands for a static value of the spec, borrowed; null where that is the spec's own, as it is for
+  // all unless `has_own_statics`.
   virtual PyObject* own_static(std::size_t index) const {
     (void)index;
     return nullptr;
   }
+  virtual bool has_own_statics() const { return false; }
   // Where a node `is_passthrough`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;
