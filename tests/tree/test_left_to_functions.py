@@ -144,7 +144,8 @@ def pytree(**functions: Any) -> Any:
     def init(self: Any) -> None:
         self.a, self.b = nnx.data(array(1)), nnx.data(array(2))
 
-    return type("Newer", (nnx.Pytree,), {"__init__": init, **functions})()
+    # Jax keeps it for ever, and without a module of its own it would count as a library's.
+    return type("Newer", (nnx.Pytree,), {"__module__": __name__, "__init__": init, **functions})()
 
 
 def reversed_flax(patch: Patch) -> Any:
