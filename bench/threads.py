@@ -6,7 +6,8 @@ Each row runs the same number of calls in the same number of threads with either
 `jax.jit` on a flat tuple of the same arrays. On the small work the time is Python's, which the GIL
 hands from thread to thread; on the large one XLA's, which computes without the GIL. On a Python without its GIL there
 are rows of what a second thread gains: the time of a call in two threads, each with a function of its own, over that in
-one, which is 0.5 at best.
+one, which is 0.5 at best. What one thread costs more than with the GIL is a row over the same row of a Python that has
+it, best of the same version, compiled alike: jax itself takes longer there.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ def large(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
     return calls_a_second(name, in_threads(effort, forms, threads, 4 if effort.quick else 10), budget)
 
 
-def second_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> Row:
+def own_functions(arrays: int) -> dict[str, list[Callable[[], Any]]]:
+    """Calls of two functions each, which no two threads share, with so many arrays in and out."""
+
     def flat(*leaves: jax.Array) -> list[jax.Array]:
         return [leaf + 1 for leaf in leaves]
 
@@ -127,8 +130,7 @@ def second_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> R
         str(i): {"w": pair[0], "rest": [pair[1], "s"]}
         for i, pair in enumerate(zip(leaves[::2], leaves[1::2], strict=True))
     }
-    calls = (20_000 if effort.quick else 60_000) // arrays
-    forms = {
+    return {
         FLOOR: [partial(jax.jit(lambda *leaves: flat(*leaves)), *leaves) for _ in range(2)],
         PARTAX: [
             partial(
@@ -137,6 +139,18 @@ def second_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> R
             for _ in range(2)
         ],
     }
+
+
+def first_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> Row:
+    """To be held beside the same row on the other build of Python."""
+    calls = (10_000 if effort.quick else 25_000) // arrays
+    forms = {form: (functions[0],) for form, functions in own_functions(arrays).items()}
+    return calls_a_second(name, in_threads(effort, forms, 1, calls), budget)
+
+
+def second_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> Row:
+    calls = (20_000 if effort.quick else 60_000) // arrays
+    forms = own_functions(arrays)
     pools = {1: Pool(1), 2: Pool(2)}
 
     def measure(functions: list[Callable[[], Any]], threads: int) -> Callable[[], float]:
@@ -184,6 +198,10 @@ ROWS: list[tuple[str, float, Measure]] = [
     (f"{kind}, {threads} thread{'s' if threads > 1 else ''}", BUDGET, partial(measure, threads=threads))
     for kind, measure in KINDS.items()
     for threads in (1, 2, 4)
+]
+ROWS += [
+    (f"{arrays} arrays in and out, own function, 1 thread", BUDGET, partial(first_thread, arrays=arrays))
+    for arrays in (50, 400)
 ]
 if not HAS_GIL:
     ROWS += [
