@@ -126,9 +126,11 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
         located(attribute(value, name), [&] { return std::string(".") + name; });
       }
       break;
-    case Form::kTreedef:
-      visit(Ref::checked(PyObject_CallMethod(value, "__getstate__", nullptr)));
+    case Form::kTreedef: {
+      static Name state("__getstate__");  // of all its nodes
+      visit(Ref::checked(PyObject_CallMethodNoArgs(value, state.get())));
       break;
+    }
     case Form::kCallable:
       each_held(value, visit);
       break;
