@@ -104,17 +104,21 @@ def fetch(name: str, origin: str, directory: Path) -> Path:
     return checkout
 
 
+def pytest(checkout: Path, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
+    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
+
+
 def run_file(checkout: Path, file: Path, plugin: str, seconds: float, tests: Sequence[str] = ()) -> Outcome:
     """Runs a test file, or some tests of it by name, with a plugin or none."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command += ["-p", plugin] if plugin else []
+        by = ["-p", plugin] if plugin else []
         path = str(file.relative_to(checkout))
-        command += ["--tb=short", *([f"{path}::{name}" for name in tests] or [path])]
-        env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
+        which = [f"{path}::{name}" for name in tests] or [path]
         try:
-            done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
+            done = pytest(checkout, f"--junitxml={report}", *by, "--tb=short", *which, seconds=seconds)
             output, ended = done.stdout, done.returncode in (0, 1, 5)
         except subprocess.TimeoutExpired as error:
             output, ended = str(error.stdout or ""), False
@@ -133,10 +137,8 @@ def each_by_itself(checkout: Path, file: Path, plugin: str, seconds: float, test
 
 def collected(checkout: Path, file: Path) -> list[str]:
     """The names of the tests of a file."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
-    env = dict(os.environ, JAX_PLATFORMS="cpu")
     path = str(file.relative_to(checkout))
-    done = subprocess.run([*command, path], cwd=checkout, env=env, capture_output=True, text=True)
+    done = pytest(checkout, "--collect-only", path)
     return [line.removeprefix(f"{path}::") for line in done.stdout.splitlines() if line.startswith(f"{path}::")]
 
 
