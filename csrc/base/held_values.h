@@ -47,6 +47,8 @@ class HeldValues {
   }
   // Or one after the other, each owned.
   void keep(Ref value) noexcept { values_[held_++] = value.release(); }
+  // A held object, which somebody else then owns.
+  Ref give(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 
  private:

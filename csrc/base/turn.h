@@ -57,23 +57,28 @@ class Away {
 };
 
 // While an object of somebody else's is read: no other thread changes it, nor has the turn. What runs in here must
-// neither wait nor begin another one, and what is found must be owned before it ends.
+// neither wait nor begin another one, and what is found must be owned before it ends. So it need not be a critical
+// section, but where another thread has the object: waiting in one lets go of the turn, which ending it takes again.
 class Reading {
  public:
-  explicit Reading(PyObject* object) noexcept {
-    constexpr std::uintptr_t kInactive = 1;
-    PyCriticalSection_Begin(&section_, object);
-    while ((section_._cs_prev & kInactive) != 0) {  // it had to wait, which let go of the turn
-      PyCriticalSection_End(&section_);
-      PyCriticalSection_Begin(&section_, object);
+  explicit Reading(PyObject* object) noexcept : mutex_(object->ob_mutex) {
+    while (!try_lock()) {
+      PyCriticalSection section;
+      PyCriticalSection_Begin(&section, object);
+      PyCriticalSection_End(&section);
     }
   }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
-  ~Reading() { PyCriticalSection_End(&section_); }
+  ~Reading() { PyMutex_Unlock(&mutex_); }
 
  private:
-  PyCriticalSection section_;
+  bool try_lock() noexcept {
+    std::uint8_t bits = _Py_UNLOCKED;
+    return _Py_atomic_compare_exchange_uint8(&mutex_._bits, &bits, _Py_LOCKED) != 0;
+  }
+
+  PyMutex& mutex_;
 };
 
 #else

@@ -64,7 +64,7 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(leaves)) != call().leaves().size())
     raise_error(PyExc_ValueError, "expected as many leaves as the call has");
   LeafBuffer others;
-  for (PyObject* leaf : Items(leaves)) others.push(leaf);
+  for (PyObject* leaf : Items(leaves)) others.push(Ref::borrow(leaf));
   others.take_own_statics_of(call().leaves());
   return user_result(returned, others);
 }

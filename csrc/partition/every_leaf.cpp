@@ -62,7 +62,9 @@ void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyO
     throw PythonError{};
   }
   beside.leaves.clear();
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) beside.leaves.push(PyList_GET_ITEM(found.get(), i));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) {
+    beside.leaves.push(Ref::borrow(PyList_GET_ITEM(found.get(), i)));
+  }
   check_count(beside.leaves.size(), first.num_dynamic, root);
 }
 

@@ -102,7 +102,7 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t chosen = 0;
     while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
-    leaves.push(flats[chosen]->leaves[i]);
+    leaves.push(Ref::borrow(flats[chosen]->leaves[i]));
   }
   ListedLeaves source(leaves.arguments(), leaves.size());
   return rebuild(first.spec, source);

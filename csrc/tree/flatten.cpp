@@ -100,7 +100,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     const std::size_t index = open(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
     ++spec_.num_dynamic;
-    leaves_.push(object);
+    leaves_.push(Ref::borrow(object));
     return;
   }
   add_static(Ref::borrow(object), Unhashable::kRefuse);

@@ -19,10 +19,9 @@ class LeafBuffer {
   void reserve(std::size_t capacity) {
     if (capacity > capacity_) grow(capacity);
   }
-  void push(PyObject* leaf) {
+  void push(Ref leaf) {
     if (size_ == capacity_) grow(2 * capacity_);
-    Py_INCREF(leaf);
-    data_[++size_] = leaf;
+    data_[++size_] = leaf.release();
   }
   // Where the next leaves go; `take` keeps so many that have been written there, within what was reserved.
   PyObject** end() noexcept { return data_ + size_ + 1; }

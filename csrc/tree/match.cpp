@@ -68,7 +68,7 @@ class Matcher {
 
   bool dynamic_leaf(const Node& node, PyObject* object) {
     if (!is_dynamic(object, abstract_) && !is_number(node, object)) return false;
-    leaves_.push(object);
+    leaves_.push(Ref::borrow(object));
     return true;
   }
 

@@ -51,7 +51,7 @@ Ref match(const Spec& spec, PyObject* tree) {
 
 Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
   LeafBuffer row;
-  for (const py::handle leaf : leaves) row.push(leaf.ptr());
+  for (const py::handle leaf : leaves) row.push(Ref::borrow(leaf.ptr()));
   if (row.size() != spec.loose.num_dynamic) {
     throw py::value_error("found " + std::to_string(row.size()) + " leaves, expected " +
                           std::to_string(spec.loose.num_dynamic));

@@ -121,12 +121,14 @@ class UnchangedReader {
   }
 
  private:
-  bool take_all(PyObject* const* objects, std::size_t count, std::size_t& at) {
+  // `held` are the objects where they are owned; an array then goes over to the leaves.
+  bool take_all(PyObject* const* objects, std::size_t count, std::size_t& at, HeldValues* held = nullptr) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at];
       if (next.kind == Kind::kDynamicLeaf) {
         if (Py_TYPE(objects[i]) != array_type_) return false;
-        leaves_.push(objects[i++]);
+        leaves_.push(kFreeThreaded && held != nullptr ? held->give(i) : Ref::borrow(objects[i]));
+        ++i;
         ++at;
       } else if (next.in_slots) {
         if (!take_slots(next, objects[i++], at)) return false;
@@ -176,15 +178,15 @@ class UnchangedReader {
       return is_same;
     }
     if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
-    if (PyObject* const* const row = row_of(node, object)) return take_children(node, object, row, at);
+    if (PyObject* const* const row = row_of(node, object)) return take_children(node, object, row, at, nullptr);
     HeldValues children(node.arity);
-    return read_children(node, object, children) && take_children(node, object, children.to_fill(), at);
+    return read_children(node, object, children) && take_children(node, object, children.to_fill(), at, &children);
   }
 
-  bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at) {
+  bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at, HeldValues* held) {
     if (node.is_passthrough) leaves_.keep_node(at, object);
     ++at;
-    return take_all(children, node.arity, at);
+    return take_all(children, node.arity, at, held);
   }
 
   // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
