@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/python_hooks.h"
+#include "classes/type_lookup.h"
 #include "statics/callable_parts.h"
 #include "statics/static_value.h"
 
@@ -51,6 +52,11 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       PyObject* const registered = hooks().registered.get();
       add(registered == nullptr ? Ref() : dict_item(registered, it));
       return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);
+    }
+    case Guards::kVersion: {
+      const unsigned version = PyType_Check(it) ? type_version(reinterpret_cast<PyTypeObject*>(it)) : 0;
+      if (version != 0) add(number(version));
+      return;
     }
     case Guards::kFunction: {
       if (!PyFunction_Check(it)) return;

@@ -19,6 +19,8 @@ OWN_KEYS = (
     "KIND=define_prng_impl(key_shape=(2,),seed=unused,split=unused,random_bits=bits,fold_in=unused,name='own',tag='o')\n"
 )
 
+PATCHED = "C=eqx.nn.Identity\nARGUMENTS=(C(),jnp.ones(3))\ndef restore(): del C.mine\n"
+
 OF_LIBRARIES: dict[str, str] = rows(r"""
 cached_property: class M(eqx.Module):\n  w: jax.Array\n  @property\n  def k(self): return «2→3»
   \nARGUMENTS=(M(jnp.ones(3)),)\ndef f(m): return m.w*m.k
@@ -94,6 +96,9 @@ aux data: {NODE}\nARGUMENTS=(N(jnp.ones(3),(1,«2→3»)),)\ndef f(n): return n.
 aux type: {NODE}\nARGUMENTS=(N(jnp.ones(3),«1→True»),)\ndef f(n): return n.w*(2 if n.k is True else 3)
 global in property: K=«2→3»\nclass M(eqx.Module):\n  w: jax.Array\n  @property\n  def k(self): return K
   \nARGUMENTS=(M(jnp.ones(3)),)\ndef f(m): return m.w*m.k
+method set on a library's class: {PATCHED}C.mine=lambda s,x: x*«2→3»\ndef f(m,x): return m.mine(x)
+number set on a library's class: {PATCHED}C.mine=«2→3»\ndef f(m,x): return x*m.mine
+property set on a library's class: {PATCHED}C.mine=property(lambda s: «2→3»)\ndef f(m,x): return x*m.mine
 forged name: exec('def g(x): return x*«2→3»',d:={'__name__':'jax.numpy'})\ng=d['g']\ndef f(x): return g(x)
 forged module class: class C:\n  k=«2→3»\nC.__module__='jax.numpy' → C.k
 forged module fn: def g(x): return x*«2→3»\ng.__module__='optax'\ng.__qualname__='sgd'\ndef f(x): return g(x)

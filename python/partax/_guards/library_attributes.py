@@ -8,7 +8,7 @@ from typing import Any
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
 from partax._guards.user_objects import is_written_in_c, mro_of, read
 
-_CONSTANTS = (types.NoneType, bool, float, int, str)
+CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
 Pair = tuple[Any, str]
 """A module, class or function, and the name of an attribute; or the table of modules, and the name of one."""
@@ -35,7 +35,7 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     waiting.append(value)
                     found.append((it, name))
                 elif not _is_own(value, name, owner):
-                    if type(value) not in _CONSTANTS and not is_pure(value):
+                    if type(value) not in CONSTANTS and not is_pure(value):
                         return [], name_of(it, name)
                     found.append((it, name))
         if owners and can_miss:
@@ -67,11 +67,16 @@ def _owners(it: Any) -> tuple[Any, ...]:
     return mro_of(it) if isinstance(it, type) else (it,)
 
 
+def inside(value: Any) -> Any:
+    """What a class calls where an entry of it is asked for or called."""
+    return next((it for part in ("__func__", "fget", "func") if (it := read(value, part)) is not None), value)
+
+
 def _is_own(value: Any, name: str, owner: Any) -> bool:
     """Whether a library has defined an entry: what is in it, in whatever its class has it, is on the list, called so,
     and of the same library.
     """
-    inner = next((it for part in ("__func__", "fget", "func") if (it := read(value, part)) is not None), value)
+    inner = inside(value)
     is_function = type(inner) is types.FunctionType
     if not is_function and hasattr(type(value), "__get__") and is_written_in_c(type(value)):
         return read(value, "__objclass__", owner) is owner

@@ -123,7 +123,7 @@ checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable dots_saveable d
 everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
 save_any_names_but_these save_anything_except_these_names save_from_both_policies save_only_these_names
 """,
-    "jax._src.core": "typeof ShapedArray get_aval",
+    "jax._src.core": "typeof ShapedArray Tracer get_aval",
     "jax._src.shard_map": "shard_map smap",
     "jax._src.source_info_util": "ExtendNameStackContextManager",
     # libraries

@@ -32,7 +32,7 @@ from partax._jax.settings import SETTINGS, Settings
 _MOST = 20_000
 # What is expected of a value, and what is read next of it: csrc/statics/guards.h has these by number.
 _ANYTHING, _NEW, MET, _ABSENT, EQUAL, OBJECT, CODE, ADDRESS = range(8)
-_NONE, ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(6)
+_NONE, ITEMS, STATE, FUNCTION, CLASS, _ASKED, VERSION = range(7)
 Check = tuple[int, Any, int, Any, int]
 """What is expected of a value, with an object; what is read next of it, with an argument; and how much that is."""
 
@@ -87,7 +87,7 @@ class Walk:
         for it, check in zip(self.kept, self.checks, strict=True):
             if check[2] == FUNCTION and check[3] is not None:
                 named.append(named_by(it.__code__))
-            can_miss = can_miss or (check[2] == _CLASS and "__getattr__" in entries_of(it))
+            can_miss = can_miss or (check[2] == CLASS and "__getattr__" in entries_of(it))
         names = frozenset[str]().union(*(it.attributes for it in named))
         modules = sorted(frozenset[str]().union(*(it.imports for it in named)))
         can_miss = can_miss or any(it.can_miss for it in named)
@@ -277,11 +277,15 @@ class Walk:
 
     def _class(self, it: Any) -> None:
         if is_pure(it) or id(it) in SENTINELS:
-            self._check(it, EQUAL if is_written_in_c(it) else OBJECT)
+            if is_written_in_c(it):
+                self._check(it, EQUAL)
+            else:
+                (version,) = self._check(it, OBJECT, VERSION)
+                self._read((EQUAL, version, ""))
             return
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError
-        metaclass, name, qualified, *rest = self._check(it, OBJECT, _CLASS)
+        metaclass, name, qualified, *rest = self._check(it, OBJECT, CLASS)
         count = len(mro_of(it)) - 1
         bases, registered, entries = rest[:count], rest[count], rest[count + 1 :]
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):

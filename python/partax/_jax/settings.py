@@ -41,6 +41,7 @@ def _settings() -> tuple[Any, tuple[str, ...]]:
 
 
 SETTINGS, JAX_SETTINGS = _settings()
+SETTINGS.tracer = jax.core.Tracer  # type: ignore[attr-defined]  # whose methods are those of all arrays in a trace
 
 
 # What says how programs are kept, logged or explained, and changes none.

@@ -22,7 +22,7 @@ from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
-from partax._store.registered import registered_by_users, registered_fields, registrations
+from partax._store.registered import registered_by_users, registered_fields, registrations, set_by_others
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
@@ -114,6 +114,7 @@ class _Reader:
         self._libraries: set[str] = set()
         self._bytes = 0
         self._listed: set[int] = set()  # functions whose code is a pure library's
+        self._classes: set[int] = set()  # classes of such
 
     def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
         """Adds the next one, of a part of the value whose number is given."""
@@ -126,12 +127,15 @@ class _Reader:
             token = code_digest(value)
             if whole not in self._listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
-        elif expected == checks.EQUAL:
+        elif expected == checks.EQUAL and whole not in self._classes:
             token = self._constant(value)
             if id(value) in _MAKING_SETS and segment != ".__class__":
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
-            token = self._object(value, count > 0)
+            token = self._object(value, parts == checks.CLASS)
+            if parts == checks.VERSION:  # what comes next is of this process alone
+                self._classes.add(len(self.digests))
+                token = token, set_by_others(value)
         elif expected == checks.ADDRESS:
             token = self._address(value)
         is_set = type(value) in (set, frozenset) and parts == checks.ITEMS
@@ -151,8 +155,9 @@ class _Reader:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
         the checks; the version of each library that something was of, and of what it stands on.
         """
-        self.names.append("how a library's class is registered with jax")
+        self.names += ["how a library's class is registered with jax", "jax.core.Tracer"]
         self._hash(registered)
+        self._hash(set_by_others(Tracer))
         for library in sorted(self._libraries):
             self.names.append("the version of a library")
             self._hash((library, versions(library)))

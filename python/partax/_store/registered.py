@@ -8,7 +8,8 @@ from typing import Any
 
 from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
-from partax._guards.user_objects import asked_once, entries_of, mro_of, read, unwrapped
+from partax._guards.library_attributes import CONSTANTS, inside
+from partax._guards.user_objects import asked_once, entries_of, is_written_in_c, mro_of, read, unwrapped
 from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
 from partax._store import UnstoredError
 
@@ -65,6 +66,26 @@ def _is_of_library(function: Any) -> bool:
     held = [unwrapped(read(cell, "cell_contents")) for cell in inner.__closure__ or ()]  # jax's own may call another's
     functions = [it for it in (inner, *held) if type(it) is types.FunctionType]
     return all(is_installed(it.__globals__.get("__name__")) for it in functions)
+
+
+def set_by_others(cls: type) -> list[tuple[str, Any]]:
+    """The constants that a library's class has or somebody has set; raises where a user has set anything else."""
+    found = list[tuple[str, Any]]()
+    for owner in mro_of(cls):
+        is_open = is_installed(owner.__module__) and not is_written_in_c(owner)
+        for name, value in entries_of(owner).items() if is_open else ():
+            inner = value if type(value) is types.FunctionType else unwrapped(inside(value))
+            is_own = type(value) in CONSTANTS
+            if is_own:
+                found.append((name, value))
+            elif type(inner) is types.FunctionType:
+                source = inner.__globals__.get("__name__")
+                is_own = is_installed(source) or source == f"namedtuple_{owner.__name__}"
+            else:
+                is_own = is_written_in_c(type(inner)) or is_installed(type(inner).__module__)
+            if not is_own:
+                raise UnstoredError(f"`{owner.__qualname__}.{name}`, which is not the library's")
+    return found
 
 
 def registered_fields(cls: type) -> Any:

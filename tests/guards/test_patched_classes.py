@@ -1,0 +1,75 @@
+"""Guards the promise that what is set on a library's class counts for its instances, also where no code names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from flax import nnx
+
+import partax
+import partax.nnx
+
+X = 5.0  # no array: a trace that holds one goes with its function
+LINEAR = eqx.nn.Linear(3, 3, key=jax.random.key(0))
+ADAM = optax.adam(1e-3).init(jnp.ones(3))
+
+TWICE, THRICE = (lambda self, x: 2 * x), (lambda self, x: 3 * x)
+PROPERTIES = property(lambda self: 2.0), property(lambda self: 3.0)
+
+
+class Own(flax.struct.PyTreeNode):
+    """A class of a user's that stands on one of Flax's."""
+
+
+# The class, an instance, how code reads it, the name of what is set, and twice what.
+CHANGES: dict[str, tuple[type, Any, Callable[[Any], Any], str, Any, Any]] = {
+    "a method that Python calls": (eqx.nn.Linear, LINEAR, lambda m: m(X), "__call__", TWICE, THRICE),
+    "a method": (eqx.nn.Linear, LINEAR, lambda m: m.mine(X), "mine", TWICE, THRICE),
+    "a number": (eqx.nn.Linear, LINEAR, lambda m: m.mine * X, "mine", 2.0, 3.0),
+    "a property of a base class": (eqx.Module, LINEAR, lambda m: m.mine * X, "mine", *PROPERTIES),
+    "an object of a user's": (eqx.nn.Linear, LINEAR, lambda m: len(m.mine) * X, "mine", [1, 2], [1, 2, 3]),
+    "of a named tuple": (type(ADAM[0]), ADAM, lambda state: state[0].mine * X, "mine", 2.0, 3.0),
+    "of a class of Flax's": (nnx.Linear, nnx.Linear(3, 3, rngs=nnx.Rngs(0)), lambda m: m(X), "__call__", TWICE, THRICE),
+    "of a static value's class": (optax.MaskedNode, (optax.MaskedNode(), 1), lambda a: a[0].mine * X, "mine", 2.0, 3.0),
+    "of a base of a user's class": (flax.struct.PyTreeNode, Own(), lambda own: own.mine * X, "mine", 2.0, 3.0),
+}
+WAYS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "filter_jit": partax.filter_jit,
+    "nnx.jit": partax.nnx.jit,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_counts_for_a_function_made_anew(change: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls, instance, read, name, before, after = CHANGES[change]
+    for value in (before, after):
+        monkeypatch.setattr(cls, name, value, raising=False)
+        found = WAYS[way](lambda it: read(it))(instance)
+        assert jnp.array_equal(found, read(instance))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("name", "values"), [("mine", PROPERTIES), ("__mul__", (TWICE, THRICE))])
+def test_so_does_what_is_set_on_the_arrays_of_a_trace(
+    name: str, values: tuple[Any, Any], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = (lambda x: x.mine) if name == "mine" else (lambda x: x * X)
+    for value in values:
+        monkeypatch.setattr(jax.core.Tracer, name, value, raising=False)
+        found = WAYS[way](lambda x: read(x))(jnp.float32(1))
+        assert found == jax.jit(lambda x: read(x))(jnp.float32(1))
+
+
+def test_a_function_made_anew_goes_on_where_nothing_is_set() -> None:
+    step = [partax.filter_jit(lambda m, x: m(x)) for _ in range(3)]
+    for it in step:
+        it(LINEAR, jnp.ones(3))
+    assert step[0].cache_info().traces == 1
