@@ -224,7 +224,7 @@ EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   flatten(spec, leaves_);
   EntryPtr entry;
   try {
-    entry = cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable);
+    entry = cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable, cache_.root.lock());
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names());
   }

@@ -190,7 +190,8 @@ std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape,
   return {};
 }
 
-EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable,
+                                    const EntryPtr& of_callable) {
   std::size_t known = additions_;
   if (EntryPtr found = find(spec, shape, callable)) return found;
   for (const EntryPtr& entry : candidates(spec, shape)) {
@@ -198,7 +199,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   }
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
-  entry->key.guard(spec);
+  entry->key.guard(spec, of_callable ? &of_callable->key : nullptr);
   entry->add_user(callable);
   entry->epoch = TypeTable::instance().epoch();
   // Python has run: another thread may have added the key.

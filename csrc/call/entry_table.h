@@ -110,7 +110,8 @@ class EntryTable {
   EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
-  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable,
+                          const EntryPtr& of_callable = {});
   // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
   std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
   // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.

@@ -34,8 +34,8 @@ class Guards {
   // What the walk begins at, by number.
   using Roots = std::function<Ref(std::size_t)>;
 
-  // Writes down what can be read of these values.
-  static std::shared_ptr<Guards> of(const std::vector<Ref>& roots);
+  // Writes down what can be read of these values; `beside` (may be null) are those of the function that they are for.
+  static std::shared_ptr<Guards> of(const std::vector<Ref>& roots, const Guards* beside);
   // The parts of a value as a tuple, with `absent` for one that is not there.
   static Ref parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent);
 
@@ -67,6 +67,7 @@ class Guards {
   std::vector<Check> checks_;
   std::size_t num_roots_ = 0;
   Ref place_;             // (number of a check) -> what it is, as text
+  Ref of_libraries_;      // what is read of libraries, and by which names
   Ref registered_;        // how much was registered with abstract classes
   std::string unproven_;  // as "self.lr through closure cell 'self'"; empty if all is proven
   std::string of_same_objects_;

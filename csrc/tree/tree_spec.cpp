@@ -51,7 +51,7 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
   }
 }
 
-void TreeSpec::guard(const TreeSpec& values) {
+void TreeSpec::guard(const TreeSpec& values, const TreeSpec* function) {
   if (callables == Callables::kByIdentity) return;
   std::vector<Ref> roots;
   for (std::size_t i = 0; i < infos.size(); ++i) {
@@ -65,7 +65,8 @@ void TreeSpec::guard(const TreeSpec& values) {
     roots.push_back(std::move(value));
     guarded.push_back(static_cast<std::uint32_t>(i));
   }
-  guards = Guards::of(roots);
+  const std::shared_ptr<const Guards> beside = function != nullptr ? function->guards : nullptr;
+  guards = Guards::of(roots, beside.get());
 }
 
 bool TreeSpec::is_proven(const ValueAt& value_at, std::string* difference, bool loosely) const {

@@ -73,8 +73,9 @@ struct TreeSpec {
   }
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
-  // Writes down the guards of a sealed one; `values` is what it was sealed from.
-  void guard(const TreeSpec& values);
+  // Writes down the guards of a sealed one; `values` is what it was sealed from, `function` (may be null) that of a
+  // function for whose calls it is the key.
+  void guard(const TreeSpec& values, const TreeSpec* function = nullptr);
   // Whether the guards hold for a spec that is equal, if `value_at` gives its static values.
   bool is_proven(const ValueAt& value_at, std::string* difference = nullptr, bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.

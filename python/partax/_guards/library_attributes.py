@@ -43,6 +43,11 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
     return sorted(found, key=lambda pair: name_of(*pair)), ""
 
 
+def leads_to_others(it: Any) -> bool:
+    """Whether others may have set attributes on it that code can read: a module, or something on the list."""
+    return is_module(it) or bool(_owners(it))
+
+
 def is_module(it: Any) -> bool:
     return issubclass(type(it), types.ModuleType)
 

@@ -18,7 +18,7 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import is_checker, parts_of_checker
 from partax._guards.constants import ABOUT_CLASS, DESCRIPTORS, OF_ENUM, PLAIN, SENTINELS, compares_as
-from partax._guards.library_attributes import Pair, name_of, others_attributes, value_of
+from partax._guards.library_attributes import Pair, leads_to_others, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
 from partax._guards.shown import TOLD_BY, bare, how_shown
@@ -49,6 +49,8 @@ class _UnprovenError(Exception):
     """Ends the walk at what nobody can prove unchanged."""
 
 
+Reach = tuple[frozenset[str], bool, list[Any]]
+"""What code names of attributes; whether it can do without one; and what there is to read them of."""
 _Note = Callable[["Walk", Any], None] | int
 """What writes a value down: a method of a walk, or what is expected of the value where that is all."""
 
@@ -62,13 +64,16 @@ class Walk:
         self.kept: list[Any] = []  # the values, so that no id in `_met` is used again
         self.holds_arrays = False
         self.of_same_objects = ""  # what is not proven of functions among the roots
+        self.reach: Reach = frozenset(), False, []
         self.of_libraries: list[Pair] = []  # what the code can read of libraries, but others may set
         self._met: dict[int, int] = {}
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[_Note, Any, int, str | int]] = []
 
-    def all(self, roots: tuple[Any, ...]) -> str:
-        """Walks all; returns what is not proven."""
+    def all(self, roots: tuple[Any, ...], beside: Reach | None = None) -> str:
+        """Walks all; returns what is not proven. What was walked for another set of roots may be read by this code, or
+        the other way round: `beside` is its `reach`.
+        """
         for root in roots:
             start = len(self.checks)
             unproven = self._root(root)
@@ -80,9 +85,9 @@ class Walk:
                 self._next.clear()
                 self._root(root, OBJECT)
                 self.of_same_objects = unproven
-        return self._walk_libraries()
+        return self._walk_libraries(beside)
 
-    def _walk_libraries(self) -> str:
+    def _walk_libraries(self, beside: Reach | None) -> str:
         named, can_miss = list[Named](), False
         for it, check in zip(self.kept, self.checks, strict=True):
             if check[2] == FUNCTION and check[3] is not None:
@@ -91,7 +96,10 @@ class Walk:
         names = frozenset[str]().union(*(it.attributes for it in named))
         modules = sorted(frozenset[str]().union(*(it.imports for it in named)))
         can_miss = can_miss or any(it.can_miss for it in named)
-        values = [*(sys.modules[name] for name in modules), *self.kept]
+        values = [*(sys.modules[name] for name in modules), *filter(leads_to_others, self.kept)]
+        self.reach = names, can_miss, values
+        if beside is not None:
+            names, can_miss, values = names | beside[0], can_miss or beside[1], values + beside[2]
         self.of_libraries, unproven = others_attributes(values, names, can_miss=can_miss)
         self.of_libraries += [(sys.modules, name) for name in modules]
         return unproven
@@ -332,13 +340,17 @@ def _is_constant(it: Any) -> bool:
     return id(cls) in PLAIN or (facts(cls).constant and cls.__dictoffset__ <= 0)
 
 
-def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Check, ...], Callable[[int], str], bool, str, str]:
+def written_down(
+    roots: tuple[Any, ...], beside: Reach | None
+) -> tuple[tuple[Check, ...], Callable[[int], str], Reach, bool, str, str]:
     """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
 
-    Gives the checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and
-    what is not proven of functions among the roots, which are the same only as the same objects.
+    Gives the checks, what each is of in words, what `beside` is for the arguments of a function, whether arrays are
+    among it, what is not proven or an empty string, and what is not proven of functions among the roots, which are the
+    same only as the same objects.
     """
     walk = Walk()
-    unproven = walk.all(roots) or walk.settings()
+    unproven = walk.all(roots, beside) or walk.settings()
     checks = () if unproven else tuple(walk.checks)
-    return checks, functools.partial(place, walk.places), walk.holds_arrays, unproven, walk.of_same_objects
+    places = functools.partial(place, walk.places)
+    return checks, places, walk.reach, walk.holds_arrays, unproven, walk.of_same_objects

@@ -1,4 +1,4 @@
-"""Guards the promise that what is set on a library's class counts for its instances, also where no code names it."""
+"""Guards the promise that what is set on something of a library counts, also where it is met through an argument."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHANGES: dict[str, tuple[type, Any, Callable[[Any], Any], str, Any, Any]] = {
     "of a static value's class": (optax.MaskedNode, (optax.MaskedNode(), 1), lambda a: a[0].mine * X, "mine", 2.0, 3.0),
     "of a base of a user's class": (flax.struct.PyTreeNode, Own(), lambda own: own.mine * X, "mine", 2.0, 3.0),
 }
-WAYS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+WAYS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "filter_jit": partax.filter_jit,
     "nnx.jit": partax.nnx.jit,
 }
@@ -54,6 +54,33 @@ def test_it_counts_for_a_function_made_anew(change: str, way: str, monkeypatch: 
         monkeypatch.setattr(cls, name, value, raising=False)
         found = WAYS[way](lambda it: read(it))(instance)
         assert jnp.array_equal(found, read(instance))
+
+
+# What is given to a function beside the array, and how it reads what is set on the last of it.
+GIVEN: dict[str, tuple[Any, Any, Callable[..., Any]]] = {
+    "a module": (optax, optax, lambda it: it.mine),
+    "a function": (optax.sgd, optax.sgd, lambda it: it.mine),
+    "a function with a rule": (jax.nn.relu, jax.nn.relu, lambda it: it.mine),
+    "a function in a tuple": (optax.adam, (1, optax.adam), lambda it: it[1].mine),
+    "a function in a module": (
+        *(jax.nn.gelu, eqx.nn.MLP(2, 2, 2, 1, activation=jax.nn.gelu, key=jax.random.key(0))),
+        *(lambda it: it.activation.mine,),
+    ),
+    "code that reads it of a module": (optax, lambda of: of.mine, lambda it: it(optax)),
+    "code that reads it of a function": (optax.sgd, lambda of: of.mine, lambda it: it(optax.sgd)),
+    "code that asks whether it is there": (optax.lion, lambda of: getattr(of, "mine", 1.0), lambda it: it(optax.lion)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("given", GIVEN)
+def test_it_counts_where_an_argument_leads_to_it(given: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, argument, read = GIVEN[given]
+    for value in (2.0, 3.0):
+        monkeypatch.setattr(owner, "mine", value, raising=False)
+        jitted = WAYS[way](lambda it, x: read(it) * x)
+        found = jitted(argument, jnp.float32(1))
+        assert found == value
 
 
 @pytest.mark.parametrize("way", WAYS)
