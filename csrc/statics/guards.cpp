@@ -54,8 +54,9 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);
     }
     case Guards::kVersion: {
-      const unsigned version = PyType_Check(it) ? type_version(reinterpret_cast<PyTypeObject*>(it)) : 0;
-      if (version != 0) add(number(version));
+      if (!PyType_Check(it)) return;
+      const unsigned version = type_version(reinterpret_cast<PyTypeObject*>(it));
+      if (argument == Py_None || version != size_of_number(argument)) add(number(version));
       return;
     }
     case Guards::kFunction: {

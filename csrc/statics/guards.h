@@ -29,7 +29,7 @@ class Guards {
     kFunction,  // code, cells, defaults, attributes, names, and the globals that are named, or the dictionary of them
     kClass,     // the metaclass, both names, the bases in their order, jax's registration, names and values of entries
     kAsked,     // the type, and what a function finds in an instance of it, as a tuple
-    kVersion,   // a number that no class has had before one of its entries, or of its bases', has changed
+    kVersion,   // of a class: a number that changes with its entries and those of its bases; nothing if it is as given
   };
   // What the walk begins at, by number.
   using Roots = std::function<Ref(std::size_t)>;

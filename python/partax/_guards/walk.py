@@ -285,11 +285,10 @@ class Walk:
 
     def _class(self, it: Any) -> None:
         if is_pure(it) or id(it) in SENTINELS:
-            if is_written_in_c(it):
-                self._check(it, EQUAL)
-            else:
-                (version,) = self._check(it, OBJECT, VERSION)
-                self._read((EQUAL, version, ""))
+            version = None if is_written_in_c(it) else _core.parts_of(it, VERSION, None, None)[0]
+            if version == 0:  # there are no more
+                raise _UnprovenError
+            self._check(it, EQUAL if version is None else OBJECT, _NONE if version is None else VERSION, version)
             return
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError

@@ -114,7 +114,6 @@ class _Reader:
         self._libraries: set[str] = set()
         self._bytes = 0
         self._listed: set[int] = set()  # functions whose code is a pure library's
-        self._classes: set[int] = set()  # classes of such
 
     def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
         """Adds the next one, of a part of the value whose number is given."""
@@ -127,14 +126,13 @@ class _Reader:
             token = code_digest(value)
             if whole not in self._listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
-        elif expected == checks.EQUAL and whole not in self._classes:
+        elif expected == checks.EQUAL:
             token = self._constant(value)
             if id(value) in _MAKING_SETS and segment != ".__class__":
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
             token = self._object(value, parts == checks.CLASS)
-            if parts == checks.VERSION:  # what comes next is of this process alone
-                self._classes.add(len(self.digests))
+            if parts == checks.VERSION:
                 token = token, set_by_others(value)
         elif expected == checks.ADDRESS:
             token = self._address(value)
