@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_it_counts_for_a_function_made_anew(change: str, way: str, monkeypatch: 
         monkeypatch.setattr(cls, name, value, raising=False)
         found = WAYS[way](lambda it: read(it))(instance)
         assert jnp.array_equal(found, read(instance))
+
+
+def test_so_does_what_is_changed_in_an_object_that_is_set_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = types.SimpleNamespace(k=0.0)
+    monkeypatch.setattr(eqx.nn.Linear, "mine", held, raising=False)
+    for held.k in (2.0, 3.0):
+        assert partax.filter_jit(lambda m, x: m.mine.k * x)(LINEAR, jnp.float32(1)) == held.k
 
 
 # What is given to a function beside the array, and how it reads what is set on the last of it.
