@@ -340,3 +340,21 @@ def test_what_telling_the_keys_of_children_raises_goes_no_further(count: int) ->
         sys.settrace(before)
     np.testing.assert_array_equal(first, array(2) + 1)
     assert len(second.children) == count and structure.num_leaves == 1 + count
+
+
+def test_what_another_thread_changes_while_a_class_is_compared_is_no_wrong_declaration() -> None:
+    class Box:
+        x: Any
+
+    changes = [array(3), array(4)]
+
+    def flatten(box: Box) -> Any:
+        if changes:  # as by another thread, at this moment
+            box.x = changes.pop()
+        return (box.x,), ()
+
+    jax.tree_util.register_pytree_node(Box, flatten, lambda _, children: made(Box, x=children[0]))
+    partax.register_fields(Box, data=("x",))
+    found = partax.filter_jit(lambda box: box.x * 2)(made(Box, x=array(2)))
+    assert not changes
+    assert found.shape in ((2,), (3,))

@@ -29,6 +29,7 @@ _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
     "penzai": penzai.fields_of,
 }
+_MOST_ATTEMPTS = 5  # to look at an instance while no other thread changes it
 _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
 
 
@@ -153,8 +154,17 @@ def order_of(obj: Any) -> tuple[str, ...] | str | None:
 
 def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
     """The order of the attributes, or where the registered functions differ."""
+    names, order = (*fields.children, *fields.statics), "they are not compared yet"
+    for _ in range(_MOST_ATTEMPTS):
+        before = values_of(obj, names)
+        order = _compared_with(before, obj, fields)
+        if isinstance(order, tuple) or identical(before or (), values_of(obj, names) or ()):
+            break  # else another thread has changed it meanwhile
+    return order
+
+
+def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[str, ...] | str:
     cls, names = type(obj), (*fields.children, *fields.statics)
-    values = values_of(obj, names)
     if values is None:
         return "an attribute is not set"
     functions = registered_functions(cls)
