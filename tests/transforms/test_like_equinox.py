@@ -1,8 +1,11 @@
-"""Guards the promise that derivatives, programs and callbacks of any trees are what Equinox's functions of their names
-give: also in one another, with aux data of any kind, and where a part has no tangent."""
+"""Guards the promise that derivatives, checkpoints, programs and callbacks of any trees are what Equinox's functions of
+their names give: also in one another, with aux data of any kind, and where a part has no tangent; that what does not
+fit is named by its path, and that names and policies of a checkpoint say what is kept."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 
 import partax
+from older_jax import not_on_older_jax
+from partax import filter_checkpoint, filter_closure_convert, filter_jvp, filter_linearize, filter_pure_callback
 from transformed import arrays_of, assert_close_trees
-from trees import Bag, Layer, Pair, array, make_model
+from trees import Bag, Layer, Pair, array, assert_same, make_model
 
 X = array(3, start=1)
 LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
@@ -90,13 +96,16 @@ def closed_over(lib: Any) -> Any:
     return jax.grad(loss)(X), lib.filter_closure_convert(mixed, STRUCT, LAYER, flag="f")(X, LAYER, flag="f")
 
 
-def called_back(lib: Any) -> Any:
-    def on_host(layer: Any, x: Any, *, name: Any) -> Any:
-        assert type(layer) is Layer and layer.scale == 2
-        return {"y": np.asarray(layer.weight) @ np.asarray(x), "name": (name, 1)}
+LIKE = {"y": jax.ShapeDtypeStruct((2,), jnp.float32), "name": ("n", 1)}
 
-    like = {"y": jax.ShapeDtypeStruct((2,), jnp.float32), "name": ("n", 1)}
-    call = lambda layer, x: lib.filter_pure_callback(on_host, layer, x, name="n", result_shape_dtypes=like)
+
+def on_host(layer: Any, x: Any, *, name: Any) -> Any:
+    assert type(layer) is Layer and layer.scale == 2
+    return {"y": np.asarray(layer.weight) @ np.asarray(x), "name": (name, 1)}
+
+
+def called_back(lib: Any) -> Any:
+    call = lambda layer, x: lib.filter_pure_callback(on_host, layer, x, name="n", result_shape_dtypes=LIKE)
     return call(LAYER, X), lib.filter_jit(call)(LAYER, X)
 
 
@@ -121,12 +130,198 @@ def test_it_is_what_equinox_gives(name: str) -> None:
     assert_close_trees(CALLS[name](partax), CALLS[name](eqx))
 
 
-def test_a_result_has_what_is_no_array_and_a_jacobian_has_not() -> None:
-    def f(model: Any, x: Any) -> Any:
-        return {"y": model(x), "n": 1, "ints": jnp.arange(2), "s": "s", "layer": Bag(None, len)}, Pair("s", x)
+def test_jvp_of_numbers_and_within_another() -> None:
+    def second(x: Any, y: Any) -> Any:
+        return filter_jvp(lambda z: {"both": z**3 * y, "outer": y * 2, "none": 1}, (x,), (1.0,))
 
-    for name in DERIVATIVES[2:]:
-        jacobian, aux = getattr(partax, name)(has_aux=True)(f)(make_model(1), X)
-        assert_close_trees(jacobian.pop("y"), getattr(eqx, name)(lambda m: m(X))(make_model(1)))
-        assert jax.tree.leaves(jacobian) == []
-        assert_close_trees(aux, Pair("s", X))
+    out, along = filter_jvp(second, (2.0, 5.0), (1.0, 1.0))
+    assert_close_trees(out[1], {"both": jnp.float32(60), "outer": None, "none": None})
+    assert_close_trees(along[1], {"both": jnp.float32(60 + 12), "outer": None, "none": None})
+    assert along[0]["outer"] == 2
+
+
+@pytest.mark.parametrize("tangent", [X, None], ids=["beside another", "alone"])
+def test_what_jax_has_for_tangents_of_integers_is_none(tangent: Any) -> None:
+    zero = np.zeros((), jax.dtypes.float0)
+    for jvp in (filter_jvp, jax.jit(filter_jvp, static_argnums=0)):
+        out, along = jvp(lambda x, i: (x * i, i), (X, jnp.int32(2)), (tangent, zero))
+        assert_close_trees((out, along), ((X * 2, jnp.int32(2)), (None if tangent is None else X * 2, None)))
+
+
+def test_vjp_and_linearize_take_none_as_zeros() -> None:
+    out, push = filter_linearize(mixed, X, LAYER)
+    tangents = (X, arrays_of(LAYER))
+    expected, along = filter_jvp(mixed, (X, LAYER), tangents)
+    assert_close_trees(out, expected)
+    assert_close_trees(push(*tangents), {**along, "ones": jnp.zeros(2)})
+    assert_close_trees(push(X, None)["out"], filter_jvp(mixed, (X, LAYER), (X, None))[1]["out"])
+    assert filter_linearize(lambda x: (x, "aux"), X, has_aux=True)[-1] == "aux"
+    _, pull = partax.filter_vjp(mixed, X, LAYER)
+    cotangent = {**arrays_of(out), "ones": None}
+    assert_close_trees(pull(cotangent), pull({**cotangent, "ones": jnp.zeros(2)}))
+
+
+@pytest.mark.parametrize("name", DERIVATIVES[2:])
+def test_a_jacobian_is_by_what_wrt_takes_and_has_nothing_but_arrays(name: str) -> None:
+    def f(tree: Any, y: Any, *, n: int) -> Any:
+        return {"y": jnp.sin(tree["x"]) * y * tree["w"][0], "s": "s", "i": jnp.arange(2), "b": Bag(None, len)}, Pair(
+            "s", y
+        )
+
+    tree, of = {"x": X, "w": (jnp.float32(2), "s", 3, None)}, getattr(partax, name)
+    jitted, aux = partax.filter_jit(of(f, wrt=partax.by_path("x"), has_aux=True))(tree, X, n=2)
+    found = jitted["y"]["x"]["x"] if name == "filter_hessian" else jitted["y"]["x"]
+    assert_close_trees(found, getattr(eqx, name)(lambda x: f({**tree, "x": x}, X, n=2)[0]["y"])(X))
+    assert len(jax.tree.leaves(jitted)) == 1
+    assert_close_trees(aux, Pair("s", X))
+    with pytest.raises(TypeError, match="found no argument by position"):
+        of(f)(tree=tree, y=X, n=2)
+
+
+@not_on_older_jax("names nothing in what it prints")
+def test_policies_and_names_say_what_is_kept() -> None:
+    def f(x: Any) -> Any:
+        return jnp.sum(jnp.sin(checkpoint_name(jnp.sin(checkpoint_name(jnp.sin(x), "first")), "second")))
+
+    def kept(fun: Any) -> str:
+        """What jax says a gradient keeps of a function."""
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            jax.ad_checkpoint.print_saved_residuals(fun, X)
+        return out.getvalue()
+
+    nothing = kept(filter_checkpoint(f))
+    assert "first" not in nothing and "second" not in nothing
+    assert "second" in kept(filter_checkpoint(f, names=("second",)))
+    assert "first" not in kept(filter_checkpoint(names=["second"])(f))
+    everything = kept(filter_checkpoint(f, policy="everything_saveable"))
+    assert everything.count("\n") > nothing.count("\n")
+    assert kept(filter_checkpoint(f, policy=jax.checkpoint_policies.everything_saveable)) == everything
+    with pytest.raises(ValueError, match=r"found the policy 'all', expected one of .*dots_saveable"):
+        filter_checkpoint(f, policy="all")
+    with pytest.raises(ValueError, match="found a policy and names"):
+        filter_checkpoint(f, policy="dots_saveable", names=("a",))
+    with pytest.raises(TypeError, match="expected a sequence of names"):
+        filter_checkpoint(f, names="first")
+
+
+def test_a_module_that_is_converted_is_a_pytree_of_its_arrays() -> None:
+    module = filter_closure_convert(LAYER, X)
+    assert repr(module) == "<partax.filter_closure_convert of Layer>"
+    doubled = jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, module)
+    assert_same(doubled.consts, [leaf * 2 for leaf in module.consts])
+    assert_close_trees(partax.filter_jit(lambda f, x: f(x))(module, X), LAYER(X))
+
+
+def test_vmap_methods() -> None:
+    def call(x: Any, **options: Any) -> Any:
+        return filter_pure_callback(lambda x, n: x * n, x, 2, result_shape_dtypes=STRUCT, **options)
+
+    for options in ({"vmap_method": "sequential"}, {"vectorized": True}, {"vectorized": False}):
+        assert_same(jax.vmap(lambda x: call(x, **options))(array(2, 3)), array(2, 3) * 2)  # noqa: B023
+    with pytest.raises(ValueError, match="found vectorized and vmap_method"):
+        call(X, vectorized=True, vmap_method="sequential")
+
+
+def test_an_io_callback_runs_in_order() -> None:
+    seen: list[Any] = []
+
+    @partax.filter_jit
+    def f(x: Any) -> Any:
+        for name in ("first", "second"):
+            partax.filter_io_callback(lambda x, name: seen.append((name, float(x[0]))), x, name, ordered=True)
+        options: Any = {"result_shape_dtypes": {"y": STRUCT, "s": "s"}, "ordered": True}
+        return partax.filter_io_callback(lambda x: {"y": x, "s": "s"}, x + 1, **options)
+
+    assert_same(f(X), {"s": "s", "y": X + 1})
+    assert seen == [("first", 1.0), ("second", 1.0)]
+
+
+def jvp(*tangents: Any) -> Callable[[Any], Any]:
+    return lambda lib: lib.filter_jvp(mixed, (X, LAYER), tangents)
+
+
+def pull(**wrong: Any) -> Callable[[Any], Any]:
+    """A cotangent of the result in which this stands instead, or which is this alone."""
+
+    def call(lib: Any) -> Any:
+        out, pull = lib.filter_vjp(mixed, X, LAYER)
+        return pull(wrong.get("alone") or {**arrays_of(out), **wrong})
+
+    return call
+
+
+def push(*tangents: Any) -> Callable[[Any], Any]:  # Equinox has no such function
+    return lambda _: partax.filter_linearize(mixed, X, LAYER)[1](*tangents)
+
+
+def converted(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    return lambda lib: lib.filter_closure_convert(mixed, X, LAYER, 2)(*args, **kwargs)
+
+
+FITS_ONE = r"found the tangent {}, expected one like float32\[3\]"
+# What does not fit; Equinox has an error there too.
+WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "too few tangents": (jvp(X), ValueError, "found 1 tangents and 2 primals"),
+    "shape": (jvp(array(2), NONE), ValueError, "`x`: " + FITS_ONE.format(r"float32\[2\]")),
+    "dtype": (jvp(X.astype(jnp.bfloat16), NONE), TypeError, "`x`: " + FITS_ONE.format(r"bfloat16\[3\]")),
+    "structure": (jvp(None, [X]), ValueError, "`layer`: found a"),
+    "below a leaf": (jvp({"a": X}, NONE), ValueError, "`x`: found"),
+    "over a part": (jvp(None, X), ValueError, "`layer`: found a tangent where no leaf can have one"),
+    "of a number": (
+        lambda lib: lib.filter_jvp(lambda x: x["a"], ({"a": X, "n": 1},), ({"a": X, "n": 1.0},)),
+        (TypeError, ValueError),
+        r"`x\['n'\]`: found a tangent for a `int`, which can have none",
+    ),
+    "cotangent": (
+        pull(ones=X),
+        ValueError,
+        r"`the result\['ones'\]`: found the cotangent float32",
+    ),
+    "no array": (pull(n=X), ValueError, r"`the result\['n'\]`: found a cotangent where no leaf can have one"),
+    "one of many": (pull(alone={"ones": X}), ValueError, "`the result`: found a `dict`"),
+    "pushed": (
+        push(X, eqx.tree_at(lambda t: t.bias, arrays_of(LAYER), X)),
+        ValueError,
+        r"`layer\.bias`: found the tangent float32\[3\], expected float32\[2\]",
+    ),
+    "too few pushed": (push(X), ValueError, r"found 1 tangents, expected one for each argument \(x, layer\)"),
+    "another shape": (
+        converted(array(2), LAYER, 2),
+        ValueError,
+        r"`args\[0\]`: found float32\[2\], expected float32\[3\], which mixed",
+    ),
+    "another number": (
+        converted(X, LAYER, 3),
+        ValueError,
+        r"(?s)for other arguments: found \(.*Layer\(.*, 3\), expected \(.*Layer\(.*, 2\)",
+    ),
+    "another keyword": (converted(X, LAYER, 2, flag=1), ValueError, "for other arguments"),
+    "a number for an array": (converted(1.0, LAYER, 2), ValueError, "for other arguments"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_told_by_its_path(name: str) -> None:
+    call, kind, message = WRONG[name]
+    with pytest.raises(kind, match=message):
+        call(partax)
+    with pytest.raises((ValueError, TypeError)):
+        call(eqx)
+
+
+def test_what_cannot_be_called_is_a_type_error() -> None:
+    calls = [(filter_jvp, ((), ())), (partax.filter_vjp, ()), (filter_linearize, ()), (partax.filter_jacfwd, ())]
+    callbacks = partax.filter_pure_callback, partax.filter_io_callback
+    for call, args in [*calls, *((lambda f, c=c: c(f, X, result_shape_dtypes=None), ()) for c in callbacks)]:
+        with pytest.raises(TypeError, match="found a `int`, expected a callable"):
+            call(3, *args)
+
+
+@pytest.mark.parametrize("callback", [filter_pure_callback, partax.filter_io_callback])
+def test_a_result_of_a_callback_that_is_not_as_said_is_an_error(callback: Any) -> None:
+    for expected, told in (
+        ({**LIKE, "name": ("m", 1)}, r"result of the callback `on_host` is not what .*found .*'n'.*expected .*'m'"),
+        ({"y": LIKE["y"]}, r"found a `dict` with the keys \['name', 'y'\]"),
+    ):
+        with pytest.raises(Exception, match=told):
+            jax.block_until_ready(callback(on_host, LAYER, X, name="n", result_shape_dtypes=expected))
