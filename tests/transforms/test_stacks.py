@@ -18,8 +18,8 @@ from random_trees import thorough
 from transformed import assert_close_trees
 from trees import Bag, Cell, Layer, Pair
 
-# A function from a tree to one like it. In `OURS` it is of trees that hold anything, in `PLAIN` of lists of arrays; a
-# transformation makes another such function of it.
+# A function from a tree to one like it: for partax of trees that hold anything, for jax of lists of arrays. What makes
+# another such function of it has the functions of the library, and what of a tree is differentiated and what is left.
 Function = Callable[[Any], Any]
 is_inexact = partax.is_inexact_array
 
@@ -37,17 +37,14 @@ def total(tree: Any) -> Any:
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(inexact(tree))), jnp.float32(0))
 
 
-def of_two(vmap: Any, stack: Any, mapped: Any) -> Function:
-    """On two of it at once; the second."""
-    return lambda tree: mapped(lambda leaf: leaf[1], vmap(stack(tree)))
-
-
 def on_arrays(fun: Function, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: fun(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 
-def pair(leaf: Any) -> Any:
-    return jnp.stack([leaf + 1, leaf])
+def of_two(vmap: Any) -> Callable[[Function], Function]:
+    """On two of it at once; the second."""
+    pair = lambda leaf: jnp.stack([leaf + 1, leaf])
+    return lambda f: lambda tree: on_arrays(lambda leaf: leaf[1], vmap(f)(on_arrays(pair, tree)))
 
 
 def our_custom(f: Function) -> Function:
@@ -97,30 +94,25 @@ def plain_backward(f: Function) -> Function:
     return custom
 
 
-OURS: dict[str, Callable[[Function], Function]] = {
-    "jit": partax.filter_jit,
-    "vmap": lambda f: of_two(partax.filter_vmap(f), lambda t: on_arrays(pair, t), on_arrays),
-    "jvp": lambda f: lambda t: with_rest(partax.filter_jvp(f, (t,), (inexact(t),))[1], t),
-    "vjp": lambda f: lambda t: with_rest(partax.filter_vjp(f, t)[1](inexact(t))[0], t),
-    "linearize": lambda f: lambda t: with_rest(partax.filter_linearize(f, t)[1](inexact(t)), t),
-    "grad": lambda f: lambda t: with_rest(partax.filter_grad(lambda t: total(f(t)))(t), t),
-    "jacfwd": lambda f: lambda t: with_rest(partax.filter_jacfwd(lambda t: total(f(t)))(t), t),
-    "jacrev": lambda f: lambda t: with_rest(partax.filter_jacrev(lambda t: total(f(t)))(t), t),
-    "checkpoint": partax.filter_checkpoint,
+def transformations(of: Callable[[str], Any], part: Any, rest: Any) -> dict[str, Callable[[Function], Function]]:
+    scalar = lambda name: lambda f: lambda t: rest(of(name)(lambda t: total(f(t)))(t), t)
+    return {
+        "jit": of("jit"),
+        "vmap": of_two(of("vmap")),
+        "jvp": lambda f: lambda t: rest(of("jvp")(f, (t,), (part(t),))[1], t),
+        "vjp": lambda f: lambda t: rest(of("vjp")(f, t)[1](part(t))[0], t),
+        "linearize": lambda f: lambda t: rest(of("linearize")(f, t)[1](part(t)), t),
+        **{name: scalar(name) for name in ("grad", "jacfwd", "jacrev")},
+        "checkpoint": of("checkpoint"),
+    }
+
+
+OURS = transformations(lambda name: getattr(partax, f"filter_{name}"), inexact, with_rest) | {
     "closure_convert": lambda f: lambda t: partax.filter_closure_convert(f, t)(t),
     "custom_jvp": our_custom,
     "custom_vjp": our_backward,
 }
-PLAIN: dict[str, Callable[[Function], Function]] = {
-    "jit": jax.jit,
-    "vmap": lambda f: of_two(jax.vmap(f), lambda t: [pair(leaf) for leaf in t], jax.tree.map),
-    "jvp": lambda f: lambda t: jax.jvp(f, (t,), (t,))[1],
-    "vjp": lambda f: lambda t: jax.vjp(f, t)[1](t)[0],
-    "linearize": lambda f: lambda t: jax.linearize(f, t)[1](t),
-    "grad": lambda f: jax.grad(lambda t: total(f(t))),
-    "jacfwd": lambda f: jax.jacfwd(lambda t: total(f(t))),
-    "jacrev": lambda f: jax.jacrev(lambda t: total(f(t))),
-    "checkpoint": jax.checkpoint,
+PLAIN = transformations(lambda name: getattr(jax, name), lambda t: t, lambda changed, _: changed) | {
     "closure_convert": lambda f: f,
     "custom_jvp": plain_custom,
     "custom_vjp": plain_backward,
