@@ -98,12 +98,7 @@ def test_numbers_and_weak_types_settle(name: str, index: int) -> None:
 
 def test_a_strong_type_is_not_cast_to_what_numbers_have_settled_to() -> None:
     branches = [lambda: [1], lambda: [0.5], lambda: [jnp.int32(3)]]
-    with pytest.raises(
-        TypeError, match=r"^`result\[0\]`: float32\[\] of weak type of branches\[0\], int32\[\] of branch"
-    ):
-        partax.filter_switch(0, branches)
-    with pytest.raises(TypeError, match=r"^`result\[0\]`: int32\[\] of true_fun, float32\[\] of weak type of "):
-        partax.filter_cond(True, lambda: [jnp.int32(1)], lambda: [jnp.asarray(0.5)])
+    fails(lambda: partax.filter_switch(0, branches), "result[0]", "float32[] of weak type of branches[0], int32[] of")
 
 
 def test_without_jit_only_the_chosen_function_runs() -> None:
@@ -140,18 +135,13 @@ CHANGES: dict[str, tuple[Any, Any, str, str, str]] = {
     "a key and its data": (KEY, jax.random.key_data(KEY), "", "key<fry>[]", "uint32[2]"),
     "a key and a number": (KEY, 1.0, "", "key<fry>[]", "1.0"),
     "one of many strings": (["s"] * 40, ["s"] * 30 + ["t"] + ["s"] * 9, "[30]", "'s'", "'t'"),
-    "a number and an array of a shape": ({"a": 1}, {"a": array(2)}, "['a']", "1", "float32[2]"),
     "in a registered node": (Tray("x", Bag(array(1), "a")), Tray("x", Bag(array(1), "b")), NONE, "'a'", "'b'"),
 }
 
 
-def fails(call: Any, path: str, *words: str) -> None:
-    with pytest.raises((TypeError, ValueError)) as raised:
+def fails(call: Any, path: str, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match="^" + re.escape(f"`{path}`: {words}")):
         call()
-    expected = ": ".join([f"`{path}`", words[0]])
-    assert str(raised.value).startswith(expected), str(raised.value)
-    for word in words[1:]:
-        assert word in str(raised.value)
 
 
 def where(change: str, root: str) -> str:
@@ -170,15 +160,13 @@ def parts(count: int) -> Net:
     return Net(layers=nnx.List([nnx.Param(array(2)) for _ in range(count)]))
 
 
-# Objects of one class of which one has a field that the other has not.
-FIELDS: dict[str, tuple[Any, Any, str, str, str]] = {
+CHANGES |= {  # objects of one class of which one has a field that the other has not
     "a Variable that comes": (Net(), Net(bias=nnx.Param(array(2))), ".bias", "nothing", "a `Param` of 1"),
     "a Variable that goes": (Net(bias=nnx.Param(array(2))), Net(), ".bias", "a `Param` of 1", "nothing"),
     "a static attribute": (Net(), Net(mode="x"), ".mode", "nothing", "'x'"),
     "a list that grows": (parts(1), parts(2), ".layers[1]", "nothing", "a `Param` of 1"),
     "a state": (nnx.state(Net(bias=nnx.Param(array(2)))), nnx.state(Net()), "['bias']", "a `Param` of 1", "nothing"),
 }
-CHANGES |= FIELDS
 
 
 class Moody:
@@ -199,15 +187,10 @@ class Moody:
 
 
 def test_a_value_whose_equality_is_not_steady_is_named() -> None:
-    told = "Moody before the step, Moody after it"
-    fails(
-        lambda: partax.filter_scan(lambda c, x: ({"a": [Moody()]}, None), {"a": [Moody()]}, XS), "carry['a'][0]", told
-    )
-    fails(
-        lambda: partax.filter_cond(jnp.array(True), lambda: (1, Moody()), lambda: (1, Moody())),
-        "result[1]",
-        "Moody of true_fun, Moody of false_fun",
-    )
+    scan = lambda: partax.filter_scan(lambda c, x: ([Moody()], None), [Moody()], XS)
+    fails(scan, "carry[0]", "Moody before the step, Moody after it (they look alike")
+    cond = lambda: partax.filter_cond(jnp.array(True), lambda: (1, Moody()), lambda: (1, Moody()))
+    fails(cond, "result[1]", "Moody of true_fun, Moody of false_fun")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -233,15 +216,6 @@ def test_a_difference_between_branches_is_told(change: str) -> None:
         fails(lambda: partax.filter_switch(0, branches), path, f"{first} of branches[0], {second} of branches[2]")
 
 
-def test_values_that_look_alike_say_so() -> None:
-    class Quiet:
-        def __repr__(self) -> str:
-            return "Quiet()"
-
-    with pytest.raises(TypeError, match=re.escape("`carry[0]`: Quiet() before the step, Quiet() after it (they look")):
-        partax.filter_scan(lambda c, x: ([Quiet()], None), [Quiet()], XS)
-
-
 def test_what_cannot_be_scanned_is_told() -> None:
     scan = lambda xs, length=None: partax.filter_scan(lambda c, x: (c, None), 0, xs, length)
     axis = "found float32[4,2], expected a leading axis of length 3, as "
@@ -250,10 +224,7 @@ def test_what_cannot_be_scanned_is_told() -> None:
     fails(lambda: scan([XS, np.float32(1)]), "xs[1]", "found float32[], expected an array with a leading axis")
     fails(lambda: scan(None), "xs", "found no array")
     fails(lambda: partax.filter_map(lambda x: x, ("a",)), "xs", "found no array")
-    fails(lambda: partax.filter_map(lambda x: x, [XS, jnp.ones(2)]), "xs[1]", "found float32[2]", "3, as `xs[0]` has")
-
-
-def test_a_step_without_a_pair_is_told() -> None:
+    fails(lambda: partax.filter_map(lambda x: x, [XS, jnp.ones(2)]), "xs[1]", "found float32[2], expected a leading")
     with pytest.raises(TypeError, match=r"found a `int` as the result of a step, expected \(carry, y\)"):
         partax.filter_scan(lambda c, x: 1, 0, XS)
     with pytest.raises(ValueError, match=r"`branches`: found none"):
