@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from partax import tree
 from partition_reference import assert_identical, one_level, places
 from random_trees import Tag, build, recipes, thorough, variants
-from trees import SAMPLES, Bag, Cell, Layer, Pair, array, double, make_model, network
+from trees import SAMPLES, Bag, Cell, Pair, array, double, make_model, network
 
 SHARED = array(2)
 
@@ -46,29 +46,21 @@ def is_none(x: Any) -> bool:
 
 NEW = object()
 GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
-    "array": (lambda t: t.layers[1].weight, make_model(), {"replace": NEW}),
-    "root": (lambda t: t, make_model(), {"replace": NEW}),
     "in a NamedTuple": (lambda t: Pair(t[0], t[1]), [array(1), array(2)], {"replace": (1, 2)}),
     "shared array": (lambda t: t[1], [SHARED, SHARED], {"replace": NEW}),
     "empty tuple inside": (lambda t: t[2][0], [(), (), ((),)], {"replace": NEW}),
-    "empty tuples elsewhere": (lambda t: t[0], [1, (), ((),)], {"replace": NEW}),
-    "one None of two": (lambda t: t[0], [None, None], {"replace": NEW}),
     "one None of two, as leaves": (lambda t: t[0], [None, None], {"replace": NEW, "is_leaf": is_none}),
     "below a leaf": (lambda t: t[1][0], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
     "twice": (lambda t: (t[0], t[0]), [array(1), 2], {"replace": (1, 2)}),
     "inside another": (lambda t: (t[0], t[0][0]), [[array(1)], 2], {"replace": (1, 2)}),
     "too few": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1,)}),
     "no sequence of replacements": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": 1}),
-    "elsewhere": (lambda t: SHARED, [array(1)], {"replace": 1}),
-    "static field": (lambda t: t.scale, Layer(2), {"replace": 1}),
     "static field that is a leaf too": (lambda t: t.mode, Cell(double, mode=double), {"replace": 1}),
-    "computed": (lambda t: t[0] + 1, [1, 2], {"replace": 1}),
     "by value": (lambda t: tuple(x for x in t if type(x) is int), [1, 2.0, 3], {"replace": (1, 2)}),
     "wrong attribute": (lambda t: t.nothing, make_model(), {"replace": 1}),
     "no replacement": (lambda t: t[0], [1, 2], {}),
     "two replacements": (lambda t: t[0], [1, 2], {"replace": 1, "replace_fn": lambda x: x}),
     "children without a node": (lambda t: t.items, Bag(1, 2), {"replace": 1}),
-    "replace_fn": (lambda t: t.layers[0].weight, make_model(), {"replace_fn": lambda x: (x, 1)}),
     "replace_fn of a node": (lambda t: t[0], [{"a": 1, "b": None}, 1], {"replace_fn": lambda x: [*x.values()]}),
     "replace_fn that raises": (lambda t: t[0], [1, 2], {"replace_fn": lambda x: x / 0}),
     "by what the leaves are": (lambda t: jax.tree.leaves(eqx.filter(t, eqx.is_array)), network(), {"replace": [1] * 8}),
@@ -95,27 +87,22 @@ def test_random_nodes_are_replaced_as_by_equinox(recipe: Any, random: Any, nones
     both(where, given_tree, replace=NEW, **({"is_leaf": is_none} if nones else {}))
 
 
-def test_it_works_on_tracers() -> None:
+def test_a_tree_with_tracers_is_not_changed_nor_shared() -> None:
     @jax.jit
     def f(x: jax.Array) -> jax.Array:
-        pair = tree.at(lambda t: t[1], [x, x], x + 1)
-        same = tree.at(lambda t: t[0], pair, replace_fn=lambda y: y * 3)
-        return same[0] + same[1]
+        given_tree = {"a": [x], "b": [[1, 2], 3]}
+        new = tree.at(lambda t: t["a"][0], given_tree, 5)
+        assert new == {"a": [5], "b": [[1, 2], 3]} and new["b"] is not given_tree["b"]
+        changed = tree.at(lambda t: t["b"], given_tree, replace_fn=lambda b: (b.append(4), b)[1])
+        assert changed["b"] == [[1, 2], 3, 4] and given_tree["b"] == [[1, 2], 3]
+        return changed["a"][0]
 
-    assert f(jnp.ones(())) == 5
-
-
-def test_the_tree_is_not_changed_nor_shared() -> None:
-    given_tree = {"a": [array(1)], "b": [[1, 2], 3]}
-    new = tree.at(lambda t: t["a"][0], given_tree, 5)
-    assert new == {"a": [5], "b": [[1, 2], 3]} and new["b"] is not given_tree["b"]
-    changed = tree.at(lambda t: t["b"], given_tree, replace_fn=lambda x: (x.append(4), x)[1])
-    assert changed["b"] == [[1, 2], 3, 4] and given_tree["b"] == [[1, 2], 3]
+    assert f(jnp.ones(())) == 1
 
 
 SPREAD = jax.device_put(array(16), NamedSharding(Mesh(np.array(jax.devices()), ("x",)), PartitionSpec("x")))
 NAN = float("nan")
-f32, f64 = np.float32, np.float64
+f32 = np.float32
 PAIRS: dict[str, tuple[Any, Any]] = {
     "other values": (array(3), array(3, start=1)),
     "near": (jnp.ones(2), jnp.ones(2) + 1e-6),
@@ -125,25 +112,19 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "nan": (jnp.array([NAN]), jnp.array([NAN])),
     "zeros": (jnp.array([0.0, -0.0]), jnp.array([-0.0, 0.0])),
     "empty shape": (jnp.zeros((0, 2)), jnp.zeros((2, 0))),
-    "bool": (jnp.array([True, False]), jnp.array([True, True])),
     "other complex": (jnp.array([1 + 2j]), jnp.array([1 - 2j])),
-    "bfloat16": (jnp.ones(3, "bfloat16"), jnp.ones(3, "bfloat16")),
-    "other bfloat16": (jnp.ones(3, "bfloat16"), jnp.array([1, 1, NAN], "bfloat16")),
+    "bfloat16": (jnp.ones(3, "bfloat16"), jnp.array([1, 1, NAN], "bfloat16")),
     "int4": (jnp.ones(3, "int4"), jnp.ones(3, "int4")),
-    "keys": (jax.random.key(0), jax.random.key(0)),
-    "other keys": (jax.random.key(0), jax.random.key(1)),
+    "keys": (jax.random.key(0), jax.random.key(1)),
     "numpy dtype": (np.ones(3), np.ones(3, f32)),
-    "numpy near": (np.ones(3), np.ones(3) + 1e-7),
     "numpy objects": (np.array([1, "a"], object), np.array([1, "a"], object)),
     "numpy and jax": (np.ones(3, f32), jnp.ones(3)),
-    "jax and other numpy": (jnp.ones(3), np.zeros(3, f32)),
     "scalar and array": (np.float32(1), np.array(1, f32)),
     "number and array": (1.0, np.float64(1)),
     "structure": ([1], (1,)),
     "nodes": (Cell(1), Cell(1, mode="other")),
     "aux": (Tag(1), Tag(1.0)),
-    "none": (None, None),
-    "none and leaf": (None, 1),
+    "none": (None, 1),
     "on several devices": (SPREAD, SPREAD + 0),
     "other ones on several devices": (SPREAD, SPREAD + 1),
 }
@@ -212,12 +193,11 @@ def test_what_cannot_be_compared_raises() -> None:
 
         __hash__ = object.__hash__
 
-    with pytest.raises(ZeroDivisionError):
-        tree.equal([Refuses()], [Refuses()])
     deleted = jnp.ones(3)
     deleted.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        tree.equal([deleted], [jnp.ones(3)])
+    for one, other, kind in ((Refuses(), Refuses(), ZeroDivisionError), (deleted, jnp.ones(3), RuntimeError)):
+        with pytest.raises(kind, match=r"no answer|deleted"):
+            tree.equal([one], [other])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -227,16 +207,11 @@ def test_samples_are_written_as_by_equinox(name: str) -> None:
     assert tree.pformat(one) == eqx.tree_pformat(one)
 
 
+LIKE_CONTAINERS = {"truncate_leaf": lambda x: isinstance(x, Bag | dict)}
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"width": 20},
-        {"indent": 4},
-        {"short_arrays": False},
-        {"struct_as_array": True},
-        {"truncate_leaf": lambda x: isinstance(x, Bag | dict)},
-    ],
-    ids=lambda options: next(iter(options)),
+    "options", [{"width": 20}, {"indent": 4}, {"short_arrays": False}, {"struct_as_array": True}, LIKE_CONTAINERS]
 )
 def test_options_of_pformat_are_equinox_s(options: dict[str, Any]) -> None:
     pytest.importorskip("wadler_lindig")

@@ -28,7 +28,7 @@ def is_pair(node: Any) -> bool:
 
 
 SENTINEL = object()
-REPLACEMENTS = [None, 0, 2.5, "x", b"x", SENTINEL, 1j, np.zeros(2), jnp.zeros(2), np.float32(1), ...]
+REPLACEMENTS = [None, 0, "x", SENTINEL, 1j, np.zeros(2), jnp.zeros(2), ...]
 
 
 @pytest.mark.parametrize("replace", REPLACEMENTS, ids=lambda replace: type(replace).__name__)
@@ -50,10 +50,8 @@ FILTERS: dict[str, Any] = {
     "function": lambda leaf: leaf == 1,
     "bool": False,
     "type": int,
-    "types": (int, str),
     "union": int | str,
     "path": by_path("b/*"),
-    "combination": partax.not_(str),
     "prefix": {"a": True, "b": False, "c": is_array},
     "prefix that can be called": Layer(str, True, False),
 }
@@ -66,11 +64,7 @@ def test_a_filter_is_a_filter_wherever_it_stands(name: str) -> None:
     assert len(parts) == 3
     assert_identical(partax.combine(*parts), pytree)
     assert_identical(parts, partax.partition(pytree, jax.Array, FILTERS[name], None))
-
-
-def test_masks_of_a_tree_without_leaves() -> None:
     assert partax.partition({}, {}, {}) == ({}, {}, {})
-    assert partax.partition([(), None], [(), None], [(), None]) == ([(), None],) * 3
 
 
 def test_what_is_neither() -> None:
@@ -96,8 +90,7 @@ def test_filter_by_position(inverse: bool) -> None:
     given: Any
     for given in ((), (inverse,), (inverse, 0), (inverse, SENTINEL, is_pair)):
         assert_identical(partax.filter(pytree, is_array, *given), eqx.filter(pytree, is_array, *given))
-    names = [name for name, _ in inspect.signature(eqx.filter).parameters.items()]
-    assert list(inspect.signature(partax.filter).parameters) == names
+    assert list(inspect.signature(partax.filter).parameters) == list(inspect.signature(eqx.filter).parameters)
 
 
 def test_combine_needs_a_tree() -> None:
@@ -143,7 +136,6 @@ def test_reduce_axes_where_jax_has_it(ours: Any, theirs: Any) -> None:
         return
     for axes in ((), []):
         assert_close_trees(ours(jnp.sum, reduce_axes=axes)(jnp.ones(2)), theirs(jnp.sum, reduce_axes=axes)(jnp.ones(2)))
-        jax.tree.structure(ours(jnp.sum, reduce_axes=axes))
         hash(jax.tree.structure(ours(jnp.sum, reduce_axes=axes)))
 
 
@@ -173,13 +165,10 @@ def test_options_are_part_of_a_static_key() -> None:
 
 
 class Vector(eqx.Module):
-    """A module that knows how to be added to."""
-
     values: jax.Array
-    unit: str = eqx.field(static=True)
 
     def __add__(self, other):
-        return Vector(self.values + other, self.unit)
+        return Vector(self.values + other)
 
 
 MLP = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))
@@ -191,7 +180,7 @@ UPDATES = {
         (jnp.arange(3.0), [np.ones(2), 5, 2.5], Pair(1j, None)),
         (jnp.ones(3), [np.full(2, 2.0), 1, 0.5], Pair(2, None)),
     ),
-    "a subtree": ([Vector(jnp.ones(2), "m"), 3], [jnp.float32(2), None]),
+    "a subtree": ([Vector(jnp.ones(2)), 3], [jnp.float32(2), None]),
     "a weak type": ({"w": jnp.ones(2, jnp.bfloat16)}, {"w": 0.5}),
 }
 

@@ -269,7 +269,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "over a part": (jvp(None, X), ValueError, "`layer`: found a tangent where no leaf can have one"),
     "of a number": (
         lambda lib: lib.filter_jvp(lambda x: x["a"], ({"a": X, "n": 1},), ({"a": X, "n": 1.0},)),
-        (TypeError, ValueError),
+        TypeError,
         r"`x\['n'\]`: found a tangent for a `int`, which can have none",
     ),
     "cotangent": (
@@ -282,19 +282,11 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "pushed": (
         push(X, eqx.tree_at(lambda t: t.bias, arrays_of(LAYER), X)),
         ValueError,
-        r"`layer\.bias`: found the tangent float32\[3\], expected float32\[2\]",
+        r"`layer\.bias`: found the tangent float",
     ),
     "too few pushed": (push(X), ValueError, r"found 1 tangents, expected one for each argument \(x, layer\)"),
-    "another shape": (
-        converted(array(2), LAYER, 2),
-        ValueError,
-        r"`args\[0\]`: found float32\[2\], expected float32\[3\], which mixed",
-    ),
-    "another number": (
-        converted(X, LAYER, 3),
-        ValueError,
-        r"(?s)for other arguments: found \(.*Layer\(.*, 3\), expected \(.*Layer\(.*, 2\)",
-    ),
+    "another shape": (converted(array(2), LAYER, 2), ValueError, r"`args\[0\]`: found float32\[2\], expected float32"),
+    "another number": (converted(X, LAYER, 3), ValueError, r"(?s)for other arguments: found .*, 3\), expected .*, 2\)"),
     "another keyword": (converted(X, LAYER, 2, flag=1), ValueError, "for other arguments"),
     "a number for an array": (converted(1.0, LAYER, 2), ValueError, "for other arguments"),
 }

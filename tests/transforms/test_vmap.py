@@ -37,11 +37,7 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {
     "by name": (mixed, {"in_axes": {"y": None}}, (X, array(2))),
     "module": (lambda layer, x: layer(x), {}, (LAYERS, X)),
     "module without axis": (lambda layer, x: layer(x), {"in_axes": (None, 0)}, (make_model().layers[0], array(4, 3))),
-    "out axes": (
-        mixed,
-        {"out_axes": {**dict.fromkeys(("sum", "pair", "cell"), if_array(1)), "text": None, "ones": None}},
-        (X,),
-    ),
+    "out axes": (lambda x: {"a": x, "s": ("s", x)}, {"out_axes": {"a": 1, "s": (None, if_array(1))}}, (X,)),
     "all axes None": (lambda x: ("s", 1), {"in_axes": None, "out_axes": None}, (X,)),
     "axis_size alone": (lambda x: x, {"in_axes": None, "axis_size": 4}, (array(2),)),
     "axis_name": (lambda x: x - jax.lax.pmean(x, "i"), {"axis_name": "i"}, (X,)),
@@ -61,36 +57,16 @@ def _theirs(axis: Any) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]] = {
-    "sizes": (
-        lambda model, xs: xs,
-        {},
-        (make_model(), array(4)),
-        r"model\.layers\[0\]\.weight has size 3 along axis 0, xs has 4 along axis 0",
-    ),
+    "sizes": (lambda x, xs: xs, {}, ([X], array(4)), r"x\[0\] has size 3 along axis 0, xs has 4 along axis 0"),
     "axis_size": (lambda x: x, {"axis_size": 2}, (X,), "axis_size is 2, x has 3 along axis 0"),
-    "no axis": (
-        lambda x, *more: x,
-        {},
-        (X, X, array()),
-        r"`more\[1\]`: found float32\[\], expected an array that has an",
-    ),
+    "no axis": (lambda x, *more: x, {}, (X, X, array()), r"`more\[1\]`: found float32\[\], expected an array that"),
     "no array": (lambda x, y: x, {"in_axes": 0}, (X, {"a": 1.0}), r"`y\['a'\]`: found a `float`, expected an array"),
     "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "give `axis_size`, or out_axes=None"),
-    "it differs": (
-        lambda x: {"a": [x]},
-        {"out_axes": None},
-        (X,),
-        r"`the result\['a'\]\[0\]`: found an array that differs",
-    ),
+    "it differs": (lambda x: [x], {"out_axes": None}, (X,), r"`the result\[0\]`: found an array that differs"),
     "out of range": (lambda x: Bag(x), {"out_axes": 2}, (X,), r"`the result.*`: found the axis 2 in out_axes"),
     "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
     "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),
-    "number of entries": (
-        lambda x, y: x,
-        {"in_axes": (0,)},
-        (X, X),
-        r"found 1 entries, expected one for each of the 2",
-    ),
+    "entries": (lambda x, y: x, {"in_axes": (0,)}, (X, X), "found 1 entries, expected one for each of the 2"),
     "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* has \(x\)"),
     "no axis, a string": (lambda x: x, {"in_axes": "s"}, (X,), r"`x`: found an axis `'s'` in in_axes"),
 }
@@ -133,15 +109,11 @@ def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
 
 
 def test_a_module_under_it_is_not_mapped_but_as_an_argument_it_is() -> None:
-    layer = make_model().layers[0]
-    mapped = filter_vmap(layer)
-    assert_same(mapped(array(4, 3)), jax.vmap(layer)(array(4, 3)))
-    doubled = jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, mapped)
-    assert_same(
-        doubled(array(4, 3)), jax.vmap(jax.tree.map(lambda x: x * 2 if eqx.is_array(x) else x, layer))(array(4, 3))
-    )
-    gradient = partax.filter_grad(lambda f, x: jnp.sum(f(x)))(mapped, array(4, 3))
-    assert_same(gradient.__wrapped__, partax.filter_grad(lambda f, x: jnp.sum(jax.vmap(f)(x)))(layer, array(4, 3)))
+    layer, x = make_model().layers[0], array(4, 3)
+    double = lambda tree: jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, tree)
+    assert_same(double(filter_vmap(layer))(x), jax.vmap(double(layer))(x))
+    gradient = partax.filter_grad(lambda f, x: jnp.sum(f(x)))(filter_vmap(layer), x)
+    assert_same(gradient.__wrapped__, partax.filter_grad(lambda f, x: jnp.sum(jax.vmap(f)(x)))(layer, x))
 
 
 class Scaled(eqx.Module):
@@ -194,13 +166,11 @@ def apply(layer: Any, x: Any, n: Any = 1) -> Any:
     return {"y": jax.vmap(layer)(x) * n, "mean": jax.lax.pmean(jnp.mean(x), "d"), "s": ("s", n), "rows": x.shape[0]}
 
 
+NONE = {"s": None, "rows": None}
 SPECS: dict[str, tuple[Any, Any]] = {
-    "tuple": ((None, P("d"), None), {"y": P("d"), "mean": P(), "s": None, "rows": None}),
-    "prefix": (
-        (Layer(None, P(), rate=None, activation=jnp.sin), P("d"), P()),
-        {"y": P("d"), "mean": None, "s": P(), "rows": None},
-    ),
-    "by name": ({"x": P("d")}, {"y": P("d"), "mean": P(), "s": None, "rows": None}),
+    "tuple": ((None, P("d"), None), {"y": P("d"), "mean": P(), **NONE}),
+    "prefix": ((Layer(None, P(), rate=None, activation=jnp.sin), P("d"), P()), {"y": P("d"), "mean": None, **NONE}),
+    "by name": ({"x": P("d")}, {"y": P("d"), "mean": P(), "s": P(), "rows": None}),
 }
 
 
@@ -237,11 +207,7 @@ WRONG_SPECS: dict[str, tuple[Any, Any, str]] = {
     "prefix": ((None, {"a": P()}), P(), "`x`: found"),
     "no spec": ((None, "d"), P(), r"found 'd' in the specs, expected a `jax.sharding.PartitionSpec`"),
     "no spec of the result": ((None, P("d")), {"y": 3}, "found 3 in the specs, expected a `jax.sharding.Part"),
-    "result": (
-        (None, P("d")),
-        {"y": P("d")},
-        r"`the result`: found a `dict` with the keys \['mean', 'rows', 's', 'y'\]",
-    ),
+    "result": ((None, P("d")), {"y": P("d")}, r"`the result`: found a `dict` with the keys \['mean', 'rows', 's',"),
 }
 
 
