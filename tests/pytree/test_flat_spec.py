@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import pickle
 import weakref
 from collections.abc import Callable
@@ -22,10 +23,6 @@ from static_values import IN_AUX
 from trees import Bag, Config, Pair, array, assert_close, double, make_model, over_samples
 
 
-def as_static(value: Any) -> Static:
-    return Static(value)
-
-
 def as_leaf(value: Any) -> FlatSpec:
     """A spec with the value in its static part: a leaf where it can be one."""
     return flat_partition({"x": jnp.ones(2), "leaf": value}, jax.Array, rest="static")[0]
@@ -36,10 +33,7 @@ def as_aux(value: Any) -> FlatSpec:
     return flat_partition(Bag(jnp.ones(2), label=value))[0]
 
 
-over_wrappers = pytest.mark.parametrize("wrap", [as_static, as_leaf, as_aux])
-
-
-# --- equality, hash
+over_wrappers = pytest.mark.parametrize("wrap", [Static, as_leaf, as_aux])
 
 
 @over_wrappers
@@ -72,24 +66,8 @@ def test_the_separator_and_which_leaves_are_static_are_part_of_the_spec() -> Non
     assert left.paths == ("[0]",) and right.paths == ("[1]",)
 
 
-# --- unhashable, hostile
-
-
-class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
-class Raises:
-    def __hash__(self) -> int:
-        raise ZeroDivisionError("no hash")
-
-    def __eq__(self, other: object) -> bool:
-        raise ZeroDivisionError("no equality")
-
-
+Unhashable = type("Unhashable", (), {"__hash__": None, "__eq__": lambda self, other: True})
+Raises = type("Raises", (), {"__hash__": lambda self: 1 // 0, "__eq__": lambda self, other: 1 / 0})
 UNHASHABLE = [lambda: np.arange(2), lambda: jnp.arange(2), Unhashable, Raises]
 
 
@@ -103,19 +81,17 @@ def test_a_spec_of_unhashable_statics_is_made_and_a_static_of_them_refused(make:
     assert flat_combine(spec, {"['b']": "t"})["a"][1] is tree["a"][1]
     assert repr(spec) and spec.paths == ("['b']",)
     for fails in (lambda: hash(spec), lambda: spec == other, lambda: spec != other):
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises(TypeError, match=r"\['a'\]\[1\]"):
             fails()
-        assert "['a'][1]" in str(caught.value)
     with pytest.raises(TypeError, match="hash"):
         filter_jit(lambda x, spec: x)(1.0, spec)
     jitted = jax.jit(lambda x, spec: x)
     with pytest.raises((TypeError, ValueError)):  # jax compares, and does not hash; the error is its own
         jitted(jitted(1.0, spec), other)
     assert flat_combine(spec, {"['b']": "t"})["b"] == "t"
-    for value, path in ((make(), "value"), ([1, {"a": make()}], "value[1]['a']")):
-        with pytest.raises(TypeError) as caught:
+    for value, path in ((make(), "value"), ([1, {"a": make()}], r"value\[1\]\['a'\]")):
+        with pytest.raises(TypeError, match=path):
             Static(value)
-        assert path in str(caught.value)
 
 
 @over_wrappers
@@ -125,58 +101,38 @@ def test_deep_and_self_containing_values(wrap: Any) -> None:
         deep = (deep,)
     cycle: Any = []
     cycle.append((cycle,))
-    for value in (deep, cycle):
-        with pytest.raises(RecursionError):
-            hash(wrap(value))
-    for make in (lambda: Config(deep), lambda: Config(cycle)):
+    for make in (lambda: deep, lambda: cycle, lambda: Config(deep), lambda: Config(cycle)):
         with pytest.raises(RecursionError):
             hash(wrap(make()))
     while deep:  # CPython's own deallocation is not under test
         (deep,) = deep
-    assert hash(wrap(1)) == hash(wrap(1))
 
 
 @over_wrappers
 def test_they_cannot_be_changed(wrap: Any) -> None:
     wrapped = wrap(1)
     for name in ("value", "paths", "new", "__class__"):
-        with pytest.raises((AttributeError, TypeError)):
-            setattr(wrapped, name, 1)
-    for name in ("value", "paths"):
-        with pytest.raises((AttributeError, TypeError)):
-            delattr(wrapped, name)
+        for change in (lambda name=name: setattr(wrapped, name, 1), lambda name=name: delattr(wrapped, name)):
+            with pytest.raises((AttributeError, TypeError)):
+                change()
     assert wrapped == wrap(1)
 
 
-# --- immutable, printed, copied, pickled
-
-
 def test_users_do_not_make_specs() -> None:
-    for arguments in ((), (1,), (make_model(),)):
+    for made, arguments in ((FlatSpec, ()), (FlatSpec, (1,)), (Static, ()), (Static, (1, 2))):
         with pytest.raises(TypeError):
-            FlatSpec(*arguments)
-    assert isinstance(as_leaf(1), FlatSpec)
-    with pytest.raises(TypeError):
-        Static()
-    with pytest.raises(TypeError):
-        Static(1, 2)
+            made(*arguments)
 
 
 def test_static_shows_its_value() -> None:
-    for value in (1, "x", (1, "a"), None, 2.5, Config(1), double):
-        assert Static(value).value is value
-        assert repr(Static(value)) == f"Static({value!r})"
-    assert repr(Static([1, 2])) == "Static([1, 2])" and Static([1, 2]).value == [1, 2]
+    for value in ((1, "a"), None, 2.5, Config(1), double, [1, 2]):
+        assert Static(value).value == value and repr(Static(value)) == f"Static({value!r})"
     assert Static(Static(1)).value == Static(1) != Static(Static(1))
 
 
-@pytest.mark.parametrize("wrap", [as_leaf, as_aux])
-def test_copies_of_a_spec_are_the_spec_itself(wrap: Any) -> None:
-    for value in (1, "x", Config(1), object()):
-        spec = wrap(value)
-        assert copy.copy(spec) is spec
-        assert copy.deepcopy(spec) is spec
-        assert copy.deepcopy([spec, [spec]])[1][0] is spec
+def test_copies_of_a_spec_are_the_spec_itself() -> None:
+    for spec in (as_leaf(object()), as_aux(1)):
+        assert copy.copy(spec) is spec is copy.deepcopy([spec, [spec]])[1][0]
 
 
 @over_wrappers
@@ -194,20 +150,17 @@ def test_they_pickle_if_their_values_do(wrap: Any, protocol: int) -> None:
 @over_samples
 def test_a_pickled_spec_rebuilds_the_tree(make: Any) -> None:
     tree = make()
-    for options in ({}, {"separator": "/"}):
-        spec, all_leaves = flat_partition(tree, **options)
-        try:
-            data = pickle.dumps(spec)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
-                pickle.dumps(jax.tree.map(lambda _: 0, tree))  # aux data that cannot be pickled
-            continue
-        again = pickle.loads(data)
-        assert again.paths == spec.paths
-        assert jax.tree.structure(flat_combine(again, all_leaves)) == jax.tree.structure(tree)
-        assert all(
-            a is b for a, b in zip(jax.tree.leaves(flat_combine(again, all_leaves)), jax.tree.leaves(tree), strict=True)
-        )
+    spec, all_leaves = flat_partition(tree, separator="/")
+    try:
+        data = pickle.dumps(spec)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+            pickle.dumps(jax.tree.map(lambda _: 0, tree))  # aux data that cannot be pickled
+        return
+    again = pickle.loads(data)
+    made = flat_combine(again, all_leaves)
+    assert again.paths == spec.paths and jax.tree.structure(made) == jax.tree.structure(tree)
+    assert [*map(id, jax.tree.leaves(made))] == [*map(id, jax.tree.leaves(tree))]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 30])
@@ -215,15 +168,11 @@ def test_a_broken_pickle_is_an_error(cut: int) -> None:
     data = pickle.dumps(flat_partition({"a": [1, 2], "b": Pair(1, "x")}, int, rest="static")[0])
     with pytest.raises(Exception):  # noqa: B017 - whatever pickle says
         pickle.loads(data[:cut])
-    for method in ("__setstate__", "__init__"):
-        spec = as_leaf(1)
-        for arguments in ((), (1,), ((),), ((1, 2, 3),), ({"a": 1},)):
-            with contextlib.suppress(AttributeError, TypeError, ValueError):
-                getattr(spec, method)(*arguments)
-            assert spec == as_leaf(1) and spec.paths == ("['x']",)
-
-
-# --- life
+    spec = as_leaf(1)
+    for method, given in itertools.product(("__setstate__", "__init__"), ((), (1,), ((),), ((1, 2, 3),), ({"a": 1},))):
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            getattr(spec, method)(*given)
+        assert spec == as_leaf(1) and spec.paths == ("['x']",)
 
 
 def test_a_spec_keeps_its_static_part_and_nothing_else_alive(collect: Any) -> None:
@@ -244,13 +193,8 @@ def test_a_spec_keeps_its_static_part_and_nothing_else_alive(collect: Any) -> No
 over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
 
 
-# --- values that change
-
-
 CHANGES: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: [1, 2], lambda v: v.append(3)),
-    (lambda: {"a": 1}, lambda v: v.update(a=2)),
-    (lambda: {1, 2}, lambda v: v.add(3)),
     (lambda: bytearray(b"ab"), lambda v: v.extend(b"c")),
     (lambda: ([1], {"k": [2]}), lambda v: v[1]["k"].append(3)),
     (lambda: Config([1]), lambda v: v.width.append(2)),
@@ -271,9 +215,6 @@ def test_a_static_whose_value_changes_is_never_a_stale_hit(jit: Any, make: Any, 
     assert second != before and hash(second) == hash(Static(value)) and before == Static(make())
 
 
-# --- pytrees without leaves
-
-
 @over_jits
 @over_wrappers
 def test_equal_ones_share_a_trace_and_different_ones_do_not(jit: Any, wrap: Any, traces: TraceCounter) -> None:
@@ -282,17 +223,12 @@ def test_equal_ones_share_a_trace_and_different_ones_do_not(jit: Any, wrap: Any,
         traces.tick()
         return x + 1, wrapped
 
-    def check(make: Callable[[], Any]) -> None:
-        out, same = f(jnp.float32(1), wrap(make()))
-        assert out == 2
-        assert type(same) is type(wrap(make()))
-        assert same == wrap(make()) and hash(same) == hash(wrap(make()))
-
-    some = [*IN_AUX][::3]
-    for _ in range(2):
-        for name in some:
-            check(IN_AUX[name])
-            check(IN_AUX[name])
+    some = [*IN_AUX.values()][::3]
+    for make in [*some, *some]:
+        for _ in range(2):
+            out, same = f(jnp.float32(1), wrap(make()))
+            assert out == 2 and type(same) is type(wrap(make()))
+            assert same == wrap(make()) and hash(same) == hash(wrap(make()))
     assert traces.count == len(some)
 
 
@@ -311,16 +247,14 @@ def test_a_hundred_thousand_static_leaves_share_a_trace(jit: Any, traces: TraceC
 
 def test_vmap_grad_scan_and_checkpoint_take_them() -> None:
     spec, arrays = flat_partition(make_model(), is_array, rest="static")
+    x = array(4, 3)
 
     def loss(arrays: Any, spec: FlatSpec, static: Static, x: jax.Array) -> jax.Array:
         return flat_combine(spec, arrays)(x).sum() * static.value
 
-    x = array(4, 3)
     out = jax.vmap(loss, in_axes=(None, None, None, 0))(arrays, spec, Static(2), x)
     assert_close(out, jnp.stack([make_model()(row).sum() * 2 for row in x]))
-    grads = jax.grad(loss)(arrays, spec, Static(2), x[0])
-    assert sorted(grads) == sorted(arrays)
+    assert jax.grad(jax.checkpoint(loss))(arrays, spec, Static(2), x[0]).keys() == arrays.keys()
     (_, last), _ = jax.lax.scan(lambda c, row: ((c[0], c[1]), row.sum()), (x[0], spec), x)
     assert last == spec
-    jax.checkpoint(loss)(arrays, spec, Static(2), x[0])
     assert jax.eval_shape(lambda s: s, Static("x")) == Static("x")
