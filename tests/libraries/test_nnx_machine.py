@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -62,76 +63,57 @@ def picked(values: list[Any], number: int) -> Any:
 Action = tuple[str, int, int, int]
 
 
-def act(root: Node, action: Action) -> Any:
+def put(node: Node, name: str, *value: Any) -> None:
+    """Anew: as data or static, whatever it was; with no value it goes."""
+    if hasattr(node, name):
+        delattr(node, name)
+    for it in value:
+        setattr(node, name, it)
+
+
+def full(number: int, *shape: int) -> jax.Array:
+    return jnp.full(shape, number, jnp.int32)
+
+
+# What is done in place: to a node and its attribute, or to a Variable; `other` is any object, `second` any Variable.
+ACTS: dict[str, Callable[[Any], Any]] = {
+    "change": lambda it: it.variable.set_value(jax.tree.map(lambda x: x * 2 + 1, it.variable.get_value())),
+    "reshape": lambda it: it.variable.set_value(full(it.j, it.k % 3)),
+    "copy": lambda it: it.variable.set_value(it.second.get_value()),
+    "new variable": lambda it: put(it.node, it.name, KINDS[it.j % 3](full(it.k))),
+    "new number": lambda it: put(it.node, it.name, nnx.Param(it.k)),
+    "new node": lambda it: put(it.node, it.name, Node()),
+    "share": lambda it: put(it.node, it.name, it.other),
+    "static": lambda it: put(it.node, it.name, STATICS[it.j % len(STATICS)]),
+    "delete": lambda it: put(it.node, it.name),
+    "mode": lambda it: setattr(it.node, "mode", ("train", "eval")[it.k % 2]),
+    "array": lambda it: setattr(it.node, "array", it.node.array + it.k),
+    "append": lambda it: it.node.items.append(it.other if it.j % 2 else nnx.Param(full(it.k))),
+    "pop": lambda it: it.node.items.pop(it.k % len(it.node.items)) if len(it.node.items) > 1 else None,
+    "table": lambda it: it.node.table.__setitem__(it.name, it.other),
+    "plain": lambda it: (it.node.plain.append(it.node.plain[0] + it.k), it.node.plain[1].update(v=it.second)),
+    "shrink": lambda it: it.node.plain.__delitem__(slice(2, None)),
+    "swap": lambda it: (it.node.table.__setitem__("k", it.node.value), setattr(it.node, "value", it.was)),
+}
+# In graph mode nnx.jit loses metadata, and takes a new attribute that is an array for static.
+LOST: dict[str, Callable[[Any], Any]] = {
+    "metadata": lambda it: it.variable.set_metadata("tag", it.k),
+    "new array": lambda it: put(it.node, it.name, full(it.k) * it.node.array),
+}
+
+
+def act(root: Node, action: Action) -> None:
     """Does one thing in place, on a graph of tracers or of arrays."""
     what, i, j, k = action
     objects = all_objects(root)
     variables = [it for it in objects if isinstance(it, nnx.Variable)]
-    nodes = [it for it in objects if type(it) is Node]
-    node, other, name = picked(nodes, i), picked(objects, j), NAMES[k % len(NAMES)]
-    variable = picked(variables, i)
-    match what:
-        case "change":
-            variable.set_value(jax.tree.map(lambda x: x * 2 + 1, variable.get_value()))
-        case "reshape":
-            variable.set_value(jnp.full((k % 3,), j, jnp.int32))
-        case "copy":
-            variable.set_value(picked(variables, j).get_value())
-        case "new variable":
-            setattr_as_data(node, name, KINDS[j % 3](jnp.full((), k, jnp.int32)))
-        case "new number":
-            setattr_as_data(node, name, nnx.Param(k))
-        case "new node":
-            setattr_as_data(node, name, Node())
-        case "share":
-            setattr_as_data(node, name, other)
-        case "static":
-            if hasattr(node, name):
-                delattr(node, name)
-            setattr(node, name, STATICS[j % len(STATICS)])
-        case "delete":
-            if hasattr(node, name):
-                delattr(node, name)
-        case "mode":
-            node.mode = ("train", "eval")[k % 2]
-        case "array":
-            node.array = node.array + k
-        case "append":
-            node.items.append(other if j % 2 else nnx.Param(jnp.full((), k, jnp.int32)))
-        case "pop":
-            if len(node.items) > 1:
-                node.items.pop(k % len(node.items))
-        case "table":
-            node.table[name] = other
-        case "plain":
-            node.plain.append(node.plain[0] + k)
-            node.plain[1]["v"] = picked(variables, j)
-        case "shrink":
-            del node.plain[2:]
-        case "swap":
-            node.value, node.table["k"] = node.table["k"], node.value
-        case "metadata":
-            variable.set_metadata("tag", k)
-        case "new array":
-            setattr_as_data(node, name, jnp.full((), k, jnp.int32) * node.array)
-    return None
+    node = picked([it for it in objects if type(it) is Node], i)
+    chosen = SimpleNamespace(node=node, other=picked(objects, j), name=NAMES[k % len(NAMES)], j=j, k=k)
+    chosen.variable, chosen.second, chosen.was = picked(variables, i), picked(variables, j), node.table["k"]
+    (ACTS | LOST)[what](chosen)
 
 
-def setattr_as_data(node: Node, name: str, value: Any) -> None:
-    if hasattr(node, name):
-        delattr(node, name)
-    setattr(node, name, value)
-
-
-WHATS = (
-    *("change", "reshape", "copy", "new variable", "new number", "new node", "share", "static", "delete", "mode"),
-    *("array", "append", "pop", "table", "plain", "shrink", "swap"),
-)
-# In graph mode nnx.jit loses metadata, and takes a new attribute that is an array for static.
-WHATS_NNX_LOSES = ("metadata", "new array")
-
-
-def actions(whats: tuple[str, ...]) -> st.SearchStrategy[Action]:
+def actions(whats: list[str]) -> st.SearchStrategy[Action]:
     number = st.integers(0, 5)
     return st.tuples(st.sampled_from(whats), number, number, number)
 
@@ -178,7 +160,7 @@ class Machine(RuleBasedStateMachine):
         assert all(any(it is known for known in objects) for it in results[1][0])
         self.last = program, returns
 
-    @rule(program=st.lists(actions(WHATS), max_size=4), returns=st.lists(st.integers(0, 9), max_size=2))
+    @rule(program=st.lists(actions([*ACTS]), max_size=4), returns=st.lists(st.integers(0, 9), max_size=2))
     def call_something(self, program: list[Action], returns: list[int]) -> None:
         self.call(tuple(program), tuple(returns))
 
@@ -195,12 +177,12 @@ class Machine(RuleBasedStateMachine):
         self.call((("change", 1, 0, 0), ("array", 0, 0, 1)), (0,))
         assert self.traces[1] == before
 
-    @rule(action=actions(WHATS))
+    @rule(action=actions([*ACTS]))
     def change_without_jit(self, action: Action) -> None:
         for root in self.roots:
             act(root, action)
 
-    @rule(action=actions(WHATS_NNX_LOSES))
+    @rule(action=actions([*LOST]))
     def call_what_nnx_loses(self, action: Action) -> None:
         self.follows = False
         self.call((action,), ())

@@ -1,21 +1,36 @@
-"""Guards the promise that partax.nnx.jit has the options of nnx.jit and of filter_jit, from donation to limits."""
+"""Guards the promise that partax.nnx.jit has the options of nnx.jit and of filter_jit, from donation to limits, and
+that shardings mean to it what they mean to nnx.jit, and are refused where that refuses them."""
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from flax.nnx import extract
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import partax
 import partax.nnx
 from meshes import mesh_of
 from nnx_graphs import both, described
+
+JITS: list[Any] = [nnx.jit, partax.nnx.jit]
+
+
+@pytest.fixture
+def mesh(devices: list[Any]) -> Mesh:
+    return mesh_of(devices[:2])
+
+
+@pytest.fixture
+def filters(split: NamedSharding, everywhere: NamedSharding) -> dict[Any, NamedSharding]:
+    return {nnx.PathContains("kernel"): split, ...: everywhere}
 
 
 class Model(nnx.Module):
@@ -34,15 +49,15 @@ def step(model: Model, x: jax.Array) -> jax.Array:
     return model(x)
 
 
-def test_an_unchanged_variable_is_not_a_result_of_the_program() -> None:
+def test_an_unchanged_variable_is_not_a_result_of_the_program(filters: dict[Any, Any]) -> None:
     model, x = Model(nnx.Rngs(0)), jnp.ones((2, 4))
-    jitted = partax.nnx.jit(step)
     frozen, bias = model.frozen.get_raw_value(), model.layer.bias.get_raw_value()
-    outputs = jax.tree.leaves(jitted.trace(model, x).jaxpr.jaxpr.outvars)
-    assert len(outputs) == 3  # the kernel, the count, the result
-    jitted(model, x)
-    assert model.frozen.get_raw_value() is frozen
-    assert model.layer.bias.get_raw_value() is bias
+    for options in ({}, {"in_shardings": (nnx.StateSharding(filters), None)}):
+        jitted = partax.nnx.jit(step, **options)
+        outputs = jax.tree.leaves(jitted.trace(model, x).jaxpr.jaxpr.outvars)
+        assert len(outputs) == 3  # the kernel, the count, the result
+        jitted(model, x)
+        assert model.frozen.get_raw_value() is frozen and model.layer.bias.get_raw_value() is bias
 
 
 @pytest.mark.parametrize(
@@ -56,8 +71,7 @@ def test_donation_keeps_what_stays(options: dict[str, Any]) -> None:
         kernel, frozen = model.layer.kernel.get_raw_value(), model.frozen.get_raw_value()
         jitted(model, jnp.array(x))
         plain(expected, x)
-        assert kernel.is_deleted()
-        assert model.frozen.get_raw_value() is frozen
+        assert kernel.is_deleted() and model.frozen.get_raw_value() is frozen
         assert described(model) == described(expected)
     assert jitted.cache_info().traces == 1
 
@@ -70,14 +84,15 @@ def test_a_donated_value_that_is_returned_and_kept() -> None:
 
 
 def test_names_of_options_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"found 'nodel' in donate_argnames.*model, x"):
-        partax.nnx.jit(step, donate_argnames="nodel")
-    with pytest.raises(ValueError, match="found 'n' in static_argnames"):
-        partax.nnx.jit(step, static_argnames=("n",))
-    with pytest.raises(ValueError, match="found 2 in donate_argnums"):
-        partax.nnx.jit(step, donate_argnums=2)
-    with pytest.raises(ValueError, match="found donate beside"):
-        partax.nnx.jit(step, donate="all", donate_argnums=0)
+    options: Any
+    for options, told in (
+        ({"donate_argnames": "nodel"}, "found 'nodel' in donate_argnames.*model, x"),
+        ({"static_argnames": ("n",)}, "found 'n' in static_argnames"),
+        ({"donate_argnums": 2}, "found 2 in donate_argnums"),
+        ({"donate": "all", "donate_argnums": 0}, "found donate beside"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            partax.nnx.jit(step, **options)
 
 
 def add_to_all(*a: jax.Array) -> list[jax.Array]:
@@ -101,7 +116,7 @@ def hides_its_first(x: jax.Array, *b: jax.Array) -> list[jax.Array]:
 @pytest.mark.parametrize("function", [add_to_all, add_after_first, shows_a_first_one, hides_its_first])
 @pytest.mark.parametrize("donated", [1, (0, 1), (5,), (0, -2)])
 def test_positions_in_args(function: Any, donated: Any) -> None:
-    for jit in (nnx.jit, partax.nnx.jit):
+    for jit in JITS:
         for count in (1, 2, 3):
             arrays = [jnp.arange(4.0) for _ in range(count)]
             jit(function, donate_argnums=donated)(*arrays)
@@ -117,7 +132,7 @@ def test_positions_of_a_module_that_is_called() -> None:
         def __call__(self, x: jax.Array, *more: jax.Array) -> list[jax.Array]:
             return [value + 1 for value in (x, *more)]
 
-    for jit in (nnx.jit, partax.nnx.jit):
+    for jit in JITS:
         x, y, z = (jnp.arange(4.0) for _ in range(3))
         jit(Scale(), donate_argnums=(0, 2))(x, y, z)
         assert (x.is_deleted(), y.is_deleted(), z.is_deleted()) == (True, False, True)
@@ -142,26 +157,17 @@ def test_static_arguments() -> None:
     for options in ({"static_argnums": (1, 2)}, {"static_argnames": ("n", "mode")}):
         model = Model(nnx.Rngs(0))
         jitted = partax.nnx.jit(function, **options)
-        value, mode = jitted(model, 3, mode="b")
-        assert mode == "b"
-        assert value[0, 0] == 3 * model.layer.kernel[0, 0]
-        jitted(model, 3, mode="b")
-        jitted(model, 4, mode="b")
+        for n in (3, 3, 4):
+            value, mode = jitted(model, n, mode="b")
+            assert mode == "b" and value[0, 0] == n * model.layer.kernel[0, 0]
         assert jitted.cache_info().traces == 2
-
-
-@pytest.fixture
-def mesh(devices: list[Any]) -> Mesh:
-    return mesh_of(devices[:2])
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_a_changed_variable_keeps_the_sharding_of_its_argument(
-    split: NamedSharding, everywhere: NamedSharding, by_variable: bool
+    split: NamedSharding, everywhere: NamedSharding, filters: dict[Any, Any], by_variable: bool
 ) -> None:
-    of_model: Any = (
-        nnx.StateSharding({nnx.PathContains("kernel"): split, ...: everywhere}) if by_variable else everywhere
-    )
+    of_model: Any = nnx.StateSharding(filters) if by_variable else everywhere
     model = jax.device_put(Model(nnx.Rngs(0)), everywhere)
     kernel = model.layer.kernel
     kernel.set_raw_value(jax.device_put(kernel.get_raw_value(), split if by_variable else everywhere))
@@ -181,7 +187,7 @@ def test_a_changed_variable_keeps_the_sharding_of_its_argument(
 
 def test_shardings_leave_out_static_arguments(everywhere: NamedSharding) -> None:
     function = lambda n, x: x * n
-    for jit in (nnx.jit, partax.nnx.jit):
+    for jit in JITS:
         assert jit(function, in_shardings=(everywhere,), static_argnums=(0,))(2, jnp.ones(2))[0] == 2
         for static in (1, -2):
             jitted = jit(lambda *a: a[0] * a[1] + a[2], in_shardings=(everywhere, everywhere), static_argnums=static)
@@ -213,12 +219,10 @@ def test_a_variable_of_an_argument_that_is_said_to_be_static() -> None:
 def test_ahead_of_time() -> None:
     model, expected, x = Model(nnx.Rngs(0)), Model(nnx.Rngs(0)), jnp.ones((2, 4))
     jitted = partax.nnx.jit(step)
-    before = described(model)
-    traced = jitted.trace(model, x)
-    lowered = traced.lower()
+    lowered = jitted.trace(model, x).lower()
     compiled = lowered.compile()
     assert jitted.eval_shape(model, x).shape == (2, 4)
-    assert described(model) == before
+    assert described(model) == described(expected)
     assert "stablehlo" in lowered.as_text()
     assert compiled.memory_analysis() is not None
     for _ in range(2):
@@ -231,10 +235,8 @@ def test_ahead_of_time() -> None:
 
 def test_eval_shape_of_a_result_that_is_an_argument() -> None:
     model = Model(nnx.Rngs(0))
-    shapes = partax.nnx.jit(lambda model: (model, model.layer.kernel[...] + 1))
-    copy, value = shapes.eval_shape(model)
-    assert copy is not model
-    assert isinstance(value, jax.ShapeDtypeStruct)
+    copy, value = partax.nnx.jit(lambda model: (model, model.layer.kernel[...] + 1)).eval_shape(model)
+    assert copy is not model and isinstance(value, jax.ShapeDtypeStruct)
     assert not isinstance(model.layer.kernel.get_raw_value(), jax.ShapeDtypeStruct)
 
 
@@ -244,9 +246,8 @@ def test_explain_report_limits(caplog: pytest.LogCaptureFixture) -> None:
         model = Model(nnx.Rngs(0))
         jitted(model, jnp.ones((2, 4)))
         jitted(model, jnp.ones((3, 4)))
-    assert "x: float32[2,4] -> float32[3,4]" in caplog.text
-    assert "test_nnx_options.py" in caplog.text
-    assert "step" in caplog.text
+    for words in ("x: float32[2,4] -> float32[3,4]", "test_nnx_options.py", "step"):
+        assert words in caplog.text
     model.layer.use_bias = "other"
     with pytest.raises(partax.RetraceError, match=r"layer"):
         jitted(model, jnp.ones((2, 4)))
@@ -268,8 +269,111 @@ def test_modes_of_nnx() -> None:
             (lambda model: model.count, 1),
             (lambda a, b: None, 2 if "graph" in options else 0),
         ):
-            for jit in (nnx.jit, partax.nnx.jit) if arguments else ():
+            for jit in JITS if arguments else ():
                 with pytest.raises(ValueError, match="Duplicate"):
                     jit(bad, **options)(*[Model(nnx.Rngs(0))] * arguments)
     with nnx.set_graph_updates(False):
         both(function, Model(nnx.Rngs(0)), traces=1)
+
+
+def linear() -> nnx.Linear:
+    return nnx.Linear(4, 4, rngs=nnx.Rngs(0))
+
+
+def same_of_both(run: Callable[[Any], Any]) -> None:
+    """Runs with the one jit and with the other: the shardings are the same, and some are over the mesh."""
+    graphs = [nnx.iter_graph(run(jit)) for jit in JITS]
+    theirs, ours = (
+        [getattr(it.get_raw_value().sharding, "spec", None) for _, it in graph if isinstance(it, nnx.Variable)]
+        for graph in graphs
+    )
+    assert ours == theirs and PartitionSpec("d") in ours
+
+
+WHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "a tuple": (lambda it: (it, it), lambda make: (make(), make())),
+    "a list in a dictionary": (lambda it: {"a": [it]}, lambda make: {"a": [make()]}),
+}
+
+
+MODES = {
+    "filters": {"graph": True, "graph_updates": True},
+    "a prefix of a graph": {"graph": True, "graph_updates": False},
+    "a prefix of a tree": {"graph": False, "graph_updates": False},
+}
+
+
+def grow_all(given: Any) -> None:
+    for it in jax.tree.leaves(given, is_leaf=lambda it: isinstance(it, nnx.Variable)):
+        it.set_value(it.get_value() + 1)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("kind", MODES)
+@pytest.mark.parametrize("side", ["argument", "result"])
+def test_what_nnx_takes_may_stand_anywhere_in_a_prefix(
+    where: str, kind: str, side: str, filters: dict[Any, Any]
+) -> None:
+    (spread, tree), options = WHERE[where], MODES[kind]
+    state = nnx.StateSharding(filters)
+    prefix = spread(state) if kind == "filters" else nnx.prefix(tree(linear), filters, graph=options["graph"])
+
+    def run(jit: Any) -> Any:
+        if side == "result":
+            return jit(lambda: tree(linear), out_shardings=prefix, **options)()
+        given = tree(linear)
+        jit(grow_all, in_shardings=(prefix,), **options)(given)
+        return given
+
+    same_of_both(run)
+
+
+def test_a_module_may_be_returned_twice_in_graph_mode(filters: dict[Any, Any]) -> None:
+    prefix = nnx.prefix((net := linear(), net), filters, graph=True)
+
+    def run(jit: Any) -> Any:
+        def make() -> Any:
+            net = linear()
+            return net, net
+
+        first, second = jit(make, out_shardings=prefix, graph=True, graph_updates=False)()
+        assert first is second
+        return first
+
+    same_of_both(run)
+
+
+@pytest.mark.parametrize("graph_updates", [False, True])
+def test_one_variable_has_one_sharding(graph_updates: bool, split: NamedSharding, everywhere: NamedSharding) -> None:
+    variable, net = nnx.Param(jnp.ones(4)), linear()
+    for jit in JITS:
+        options = {"graph": True, "graph_updates": graph_updates}
+        add = jit(lambda a, b: a[...] + b[...], in_shardings=(split, everywhere), **options)
+        with pytest.raises(ValueError, match="Inconsistent aliasing"):
+            add(variable, variable)
+        assert add(variable, nnx.Param(jnp.ones(4)))[0] == 2
+        pick = jit(lambda net, pair: pair[1][...] + 1, in_shardings=(None, (split, split)), **options)
+        with pytest.raises(ValueError, match="Inconsistent aliasing"):
+            pick(net, (nnx.Param(jnp.ones(4)), net.bias))
+    with pytest.raises(ValueError, match=r"`net\.bias` and `pair\[1\]` are one Param, found None and NamedSharding"):
+        pick(net, (nnx.Param(jnp.ones(4)), net.bias))
+
+
+@pytest.mark.parametrize("option", ["in_shardings", "out_shardings"])
+def test_what_is_no_prefix_is_refused_where_it_is_given(option: str, filters: dict[Any, Any]) -> None:
+    graph, no_updates, tree = MODES.values()
+    wrong = [
+        (linear(), graph, "Graph nodes are not allowed as prefixes"),
+        (nnx.Param(None), graph, "Variables prefixes are not supported"),
+        (nnx.StateSharding(filters), tree, "cannot contain `StateSharding` objects"),
+        (nnx.StateSharding(filters), no_updates, "cannot contain `StateSharding` objects"),
+        (nnx.prefix(linear(), filters, graph=True), graph, "only allowed as prefixes when"),
+        (nnx.prefix(linear(), filters, graph=True), tree, "only allowed as prefixes when"),
+    ]
+    for prefix, mode, message in wrong:
+        for jit in JITS:
+            with pytest.raises(ValueError, match=message):
+                jit(lambda x: x, **{option: prefix}, **mode)
+    bare = jax.tree.map(lambda _: next(iter(filters.values())), extract.to_tree2(linear()))
+    with pytest.raises(ValueError, match=r"expected what `nnx\.prefix"):
+        partax.nnx.jit(lambda x: linear(), **{option: bare}, **no_updates)
