@@ -62,11 +62,10 @@ def test_arrays_and_containers_beside_the_objects_count_as_they_were() -> None:
     assert len(bound(jnp.ones((3, 4)))[0]) == 4
 
 
-ARRAY = np.full(4, 2, "f4")
 # What a Variable holds, and another value; or what changes it in place.
 HELD: dict[str, tuple[Any, Any]] = {
     "an array of another type": (jnp.ones(4), jnp.full((), 2, "bfloat16")),
-    "NumPy": (np.ones(4, "f4"), ARRAY),
+    "NumPy": (np.ones(4, "f4"), np.full(4, 2, "f4")),
     "a number for an array": (jnp.ones(()), 2),
     "a number": (1, 2),
     "nothing": (None, jnp.full(4, 2.0)),
@@ -113,10 +112,7 @@ def test_attributes_that_others_set_are_not_seen_by_half() -> None:
 
 
 def test_attributes_that_others_set_are_seen_once_some_call_has_seen_them() -> None:
-    class Scaled(Model):
-        by = 1
-
-    model = Scaled()
+    model = type("Scaled", (Model,), {"by": 1})()
     bound = partax.nnx.jit(lambda model, x, more: x * model.by + more).bind(model)
     for _ in range(3):
         assert close(bound(X, 1), X + 1)
@@ -126,16 +122,12 @@ def test_attributes_that_others_set_are_seen_once_some_call_has_seen_them() -> N
         assert close(bound(X, more), X * 3 + more)
 
 
-def _add(model: Any) -> None:
-    model.more = nnx.Param(jnp.ones(4))
-
-
 # What a step does to its model, where that is more than to give its Variables other arrays of the same types.
 DONE: dict[str, Any] = {
     "a number": lambda model: setattr(model, "by", model.by + 1),
     "another Variable": lambda model: setattr(model, "calls", Counter(jnp.full((), 5))),
     "a Variable of another class": lambda model: setattr(model, "calls", nnx.Param(jnp.full((), 5))),
-    "one Variable more": _add,
+    "one Variable more": lambda model: setattr(model, "more", nnx.Param(jnp.ones(4))),
     "one less": lambda model: setattr(model, "calls", None),
     "another dtype": lambda model: model.calls.set_value(jnp.full((), 5, "bfloat16")),
     "several arrays": lambda model: model.calls.set_value({"a": jnp.full((), 5), "b": jnp.ones(4)}),
@@ -160,16 +152,14 @@ def test_what_one_mode_of_the_function_does_is_seen_by_the_others(name: str) -> 
 
 @pytest.mark.parametrize("donated", [(), ("model", "optimizer")])
 def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
-    pairs = []
-    for _ in range(2):
-        model = Model()
-        pairs.append((model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)))
+    models = Model(), Model()
+    pairs = [(model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)) for model in models]
     bound = partax.nnx.jit(train_step, donate_argnames=donated or None).bind(*pairs[0])
     free = nnx.jit(train_step)
-    serve = partax.nnx.jit(predict).bind(pairs[0][0])
+    serve = partax.nnx.jit(predict).bind(models[0])
     for _ in range(6):
         assert close(bound(X), free(*pairs[1], X))
-        assert close(serve(X), pairs[1][0](X))
+        assert close(serve(X), models[1](X))
     states = [jax.tree.leaves(nnx.state(pair)) for pair in pairs]
     assert all(close(a, b) for a, b in zip(*states, strict=True))
 

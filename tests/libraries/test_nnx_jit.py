@@ -20,7 +20,7 @@ from flax import nnx
 import partax
 import partax.nnx
 from called_functions import called_functions
-from nnx_graphs import Both, both, described, train_step
+from nnx_graphs import both, described, train_step
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
 
@@ -55,13 +55,10 @@ def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> No
 
 
 def test_what_flax_says_of_an_object_is_compared_as_flax_does() -> None:
-    """`_pytree__nodes`, of which each object has one of its own, tells data from static attributes."""
-
     class Pair(nnx.Pytree):
         def __init__(self, *data: str) -> None:
             for name in ("a", "b"):
-                value = jnp.ones(2) if name in data else 1
-                setattr(self, name, nnx.data(value) if name in data else nnx.static(value))
+                setattr(self, name, nnx.data(jnp.ones(2)) if name in data else nnx.static(1))
 
     jitted = partax.filter_jit(lambda pair: (pair.a, pair.b))
     for data, traces in ((("a",), 1), (("a",), 1), (("b",), 2), (("a",), 2), (("a", "b"), 3), (("b",), 3)):
@@ -110,14 +107,8 @@ def test_a_variable_of_another_trace_is_refused_in_a_hit() -> None:
     for _ in range(3):
         jitted(first, second)
     values = float(first[...]), float(second[...])
-
-    @jax.jit
-    def inside(x: jax.Array) -> jax.Array:
-        jitted(first, second)
-        return x
-
     with pytest.raises(Exception, match="Cannot mutate 'Param' from different trace level") as error:
-        inside(jnp.ones(()))
+        jax.jit(lambda x: (jitted(first, second), x))(0)
     assert any("`first`" in note for note in error.value.__notes__)
     assert (float(first[...]), float(second[...])) == values
 
@@ -237,9 +228,7 @@ def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
     def step(model: Net, x: jax.Array) -> jax.Array:
         return model(x).sum()
 
-    pair = Both(step, Net(nnx.Rngs(0)), jnp.ones((2, 4)))
-    for _ in range(3):
-        pair.call()
+    pair = both(step, Net(nnx.Rngs(0)), jnp.ones((2, 4)))
     assert len(pair.ours[0].hidden.get_value()) == 3
     for args in pair.args:
         args[0].eval()
@@ -250,14 +239,11 @@ def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
 def test_objects_that_are_no_pytrees() -> None:
     class Plain(nnx.Object):
         def __init__(self) -> None:
-            self.weight = nnx.Param(jnp.ones(2))
-            self.tag = "a"
+            self.weight, self.tag = nnx.Param(jnp.ones(2)), "a"
 
     class Opaque(nnx.Module, pytree=False):
         def __init__(self, inner: Any) -> None:
-            self.inner = inner
-            self.again = inner
-            self.array = jnp.ones(3)
+            self.inner, self.again, self.array = inner, inner, jnp.ones(3)
 
     def step(model: Opaque) -> None:
         model.inner.weight[...] += 1
@@ -265,8 +251,7 @@ def test_objects_that_are_no_pytrees() -> None:
         model.inner.tag += "b"
 
     pair = both(step, Opaque(Plain()))
-    assert pair.ours[0].inner is pair.ours[0].again
-    assert pair.ours[0].inner.tag == "abbb"
+    assert pair.ours[0].inner is pair.ours[0].again and pair.ours[0].inner.tag == "abbb"
 
 
 def test_references() -> None:
@@ -277,25 +262,21 @@ def test_references() -> None:
     variable = nnx.Variable(jnp.ones(2), ref=True)
     jitted = partax.nnx.jit(step)
     for i in range(3):
-        assert jitted(variable, {"again": variable})[0] == 2 * (2 + i)
-        assert variable[...][0] == 2 + i
+        assert jitted(variable, {"again": variable})[0] == 2 * (2 + i) == 2 * variable[...][0]
     made = partax.nnx.jit(lambda x: nnx.Variable(x + 1, ref=True))(jnp.ones(2))
-    assert isinstance(made.get_raw_value(), jax.Ref)
     made[...] += 1
-    assert made[...][0] == 3
+    assert isinstance(made.get_raw_value(), jax.Ref) and made[...][0] == 3
 
 
 def test_a_static_list_that_a_call_changes() -> None:
-    class Noted(nnx.Module):
-        def __init__(self) -> None:
-            self.notes = nnx.static([1, {"a": 2}])
-
-    def step(model: Noted, fails: bool) -> int:
+    def step(model: Any, fails: bool) -> int:
         model.notes.append(len(model.notes))
         model.notes[1]["a"] += 1
         return len(model.notes) // (not fails)
 
-    ours, plain, jitted = Noted(), Noted(), partax.nnx.jit(step)
+    (ours, plain), jitted = (nnx.Module(), nnx.Module()), partax.nnx.jit(step)
+    for model in (ours, plain):
+        model.notes = nnx.static([1, {"a": 2}])
     for _ in range(3):
         assert jitted(ours, False) == step(plain, False)
         assert ours.notes == plain.notes
@@ -322,16 +303,13 @@ def test_methods_callables_and_decorators() -> None:
             self.count[...] += 10
             return x
 
-    model = Model()
-    assert model.step(jnp.ones(())) == 2
-    assert Model.step(model, jnp.ones(())) == 3
-    assert model.more(jnp.ones(()), n=3) == 3
+    model, one = Model(), jnp.ones(())
+    assert (model.step(one), Model.step(model, one), model.more(jnp.ones(()), n=3)) == (2, 3, 3)
     jitted = partax.nnx.jit(model)
-    jitted(jnp.ones(()))
-    jitted(jnp.ones(()))
-    assert model.count[...] == 22
-    assert jitted.cache_info().traces == 1
-    assert model.step.lower(jnp.ones(())).as_text()
+    jitted(one)
+    jitted(one)
+    assert model.count[...] == 22 and jitted.cache_info().traces == 1
+    assert model.step.lower(one).as_text()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

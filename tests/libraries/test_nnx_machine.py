@@ -39,21 +39,7 @@ class Node(nnx.Module):
 
 def all_objects(root: Any) -> list[Any]:
     """All nodes and Variables, in an order that depends on the graph alone."""
-    found: list[Any] = []
-
-    def walk(value: Any) -> None:
-        if not is_object(value):
-            leaves = jax.tree.leaves(value, is_leaf=is_object)
-            for leaf in leaves if len(leaves) != 1 or leaves[0] is not value else ():
-                walk(leaf)
-        elif all(value is not it for it in found):
-            found.append(value)
-            if not isinstance(value, nnx.Variable):
-                for name in sorted(set(vars(value)) - {"_pytree__state", "_pytree__nodes"}):
-                    walk(vars(value)[name])
-
-    walk(root)
-    return found
+    return [it for _, it in nnx.iter_graph(root, graph=True) if is_object(it)]
 
 
 def picked(values: list[Any], number: int) -> Any:

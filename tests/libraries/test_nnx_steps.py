@@ -32,10 +32,6 @@ def train(model: Model, optimizer: Any, x: Any, y: Any) -> Any:
     return {"loss": value, "name": "train"}
 
 
-def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
-    return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
-
-
 def objects() -> tuple[Any, Any]:
     model = Model()
     return model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
@@ -44,15 +40,6 @@ def objects() -> tuple[Any, Any]:
 def batches(count: int) -> list[Any]:
     chance = np.random.default_rng(0)
     return [(chance.normal(size=(6, 4)).astype("f4"), chance.normal(size=(6, 1)).astype("f4")) for _ in range(count)]
-
-
-def states(pair: tuple[Any, Any]) -> list[Any]:
-    found = [it for it in jax.tree.leaves(nnx.state(pair)) if not jnp.issubdtype(it.dtype, jax.dtypes.prng_key)]
-    return [np.asarray(it) for it in found]
-
-
-def all_close(found: list[Any], right: list[Any]) -> bool:
-    return all(np.allclose(a, b, rtol=2e-3, atol=2e-4) for a, b in zip(found, right, strict=True))
 
 
 @pytest.mark.parametrize("donated", [None, ("model", "optimizer")])
@@ -64,21 +51,25 @@ def test_a_train_step(count: int, donated: Any) -> None:
     found = [value for result in run(*pair, over=batches(count)) for value in result["loss"].tolist()]
     one = nnx.jit(lambda model, optimizer, x, y: train(model, optimizer, x, y)["loss"])
     right = [float(one(*other, *batch)) for batch in batches(count)]
-    assert np.allclose(found, right, rtol=2e-3, atol=2e-4)
-    assert all_close(states(pair), states(other))
+    states = [
+        [it for it in jax.tree.leaves(nnx.state(its)) if jnp.issubdtype(it.dtype, float)] for its in (pair, other)
+    ]
+    for one, two in zip([found, *states[0]], [right, *states[1]], strict=True):
+        assert np.allclose(one, two, rtol=2e-3, atol=2e-4)
     assert pair[0] is model and model.first.kernel is kernel
 
 
 def test_what_is_returned_is_carried_beside_the_objects() -> None:
-    pair = objects()
+    def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
+        return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
+
     run = partax.steps(partax.nnx.jit(train_and_count), 4)
-    counts = [int(count["count"]) for _, count in run(*pair, {"count": jnp.zeros((), int)}, over=batches(10))]
+    counts = [int(count["count"]) for _, count in run(*objects(), {"count": jnp.zeros((), int)}, over=batches(10))]
     assert counts == [4, 8, 10]
 
 
 # What a step does to its model beside giving its Variables other values; also where the values are then as right.
 BESIDE: dict[str, Callable[[Any], Any]] = {
-    "a number more": lambda model: setattr(model, "depth", 1),
     "another number": lambda model: setattr(model, "number", model.number + 1),
     "a Variable more": lambda model: setattr(model, "more", nnx.Param(jnp.ones(2))),
     "a Variable in the place of one": lambda model: setattr(model, "first", nnx.Param(model.first[...] + 1)),
@@ -106,9 +97,8 @@ def test_a_step_that_changes_more_than_values_is_refused(name: str) -> None:
 def written(net: nnx.Linear, batch: Any) -> Any:
     for variable in jax.tree.leaves(batch, is_leaf=lambda it: isinstance(it, nnx.Variable)):
         if isinstance(variable, nnx.Variable):
-            variable[...] = variable[...] * 0 + 9
+            variable[...] *= 9
     net.kernel[...] += 1
-    return net.kernel[...].sum()
 
 
 class Plain(nnx.Object):
@@ -118,11 +108,9 @@ class Plain(nnx.Object):
 
 IN_A_BATCH: dict[str, tuple[Any, str]] = {
     "a Variable": (lambda: nnx.Variable(jnp.ones(2)), r"`batch\['batch'\]`"),
-    "in a tuple": (lambda: (np.ones(2), nnx.Param(jnp.ones(2))), r"`batch\['batch'\]\[1\]`"),
     "in a dictionary": (lambda: {"a": [nnx.Param(jnp.ones(2))]}, r"`batch\['batch'\]\['a'\]\[0\]`"),
     "a module": (lambda: [nnx.Linear(2, 1, rngs=nnx.Rngs(0))], r"`batch\['batch'\]\[0\]`"),
     "no pytree": (Plain, r"`batch\['batch'\]`"),
-    "a stream": (lambda: {"rngs": nnx.Rngs(0)}, r"`batch\['batch'\]\['rngs'\]`"),
 }
 
 
@@ -132,9 +120,7 @@ def test_objects_in_a_batch_are_refused(name: str, count: int) -> None:
     made, message = IN_A_BATCH[name]
     net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
     before = np.asarray(net.kernel[...])
-    with pytest.raises(
-        TypeError, match=f"{message}: found an object of Flax in a batch, where what a step changes in it would be lost"
-    ):
+    with pytest.raises(TypeError, match=f"{message}: found an object of Flax in a batch, where what a step changes"):
         list(partax.steps(partax.nnx.jit(written), 2)(net, over=[made() for _ in range(count)]))
     assert (net.kernel[...] == before).all()
 
@@ -164,8 +150,7 @@ class Counting(nnx.Module):
         self.count[...] += 1
         return {"w": state["w"] + x + self.count[...]}, x
 
-    def __call__(self, state: Any, x: Any) -> Any:
-        return self.step(state, x)
+    __call__ = step
 
 
 def test_an_object_that_the_step_belongs_to_is_given_to_it() -> None:
