@@ -4,6 +4,7 @@ that shardings mean to it what they mean to nnx.jit, and are refused where that 
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -76,13 +77,6 @@ def test_donation_keeps_what_stays(options: dict[str, Any]) -> None:
     assert jitted.cache_info().traces == 1
 
 
-def test_a_donated_value_that_is_returned_and_kept() -> None:
-    jitted = partax.nnx.jit(lambda v: v[...], donate="all")
-    variable = nnx.Param(jnp.ones(2))
-    for _ in range(3):
-        assert jitted(variable) is variable.get_raw_value()
-
-
 def test_names_of_options_are_checked() -> None:
     options: Any
     for options, told in (
@@ -140,7 +134,10 @@ def test_positions_of_a_module_that_is_called() -> None:
         assert jit(Scale(), static_argnums=1, in_shardings=(on_one,))(jnp.ones(2), 3)[0][0] == 2
 
 
-def test_one_of_args_is_donated_by_its_name() -> None:
+def test_a_donated_value_that_is_returned_is_kept_and_one_of_args_is_donated_by_its_name() -> None:
+    variable, returned = nnx.Param(jnp.ones(2)), partax.nnx.jit(lambda v: v[...], donate="all")
+    for _ in range(3):
+        assert returned(variable) is variable.get_raw_value()
     for jit in (partax.filter_jit, partax.nnx.jit):
         x, y = jnp.arange(4.0), jnp.arange(4.0)
         jit(add_to_all, donate=("a[1]",))(x, y)
@@ -208,12 +205,9 @@ def test_the_count_of_entries_is_that_of_the_user(everywhere: NamedSharding) -> 
     # A position that a call does not reach takes no sharding.
     jitted = partax.nnx.jit(lambda *a: a[0] * 2, in_shardings=(everywhere,), static_argnums=(1, 2))
     assert jitted(jnp.ones(2))[0] == jitted(jnp.ones(2), 3)[0] == 2
-
-
-def test_a_variable_of_an_argument_that_is_said_to_be_static() -> None:
-    model = Model(nnx.Rngs(0))
-    jitted = partax.nnx.jit(lambda a, b: a(jnp.ones((2, 4))), in_shardings=(None,), static_argnums=0)
-    assert jitted(model, model).shape == (2, 4)
+    # Nor does a Variable of an argument that is said to be static.
+    model, x = Model(nnx.Rngs(0)), jnp.ones((2, 4))
+    assert partax.nnx.jit(lambda a, b: a(x), in_shardings=(None,), static_argnums=0)(model, model).shape == (2, 4)
 
 
 def test_ahead_of_time() -> None:
@@ -223,8 +217,7 @@ def test_ahead_of_time() -> None:
     compiled = lowered.compile()
     assert jitted.eval_shape(model, x).shape == (2, 4)
     assert described(model) == described(expected)
-    assert "stablehlo" in lowered.as_text()
-    assert compiled.memory_analysis() is not None
+    assert "stablehlo" in lowered.as_text() and compiled.memory_analysis() is not None
     for _ in range(2):
         assert (compiled(model, x) == jitted(expected, x)).all()
         assert described(model) == described(expected)
@@ -261,17 +254,12 @@ def test_modes_of_nnx() -> None:
         model.count[...] += 1
         model.extra = "lost"
 
-    for options in ({"graph": False}, {"graph_updates": False}):
-        pair = both(function, Model(nnx.Rngs(0)), traces=1, **options)
-        assert not hasattr(pair.ours[0], "extra")
-        for bad, arguments in (
-            (lambda model: model, 1),
-            (lambda model: model.count, 1),
-            (lambda a, b: None, 2 if "graph" in options else 0),
-        ):
-            for jit in JITS if arguments else ():
-                with pytest.raises(ValueError, match="Duplicate"):
-                    jit(bad, **options)(*[Model(nnx.Rngs(0))] * arguments)
+    returned: list[tuple[Any, int]] = [(lambda model: model, 1), (lambda model: model.count, 1)]
+    for options, bad in (({"graph_updates": False}, returned), ({"graph": False}, [*returned, (lambda a, b: None, 2)])):
+        assert not hasattr(both(function, Model(nnx.Rngs(0)), traces=1, **options).ours[0], "extra")
+        for (fails, count), jit in itertools.product(bad, JITS):
+            with pytest.raises(ValueError, match="Duplicate"):
+                jit(fails, **options)(*[Model(nnx.Rngs(0))] * count)
     with nnx.set_graph_updates(False):
         both(function, Model(nnx.Rngs(0)), traces=1)
 
@@ -332,10 +320,7 @@ def test_a_module_may_be_returned_twice_in_graph_mode(filters: dict[Any, Any]) -
     prefix = nnx.prefix((net := linear(), net), filters, graph=True)
 
     def run(jit: Any) -> Any:
-        def make() -> Any:
-            net = linear()
-            return net, net
-
+        make = lambda: (net := linear(), net)
         first, second = jit(make, out_shardings=prefix, graph=True, graph_updates=False)()
         assert first is second
         return first

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import abc
 import collections.abc
-import enum
 import itertools
 import types
 from collections.abc import Callable, Iterator
@@ -31,48 +30,16 @@ def is_like(x: Any) -> bool:
     return issubclass(type(x), NUMBERS_AND_ARRAYS) or hasattr(x, "__jax_array__")
 
 
-class Abstract(metaclass=abc.ABCMeta):  # noqa: B024
-    pass
-
-
-class Hooked(metaclass=abc.ABCMeta):  # noqa: B024
-    @classmethod
-    def __subclasshook__(cls, other: type) -> Any:
-        return "hooked" in vars(other) or NotImplemented
-
-
-class OddAndEven(type):
-    """Answers by instance."""
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        return len(type(x).__name__) == 3
-
-
-class Odd(metaclass=OddAndEven):
-    pass
-
-
-class AskedOften(abc.ABCMeta):
-    """Leaves isinstance to abc, but its own answer about classes may be another one each time."""
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return getattr(other, "asked_often", False) is True
-
-
-class Often(metaclass=AskedOften):
-    pass
-
-
-class OnItself(metaclass=abc.ABCMeta):  # noqa: B024
-    """The class itself has what abc calls."""
-
-    @classmethod
-    def __subclasscheck__(cls, other: type) -> bool:
-        return getattr(other, "asked_often", False) is True
-
-
-class Colour(enum.Enum):
-    RED = 1
+# Classes that answer isinstance by themselves: by their metaclass's hook, by the instance alone, or by what may be
+# another answer each time, which the metaclass or the class itself has.
+asked_often = lambda cls, other: getattr(other, "asked_often", False) is True
+Abstract = abc.ABCMeta("Abstract", (), {})
+HOOK = classmethod(lambda cls, other: "hooked" in vars(other) or NotImplemented)
+Hooked = abc.ABCMeta("Hooked", (), {"__subclasshook__": HOOK})
+ByInstance = type("ByInstance", (type,), {"__instancecheck__": lambda cls, x: len(type(x).__name__) == 3})
+Odd = ByInstance("Odd", (), {})
+Often = type("AskedOften", (abc.ABCMeta,), {"__subclasscheck__": asked_often})("Often", (), {})
+OnItself = abc.ABCMeta("OnItself", (), {"__subclasscheck__": classmethod(asked_often)})
 
 
 def convert(self: Any = None) -> jax.Array:
@@ -99,17 +66,14 @@ class Lying(Target):
     dtype = np.dtype(np.float32)
 
 
+get = object.__getattribute__
 # What a class has beside its base.
 HAS: dict[str, dict[str, Any]] = {
     "": {},
     "method": {"__jax_array__": convert},
     "absent": {"__jax_array__": property(absent)},
     "getattr": {"__getattr__": lambda self, name: convert if name == "__jax_array__" else absent(self)},
-    "getattribute": {
-        "__getattribute__": lambda self, name: (
-            convert if name == "__jax_array__" else object.__getattribute__(self, name)
-        )
-    },
+    "getattribute": {"__getattribute__": lambda self, name: convert if name == "__jax_array__" else get(self, name)},
     "class": {"__class__": property(lambda self: Target)},
     "class_array": {"__class__": property(lambda self: np.ndarray), "dtype": np.dtype(np.int32)},
 }
@@ -156,15 +120,14 @@ EVERY_CHANGE: list[Change] = [
     lambda cls, x: vars(x).update(__jax_array__=convert),
 ]
 
+KINDS: list[Any] = [Target, Abstract, Hooked, Odd, Often, OnItself, np.ndarray, jax.Array, eqx.nn.Linear]
+KINDS += [collections.abc.Hashable, Target | int | Abstract, (Target, Abstract, int)]
 # What users give, beside what Python says of a leaf.
 FILTERS: list[tuple[Any, Callable[[Any], bool]]] = [
     (is_array_like, is_like),
     (not_(is_array_like), lambda x: not is_like(x)),
     (any_of(Abstract, is_array_like), lambda x: isinstance(x, Abstract) or is_like(x)),
-    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (Target, Abstract, Hooked, Odd, Often, OnItself)),
-    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (np.ndarray, jax.Array, eqx.nn.Linear)),
-    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (collections.abc.Hashable, Target | int | Abstract)),
-    ((Target, Abstract, int), lambda x: isinstance(x, (Target, Abstract, int))),
+    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in KINDS),
     *((getattr(eqx, name), getattr(eqx, name)) for name in EQUINOX),
 ]
 
@@ -181,23 +144,8 @@ def _forget() -> None:
             del owner.__jax_array__  # type: ignore[attr-defined]
 
 
-ORDINARY = [
-    1,
-    True,
-    2.5,
-    1j,
-    "x",
-    b"y",
-    jnp.sin,
-    len,
-    int,
-    Target,
-    Colour.RED,
-    np.float32(1),
-    np.ones(2),
-    convert,
-    slice,
-]
+ORDINARY: list[Any] = [1, True, 2.5, 1j, "x", b"y", np.float32(1), np.ones(2), jax.lax.Precision.HIGH]
+ORDINARY += [jnp.sin, len, int, Target, convert, slice]
 
 
 def changing(tree: list[Any], kind: type, what: Change) -> Callable[[Any], bool]:
@@ -237,12 +185,8 @@ def test_each_kind_of_object_is_taken_as_python_says(chosen: int) -> None:
 
 
 def test_a_metaclass_that_is_changed_answers_anew() -> None:
-    class Meta(type):
-        pass
-
-    class Asked(metaclass=Meta):
-        pass
-
+    Meta = type("Meta", (type,), {})
+    Asked = Meta("Asked", (), {})
     tree = [1, "x", Asked()]
     assert takes(tree, Asked) == [False, False, True]
     Meta.__instancecheck__ = lambda cls, x: x == "x"  # type: ignore[attr-defined]
@@ -252,21 +196,18 @@ def test_a_metaclass_that_is_changed_answers_anew() -> None:
 
 
 def test_tracers_and_what_tells_to_be_an_array() -> None:
-    class Liar:
-        __class__ = type(jnp.ones(1))  # type: ignore[assignment]
-
-    seen: list[Any] = []
+    Liar = type("Liar", (), {"__class__": type(jnp.ones(1))})
+    kinds: list[Any] = [jax.Array, np.ndarray, (jax.Array, int)]
 
     @jax.jit
     def f(x: jax.Array) -> jax.Array:
         tree = [x, 1, Liar(), jax.ShapeDtypeStruct((2,), jnp.float32), np.ones(2), "x", x + 1]
-        for kind in (jax.Array, np.ndarray, (jax.Array, int)):
-            seen.append((takes(tree, kind), [isinstance(leaf, kind) for leaf in tree]))
-        seen.append((takes(tree, eqx.is_array), [eqx.is_array(leaf) for leaf in tree]))
+        for kind in kinds:
+            assert takes(tree, kind) == [isinstance(leaf, kind) for leaf in tree]
+        assert takes(tree, eqx.is_array) == [eqx.is_array(leaf) for leaf in tree]
         return x
 
     f(jnp.ones(2))
-    assert all(got == expected for got, expected in seen)
 
 
 def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
