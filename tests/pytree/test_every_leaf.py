@@ -181,3 +181,10 @@ def test_a_structure_is_a_static_value() -> None:
         got = f(tree.structure(make()), jnp.ones(()))
         assert type(got) is type(make()) and got[1] == 2
     assert len(traces) == 2
+
+
+def test_a_class_that_is_registered_late() -> None:
+    late = type("Late", (), {})()
+    assert tree.leaves([late]) == [late]
+    jax.tree_util.register_pytree_node(type(late), lambda it: ((1,), None), lambda _, children: children[0])
+    assert tree.leaves([late]) == [1] and tree.map(lambda x: x + 1, late) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import functools
 import inspect
 import pickle
 from collections.abc import Callable
@@ -87,6 +86,11 @@ def test_every_keyword_reaches_the_function(entry: str) -> None:
     assert sorted(NAMES) in received
 
 
+def test_a_closure_that_is_converted_takes_every_keyword() -> None:
+    closed = partax.filter_closure_convert(lambda x, **more: x * 2, X, self="a")
+    assert closed(X, self="a")[0] == 2
+
+
 def plain(x: Any, *, flag: bool = False) -> Any:
     """A function with a docstring."""
     return x
@@ -105,29 +109,21 @@ def test_a_wrapper_looks_like_what_it_wraps_and_is_a_pytree_of_it(entry: str) ->
     assert [leaf is of_layer.__wrapped__.weight for leaf in arrays] == [True]
 
 
-def test_a_closure_that_is_converted_takes_every_keyword() -> None:
-    closed = partax.filter_closure_convert(lambda x, **more: x * 2, X, self="a")
-    assert closed(X, self="a")[0] == 2
-
-
-class _Checked:
-    def __init__(self, a: Any) -> None:
-        assert a.ndim > 1
-        self.a = a
-
-
-class _Shaped:
-    def __init__(self, a: Any) -> None:
-        self.a, self.shape = a, a.shape
-
-
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["a"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class _Dataclass:
     a: Any
 
     def __post_init__(self) -> None:
-        assert jnp.issubdtype(self.a.dtype, jnp.floating) and self.a.ndim > 0
+        assert jnp.issubdtype(self.a.dtype, jnp.floating) and self.a.ndim > 1
+
+
+class _Checked(_Dataclass): ...
+
+
+class _Shaped:
+    def __init__(self, a: Any) -> None:
+        self.a, self.shape = a, a.shape
 
 
 jax.tree_util.register_pytree_node(_Checked, lambda node: ((node.a,), None), lambda _, children: _Checked(*children))

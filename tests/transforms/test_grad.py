@@ -115,6 +115,7 @@ ALL = [*FIRST, ".scale.factor", *LAST]
 FILTERS = {
     "path": (lambda: by_path("last/**"), LAST),
     "type": (lambda: eqx.nn.Linear, FIRST + LAST),
+    "array type": (lambda: jax.Array, ALL),
     "types": (lambda: (Scale, bytes), [".scale.factor"]),
     "predicate": (lambda: lambda x: x.ndim == 2, [".first.weight", ".last.weight"]),
     "built-in predicate": (lambda: is_array, ALL),

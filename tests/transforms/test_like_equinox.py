@@ -18,7 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import partax
 from older_jax import not_on_older_jax
-from partax import filter_checkpoint, filter_closure_convert, filter_jvp, filter_linearize, filter_pure_callback
+from partax import filter_checkpoint, filter_closure_convert, filter_io_callback, filter_pure_callback
 from transformed import arrays_of, assert_close_trees
 from trees import Bag, Layer, Pair, array, assert_same, make_model
 
@@ -132,9 +132,9 @@ def test_it_is_what_equinox_gives(name: str) -> None:
 
 def test_jvp_of_numbers_and_within_another() -> None:
     def second(x: Any, y: Any) -> Any:
-        return filter_jvp(lambda z: {"both": z**3 * y, "outer": y * 2, "none": 1}, (x,), (1.0,))
+        return partax.filter_jvp(lambda z: {"both": z**3 * y, "outer": y * 2, "none": 1}, (x,), (1.0,))
 
-    out, along = filter_jvp(second, (2.0, 5.0), (1.0, 1.0))
+    out, along = partax.filter_jvp(second, (2.0, 5.0), (1.0, 1.0))
     assert_close_trees(out[1], {"both": jnp.float32(60), "outer": None, "none": None})
     assert_close_trees(along[1], {"both": jnp.float32(60 + 12), "outer": None, "none": None})
     assert along[0]["outer"] == 2
@@ -143,19 +143,19 @@ def test_jvp_of_numbers_and_within_another() -> None:
 @pytest.mark.parametrize("tangent", [X, None], ids=["beside another", "alone"])
 def test_what_jax_has_for_tangents_of_integers_is_none(tangent: Any) -> None:
     zero = np.zeros((), jax.dtypes.float0)
-    for jvp in (filter_jvp, jax.jit(filter_jvp, static_argnums=0)):
+    for jvp in (partax.filter_jvp, jax.jit(partax.filter_jvp, static_argnums=0)):
         out, along = jvp(lambda x, i: (x * i, i), (X, jnp.int32(2)), (tangent, zero))
         assert_close_trees((out, along), ((X * 2, jnp.int32(2)), (None if tangent is None else X * 2, None)))
 
 
 def test_vjp_and_linearize_take_none_as_zeros() -> None:
-    out, push = filter_linearize(mixed, X, LAYER)
+    out, push = partax.filter_linearize(mixed, X, LAYER)
     tangents = (X, arrays_of(LAYER))
-    expected, along = filter_jvp(mixed, (X, LAYER), tangents)
+    expected, along = partax.filter_jvp(mixed, (X, LAYER), tangents)
     assert_close_trees(out, expected)
     assert_close_trees(push(*tangents), {**along, "ones": jnp.zeros(2)})
-    assert_close_trees(push(X, None)["out"], filter_jvp(mixed, (X, LAYER), (X, None))[1]["out"])
-    assert filter_linearize(lambda x: (x, "aux"), X, has_aux=True)[-1] == "aux"
+    assert_close_trees(push(X, None)["out"], partax.filter_jvp(mixed, (X, LAYER), (X, None))[1]["out"])
+    assert partax.filter_linearize(lambda x: (x, "aux"), X, has_aux=True)[-1] == "aux"
     _, pull = partax.filter_vjp(mixed, X, LAYER)
     cotangent = {**arrays_of(out), "ones": None}
     assert_close_trees(pull(cotangent), pull({**cotangent, "ones": jnp.zeros(2)}))
@@ -228,9 +228,9 @@ def test_an_io_callback_runs_in_order() -> None:
     @partax.filter_jit
     def f(x: Any) -> Any:
         for name in ("first", "second"):
-            partax.filter_io_callback(lambda x, name: seen.append((name, float(x[0]))), x, name, ordered=True)
+            filter_io_callback(lambda x, name: seen.append((name, float(x[0]))), x, name, ordered=True)
         options: Any = {"result_shape_dtypes": {"y": STRUCT, "s": "s"}, "ordered": True}
-        return partax.filter_io_callback(lambda x: {"y": x, "s": "s"}, x + 1, **options)
+        return filter_io_callback(lambda x: {"y": x, "s": "s"}, x + 1, **options)
 
     assert_same(f(X), {"s": "s", "y": X + 1})
     assert seen == [("first", 1.0), ("second", 1.0)]
@@ -302,14 +302,19 @@ def test_what_does_not_fit_is_told_by_its_path(name: str) -> None:
 
 
 def test_what_cannot_be_called_is_a_type_error() -> None:
-    calls = [(filter_jvp, ((), ())), (partax.filter_vjp, ()), (filter_linearize, ()), (partax.filter_jacfwd, ())]
-    callbacks = partax.filter_pure_callback, partax.filter_io_callback
+    calls = [
+        (partax.filter_jvp, ((), ())),
+        (partax.filter_vjp, ()),
+        (partax.filter_linearize, ()),
+        (partax.filter_jacfwd, ()),
+    ]
+    callbacks = partax.filter_pure_callback, filter_io_callback
     for call, args in [*calls, *((lambda f, c=c: c(f, X, result_shape_dtypes=None), ()) for c in callbacks)]:
         with pytest.raises(TypeError, match="found a `int`, expected a callable"):
             call(3, *args)
 
 
-@pytest.mark.parametrize("callback", [filter_pure_callback, partax.filter_io_callback])
+@pytest.mark.parametrize("callback", [filter_pure_callback, filter_io_callback])
 def test_a_result_of_a_callback_that_is_not_as_said_is_an_error(callback: Any) -> None:
     for expected, told in (
         ({**LIKE, "name": ("m", 1)}, r"result of the callback `on_host` is not what .*found .*'n'.*expected .*'m'"),

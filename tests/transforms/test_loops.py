@@ -162,7 +162,7 @@ def strong(tree: Any) -> Any:
     return partax.combine(jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), arrays), rest)
 
 
-@settings(max_examples=max(EXAMPLES // 10, 4), deadline=None)
+@settings(max_examples=max(EXAMPLES // 5, 8), deadline=None)
 @given(recipes)
 def test_a_carry_is_what_the_python_loop_makes_of_it_and_a_branch_what_its_function_does(recipe: Any) -> None:
     tree = strong(build(recipe, 1))

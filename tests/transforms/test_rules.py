@@ -30,12 +30,9 @@ def power(custom_jvp: Any, seen: list[Any]) -> Any:
         seen.append((jax.tree.map(lambda _: True, tangents), name))
         (x, tree), (dx, dtree) = primals, tangents
         out = f(x, tree, name=name)
-        slope = jnp.zeros_like(out[0])
-        if dx is not None:
-            slope += 10 * dx * tree["w"]  # not the true one
-        if dtree["w"] is not None:
-            slope += dtree["w"]
-        return out, [slope, None]
+        by_x = 0 if dx is None else 10 * dx * tree["w"]  # not the true one
+        by_w = 0 if dtree["w"] is None else dtree["w"]
+        return out, [jnp.zeros_like(out[0]) + by_x + by_w, None]
 
     f.def_jvp(rule)
     return f
@@ -67,9 +64,7 @@ def test_custom_jvp_keeps_numbers_that_are_no_arrays(wrap: Any) -> None:
     f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0] * 3, None, None)))
     out, along = partax.filter_jvp(wrap(f), (X,), (X,))
     assert_close_trees((out, along), ((X * 3, 2.5, 1), (X * 3, None, None)))
-    assert_close_trees(
-        jax.jvp(lambda x: wrap(f)(x)[0] * jnp.float32(1), (2.0,), (1.0,)), (jnp.float32(6), jnp.float32(3))
-    )
+    assert jax.jvp(lambda x: wrap(f)(x)[0] * jnp.float32(1), (2.0,), (1.0,)) == (6, 3)
     f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0], None, 1.0)))
     with pytest.raises(ValueError, match=r"`the result\[2\]`: found a tangent for a `int`"):
         partax.filter_jvp(wrap(f), (X,), (X,))

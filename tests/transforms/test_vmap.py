@@ -87,12 +87,10 @@ def test_arguments_by_name_have_the_axis_that_they_have_by_position() -> None:
     def f(x: Any, y: Any, *, z: Any = 0) -> Any:
         return x + y + z
 
-    expected = jax.vmap(f, in_axes=(0, None))(X, array(2))
     for in_axes in ((0, None), {"y": None}):
         mapped = filter_vmap(f, in_axes=in_axes)
-        assert_same(mapped(X, y=array(2)), expected)
-        assert_same(mapped(y=array(2), x=X, z=jnp.ones(3)), expected + 1)
-        assert_same(partax.filter_jit(mapped)(X, y=array(2)), expected)
+        assert_same(mapped(y=array(2), x=X, z=jnp.ones(3)), X + array(2) + 1)
+        assert_same(partax.filter_jit(mapped)(X, y=array(2)), X + array(2))
     assert_same(filter_vmap(f, in_axes={"z": None})(X, X, z=array(2)), 2 * X + array(2))
 
 
