@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -102,8 +103,6 @@ def test_combine_needs_a_tree() -> None:
         assert combine(None) is None
 
 
-# --- the options of jax.grad
-
 TRANSFORMS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (partax.filter_grad, eqx.filter_grad),
     (partax.filter_value_and_grad, eqx.filter_value_and_grad),
@@ -154,14 +153,9 @@ def test_options_that_there_are_not(ours: Any, theirs: Any) -> None:
 def test_options_are_part_of_a_static_key() -> None:
     function = lambda z: z**2
     for holomorphic in (True, False, True):
-        step = partax.filter_jit(partax.filter_grad(function, holomorphic=holomorphic))
-        if holomorphic:
-            assert step(Z) == 2 * Z
-        else:
-            with pytest.raises(TypeError, match="real-valued outputs"):
-                step(Z)
-    leaves, treedef = jax.tree.flatten(partax.filter_grad(function, holomorphic=True))
-    assert jax.tree.unflatten(treedef, leaves)(Z) == 2 * Z
+        gradient = jax.tree.map(lambda leaf: leaf, partax.filter_grad(function, holomorphic=holomorphic))
+        with contextlib.nullcontext() if holomorphic else pytest.raises(TypeError, match="real-valued outputs"):
+            assert partax.filter_jit(gradient)(Z) == 2 * Z
 
 
 class Vector(eqx.Module):
@@ -174,8 +168,7 @@ class Vector(eqx.Module):
 MLP = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))
 UPDATES = {
     "nothing": (MLP, None),
-    "nothing of leaves": ([jnp.ones(2), "text", len, None, {"a": 1}], [None, None, None, None, {"a": None}]),
-    "nothing of a subtree": ([MLP, [1]], [None, [None]]),
+    "nothing of leaves and a subtree": ([jnp.ones(2), "text", len, None, {"a": MLP}], [None] * 5),
     "leaves": (
         (jnp.arange(3.0), [np.ones(2), 5, 2.5], Pair(1j, None)),
         (jnp.ones(3), [np.full(2, 2.0), 1, 0.5], Pair(2, None)),

@@ -51,39 +51,26 @@ def test_is_leaf_makes_one_label_for_a_node():
 
 
 PAIR = collections.namedtuple("Pair", "a b")(1, 2)
-WRONG = {
-    "no group, by path": (
-        lambda: partax.labels({"a": 1, "b": ["x", {"c": 2.0}]}, {"int": int}),
+WRONG = [
+    (
+        ({"a": 1, "b": ["x", {"c": 2.0}]}, {"int": int}),
+        {},
         ValueError,
-        "no group takes `pytree['b'][0]`, `pytree['b'][1]['c']`;",
+        "takes `pytree['b'][0]`, `pytree['b'][1]['c']`;",
     ),
-    "no group for the root": (lambda: partax.labels(3, {}), ValueError, "`pytree`;"),
-    "no group for many": (lambda: partax.labels([*range(10_001)], {"x": by_path("7")}), ValueError, "and 9,995 more"),
-    **{
-        f"no mapping: {groups}": (lambda groups=groups: partax.labels([1], groups, default="x"), TypeError, "mapping")
-        for groups in ([("a", int)], "a", None, is_array)
-    },
-    **{
-        f"a node as label: {label}": (lambda label=label: partax.labels([1], {label: int}), ValueError, repr(label))
-        for label in (None, (), PAIR)
-    },
-    **{
-        f"a node as default: {label}": (
-            lambda label=label: partax.labels([1], {"x": int}, default=label),
-            ValueError,
-            "default label",
-        )
-        for label in ((), PAIR, ["x"])
-    },
-    "an array as default": (lambda: partax.labels([1], {"x": int}, default=np.ones(1)), TypeError, "hashed"),
-}
+    ((3, {}), {}, ValueError, "no group takes `pytree`;"),
+    (([*range(10_001)], {"x": by_path("7")}), {}, ValueError, "and 9,995 more"),
+    *((([1], groups), {"default": "x"}, TypeError, "mapping") for groups in ([("a", int)], "a", None, is_array)),
+    *((([1], {label: int}), {}, ValueError, repr(label)) for label in (None, (), PAIR)),
+    *((([1], {"x": int}), {"default": label}, ValueError, "default label") for label in ((), PAIR, ["x"])),
+    (([1], {"x": int}), {"default": np.ones(1)}, TypeError, "hashed"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_groups_and_labels_are_told(name):
-    call, kind, words = WRONG[name]
+@pytest.mark.parametrize(("arguments", "options", "kind", "words"), WRONG)
+def test_wrong_groups_and_labels_are_told(arguments, options, kind, words):
     with pytest.raises(kind, match=re.escape(words)) as caught:
-        call()
+        partax.labels(*arguments, **options)
     assert len(str(caught.value)) < 400
 
 
