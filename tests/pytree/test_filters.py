@@ -27,19 +27,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on p
 
 def test_predicates_are_asked_about_leaves_only_and_once() -> None:
     asked: list[Any] = []
-
-    def never(x: Any) -> bool:
-        asked.append(x)
-        return False
-
+    never = lambda x: asked.append(x) is not None
     tree = make_model()
     for filters in ((never,), (Layer, never), (never, Layer), (any_of(never, Layer),), (all_of(not_(never)),)):
         asked.clear()
         partax.partition(tree, *filters)
-        leaves = jax.tree.leaves(tree)
-        assert len(asked) <= len(leaves)
-        assert all(any(x is leaf for leaf in leaves) for x in asked)
-        assert len({id(x) for x in asked if is_array(x)}) == sum(is_array(x) for x in asked)
+        leaves = [id(leaf) for leaf in jax.tree.leaves(tree)]
+        assert all(leaves.count(id(x)) >= sum(x is other for other in asked) for x in asked)
 
 
 def test_types_whose_answer_depends_on_the_instance() -> None:
@@ -137,10 +131,8 @@ def test_strict_is_content_when_every_filter_gets_a_leaf() -> None:
 STRICT: dict[str, tuple[Any, list[Any], list[str]]] = {
     "path": (network(), [is_array, by_path("layer/*/weight")], ["filter 1", "layer/*/weight"]),
     "type": (network(), [bytes], ["filter 0", "bytes"]),
-    "bool": (network(), [is_array, str, False], ["filter 2", "False"]),
     "combination": (network(), [any_of(bytes, by_path("x"))], ["filter 0", "any_of", "bytes", "x"]),
     "typo": (network(), [by_path("layers/0/wieght")], ["layers/0/weight"]),
-    "another typo": (network(), [by_path("haed/bias")], ["head/bias"]),
     "what another one got": ([1, "x"], [int, by_path("0")], [repr(by_path("0"))]),
     "no leaves": ([], [True], ["True"]),
 }

@@ -84,20 +84,6 @@ def test_what_is_no_way_to_keep_the_rest() -> None:
             flat_partition([1], **wrong)
 
 
-class Twins:
-    """Registered with two children of one name."""
-
-    def __init__(self, *items: Any) -> None:
-        self.items = items
-
-
-jax.tree_util.register_pytree_with_keys(
-    Twins,
-    lambda t: (tuple((jax.tree_util.GetAttrKey("x"), item) for item in t.items), None),
-    lambda _, items: Twins(*items),
-)
-
-
 @dataclasses.dataclass(frozen=True, order=True)
 class SameText:
     """Different keys that print alike."""
@@ -120,15 +106,19 @@ class OwnKey:
         return isinstance(other, OwnKey)
 
 
-class Own(Twins):
-    """Registered with such keys."""
+def twins(key: Any) -> Any:
+    """A class whose children all have this key."""
+
+    class Twins:
+        def __init__(self, *items: Any) -> None:
+            self.items = items
+
+    with_keys = lambda it: ([(key, item) for item in it.items], None)
+    jax.tree_util.register_pytree_with_keys(Twins, with_keys, lambda _, items: Twins(*items))
+    return Twins
 
 
-jax.tree_util.register_pytree_with_keys(
-    Own, lambda o: (tuple((OwnKey(), item) for item in o.items), None), lambda _, items: Own(*items)
-)
-
-
+Twins, Own = twins(jax.tree_util.GetAttrKey("x")), twins(OwnKey())
 # A tree, a separator, and the keys and leaves.
 ALIKE: list[tuple[Any, str | None, dict[str, Any]]] = [
     (Twins(1, 2, 3), None, {".x": 1, ".x#2": 2, ".x#3": 3}),

@@ -181,28 +181,17 @@ def test_programs(cls: Any) -> None:
 def test_custom_derivatives(cls: Any) -> None:
     node = cls(jnp.ones((2, 3)))
 
-    @partax.filter_custom_jvp
-    def forward(node: Any, other: Any) -> Any:
-        return double(node), other
-
-    @forward.def_jvp
-    def rule(primals: Any, tangents: Any) -> Any:
-        return (double(primals[0]), primals[1]), (type(node)(tangents[0].a * 3), None)
-
-    @partax.filter_custom_vjp
-    def backward(node: Any, other: Any) -> Any:
-        return double(node), other
+    function = lambda node, other: (double(node), other)
+    forward, backward = partax.filter_custom_jvp(function), partax.filter_custom_vjp(function)
+    forward.def_jvp(lambda primals, tangents: (function(*primals), (cls(tangents[0].a * 3), None)))
 
     @backward.def_fwd
     def fwd(perturbed: Any, node: Any, other: Any) -> Any:
         assert jax.tree.leaves(perturbed) == [True]
-        return (double(node), other), node
+        return function(node, other), node
 
-    @backward.def_bwd
-    def bwd(residuals: Any, cotangent: Any, perturbed: Any, node: Any, other: Any) -> Any:
-        return type(residuals)(cotangent[0].a * 3)
-
-    for function in (forward, backward):
-        assert_close_trees(function(node, "text"), (double(node), "text"))
-        found = partax.filter_grad(lambda it, function=function: loss(function(it, node)[0]))(node)
+    backward.def_bwd(lambda residuals, cotangent, *_: cls(cotangent[0].a * 3))
+    for f in (forward, backward):
+        assert_close_trees(f(node, "text"), (double(node), "text"))
+        found = partax.filter_grad(lambda it, f=f: loss(f(it, node)[0]))(node)
         assert_close_trees(found, type(node)(jnp.full((2, 3), 12.0)))

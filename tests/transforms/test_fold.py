@@ -152,7 +152,6 @@ def test_stack_and_unstack_are_one_another_s_inverse() -> None:
 
 DIFFERENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "a static field": ({"scale": 3}, ".scale", "found 3, expected 2"),
-    "a number": ({"rate": 0.1}, ".rate", "found 0.1, expected 0.5"),
     "a number and an array": ({"rate": jnp.ones(())}, ".rate", "found float32[], expected 0.5"),
     "a function": ({"activation": len}, ".activation", "found <built-in function len>, expected <PjitFunction of"),
     "a missing array": ({"bias": None}, ".bias", "found None, expected float32[2]"),
