@@ -46,12 +46,8 @@ def before(model: Model, x: jax.Array, n: int = 1) -> Any:
 
 def of_equinox() -> dict[str, Any]:
     """What Equinox consists of, as far as accelerate may change it."""
-    found = {
-        f"{name}.{key}": value
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] == "equinox"
-        for key, value in vars(module).items()
-    }
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "equinox"}
+    found = {f"{name}.{key}": value for name, module in modules.items() for key, value in vars(module).items()}
     return found | {"call": vars(type(before))["__call__"]}
 
 

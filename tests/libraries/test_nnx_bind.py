@@ -167,8 +167,7 @@ def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
 def test_shared_variables_and_aliases() -> None:
     class Tied(nnx.Module):
         def __init__(self) -> None:
-            self.a = nnx.Param(jnp.ones(3))
-            self.b = self.a
+            self.a = self.b = nnx.Param(jnp.ones(3))
             self.c = nnx.Param(self.a[...])  # the same array in another Variable
 
     def step(model: Tied, x: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import partax.nnx
 from nnx_graphs import described, is_object
@@ -176,8 +176,6 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.filterwarnings("ignore")
 def test_machine() -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
     run_state_machine_as_test(
         Machine,
         settings=settings(

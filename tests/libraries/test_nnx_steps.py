@@ -101,16 +101,11 @@ def written(net: nnx.Linear, batch: Any) -> Any:
     net.kernel[...] += 1
 
 
-class Plain(nnx.Object):
-    def __init__(self) -> None:
-        self.value = nnx.Param(jnp.ones(2))
-
-
 IN_A_BATCH: dict[str, tuple[Any, str]] = {
     "a Variable": (lambda: nnx.Variable(jnp.ones(2)), r"`batch\['batch'\]`"),
     "in a dictionary": (lambda: {"a": [nnx.Param(jnp.ones(2))]}, r"`batch\['batch'\]\['a'\]\[0\]`"),
     "a module": (lambda: [nnx.Linear(2, 1, rngs=nnx.Rngs(0))], r"`batch\['batch'\]\[0\]`"),
-    "no pytree": (Plain, r"`batch\['batch'\]`"),
+    "no pytree": (type("Plain", (nnx.Object,), {}), r"`batch\['batch'\]`"),
 }
 
 

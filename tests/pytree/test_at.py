@@ -189,16 +189,11 @@ def test_what_only_the_program_tells_is_traced() -> None:
 
 
 def test_what_cannot_be_compared_raises() -> None:
-    class Refuses:
-        def __eq__(self, other: object) -> bool:
-            raise ZeroDivisionError("no answer")
-
-        __hash__ = object.__hash__
-
+    Refuses = type("Refuses", (), {"__eq__": lambda self, other: 1 / 0, "__hash__": object.__hash__})
     deleted = jnp.ones(3)
     deleted.delete()
     for one, other, kind in ((Refuses(), Refuses(), ZeroDivisionError), (deleted, jnp.ones(3), RuntimeError)):
-        with pytest.raises(kind, match=r"no answer|deleted"):
+        with pytest.raises(kind, match=r"division|deleted"):
             tree.equal([one], [other])
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -147,17 +148,10 @@ def _all_works_afterwards() -> Iterator[None]:
     assert_identical(flat_combine(*flat_partition(tree, Layer, by_path("name"), separator="/")), tree)
 
 
-def raising(when: int = 0) -> Callable[[Any], bool]:
+def raising(when: int) -> Callable[[Any], Any]:
     """A predicate that raises when it is asked for the time after `when`."""
-    asked: list[Any] = []
-
-    def predicate(x: Any) -> bool:
-        asked.append(x)
-        if len(asked) > when:
-            raise ZeroDivisionError("no answer")
-        return False
-
-    return predicate
+    asked = itertools.count()
+    return lambda x: next(asked) >= when and refuses()
 
 
 NoTruth = type("NoTruth", (), {"__bool__": refuses})

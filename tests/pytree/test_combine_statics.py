@@ -81,6 +81,7 @@ def sharding() -> Any:
     return NamedSharding(Mesh(np.array(jax.devices()[:1]), ("data",)), PartitionSpec("data"))
 
 
+NAN = float("nan")
 # Two values that are equal, but not the same object.
 EQUAL: dict[str, tuple[Any, Any]] = {
     "treedef": (jax.tree.structure([0]), jax.tree.structure([0])),
@@ -196,6 +197,11 @@ def test_trees_that_are_not_alike_are_named(trees: list[Any], message: str) -> N
         path = message.removeprefix("[1]").partition(": ")[0]
         assert str(caught.value).startswith(f"`rest[0]{path}: found ")
     assert partax.tree.structure(trees[0]) != partax.tree.structure(trees[1])
+
+
+def test_a_nan_is_equal_to_any() -> None:
+    for other in (NAN, float("nan")):
+        assert partax.combine(Module(1, NAN), Module(None, other)).static is NAN
 
 
 def test_an_absent_field_is_equal_to_an_absent_one_only() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -103,10 +102,7 @@ def test_combine_needs_a_tree() -> None:
         assert combine(None) is None
 
 
-TRANSFORMS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
-    (partax.filter_grad, eqx.filter_grad),
-    (partax.filter_value_and_grad, eqx.filter_value_and_grad),
-]
+TRANSFORMS = [(getattr(partax, name), getattr(eqx, name)) for name in ("filter_grad", "filter_value_and_grad")]
 Z = jnp.asarray(1 + 2j)
 
 

@@ -148,12 +148,7 @@ def test_what_is_no_structure_and_another_number_of_leaves_is_an_error() -> None
 
 
 def test_aux_data_need_not_be_hashable_and_may_refuse_to_be_compared() -> None:
-    class Refuses:
-        __hash__ = None  # type: ignore[assignment]
-
-        def __eq__(self, other: object) -> bool:
-            raise ZeroDivisionError("no answer")
-
+    Refuses = type("Refuses", (), {"__eq__": lambda self, other: 1 / 0, "__hash__": None})
     one, other = tree.structure(Bag(1, label=Refuses())), tree.structure(Bag(1, label=Refuses()))
     assert hash(one) == hash(other)
     with pytest.raises(TypeError, match="by `==` raised") as caught:

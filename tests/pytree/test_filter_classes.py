@@ -54,18 +54,9 @@ class Target:
     pass
 
 
-class Other(Target):
-    pass
-
-
-class Lying(Target):
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        return np.ndarray
-
-    dtype = np.dtype(np.float32)
-
-
+Other = type("Other", (Target,), {})
+ARRAY = property(lambda self: np.ndarray)  # what it tells to be
+Lying = type("Lying", (Target,), {"__class__": ARRAY, "dtype": np.dtype(np.float32)})
 get = object.__getattribute__
 # What a class has beside its base.
 HAS: dict[str, dict[str, Any]] = {
@@ -75,7 +66,7 @@ HAS: dict[str, dict[str, Any]] = {
     "getattr": {"__getattr__": lambda self, name: convert if name == "__jax_array__" else absent(self)},
     "getattribute": {"__getattribute__": lambda self, name: convert if name == "__jax_array__" else get(self, name)},
     "class": {"__class__": property(lambda self: Target)},
-    "class_array": {"__class__": property(lambda self: np.ndarray), "dtype": np.dtype(np.int32)},
+    "class_array": {"__class__": ARRAY, "dtype": np.dtype(np.int32)},
 }
 
 

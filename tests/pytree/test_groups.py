@@ -101,13 +101,8 @@ def counted(leaves):
 
 
 def network():
-    return {
-        "model": {
-            "layers": [{"w": jnp.ones((3, 4)), "b": np.ones(4, np.float16)}, {"w": jnp.ones((4, 2))}],
-            "name": "net",
-        },
-        "steps": jnp.int32(0),
-    }
+    layers = [{"w": jnp.ones((3, 4)), "b": np.ones(4, np.float16)}, {"w": jnp.ones((4, 2))}]
+    return {"model": {"layers": layers, "name": "net"}, "steps": jnp.int32(0)}
 
 
 @pytest.mark.parametrize(

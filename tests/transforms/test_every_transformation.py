@@ -22,12 +22,11 @@ import partax.debug
 from transformed import assert_close_trees
 from trees import Layer, array
 
-PACKAGE = Path(partax.__file__).parent
 # Every name of a signature of ours that takes others' keywords, and some that one might have.
 NAMES = sorted(
     {
         argument.arg
-        for file in PACKAGE.rglob("*.py")
+        for file in Path(partax.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, (ast.FunctionDef, ast.Lambda)) and node.args.kwarg is not None
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)

@@ -88,8 +88,7 @@ def closed_over(lib: Any) -> Any:
 
     def loss(w: Any) -> Any:
         f = lib.filter_closure_convert(lambda x, n: {"y": jnp.sum(w * x) * n, "s": "s"}, X, 2)
-        assert [c is w for c in f.consts] == [True]
-        assert f.in_struct == ((STRUCT, 2), {})
+        assert [c is w for c in f.consts] == [True] and f.in_struct == ((STRUCT, 2), {})
         assert f.out_struct == {"y": jax.ShapeDtypeStruct((), jnp.float32), "s": "s"}
         return lib.filter_checkpoint(lambda f, x: f(x, 2)["y"])(f, X)
 

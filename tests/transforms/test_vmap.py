@@ -48,12 +48,9 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_equals_equinox(name: str) -> None:
     fun, options, args = CASES[name]
-    theirs = {key: jax.tree.map(_theirs, value) for key, value in options.items()}
+    as_theirs = lambda axis: eqx.if_array(axis.axis) if isinstance(axis, if_array) else axis
+    theirs = {key: jax.tree.map(as_theirs, value) for key, value in options.items()}
     assert_same(filter_vmap(fun, **options)(*args), eqx.filter_vmap(fun, **theirs)(*args))
-
-
-def _theirs(axis: Any) -> Any:
-    return eqx.if_array(axis.axis) if isinstance(axis, if_array) else axis
 
 
 WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]] = {
