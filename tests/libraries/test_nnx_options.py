@@ -62,7 +62,7 @@ def test_an_unchanged_variable_is_not_a_result_of_the_program(filters: dict[Any,
 
 
 @pytest.mark.parametrize(
-    "options", [{"donate_argnames": "model"}, {"donate_argnums": 0}, {"donate": ("model",)}, {"donate": "all"}]
+    "options", [{"donate_argnames": "model"}, {"donate_argnums": -2}, {"donate": ("model",)}, {"donate": "all"}]
 )
 def test_donation_keeps_what_stays(options: dict[str, Any]) -> None:
     model, expected, x = Model(nnx.Rngs(0)), Model(nnx.Rngs(0)), jnp.ones((2, 4))
