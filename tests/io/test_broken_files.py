@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from partax import load, save
+from partax import load
 from trees import array, bits
 
 
@@ -33,9 +33,7 @@ def entry(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
 
 def test_a_file_of_a_newer_version(path: Path) -> None:
     safetensors.numpy.save_file({"w": np.zeros(1)}, path, metadata={"partax": '{"format": 2, "more": []}'})
-    with pytest.raises(
-        ValueError, match=r"model.safetensors` cannot be loaded: found format 2, expected at most 1; .*new"
-    ):
+    with pytest.raises(ValueError, match=r"model.safetensors` cannot be loaded: found format 2, expected at most 1"):
         load(path)
 
 
@@ -52,30 +50,19 @@ def own(text: str) -> bytes:
 
 
 U8 = entry("U8", [1], 0, 1)
-
-
+# One of those that safetensors refuses, and all of which it leaves to us; the fuzzer's corpus has more of both.
 BROKEN: dict[str, bytes] = {
     "empty": b"",
     "huge header": raw_file({}, length=2**40),
-    "no JSON": raw_file(b"{]"),
     "no object": raw_file(b"[]"),
-    "deep JSON": raw_file(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
-    "negative size": raw_file({"a": entry("U8", [-1], 0, 1)}, b"1"),
-    "sizes that overflow": raw_file({"a": entry("U8", [2**32, 2**32], 0, 0)}),
     "size beyond memory beside zero": raw_file({"a": entry("F32", [0, 2**63], 0, 0)}),
-    "too many dimensions": raw_file({"a": entry("U8", [1] * 1000, 0, 1)}, b"1"),
-    "more data than told": raw_file({"a": U8}, b"12"),
     "petabytes told": raw_file({"a": entry("U8", [2**50], 0, 2**50)}, b"1"),
-    "shape and length differ": raw_file({"a": entry("U8", [3], 0, 2)}, b"12"),
-    "overlap": raw_file({"a": entry("U8", [2], 0, 2), "b": entry("U8", [2], 1, 3)}, b"123"),
     "hole": raw_file({"a": U8, "b": entry("U8", [1], 2, 3)}, b"123"),
-    "offsets backwards": raw_file({"a": entry("U8", [1], 1, 0)}, b"1"),
     "same name twice": raw_file(b'{"a":%b,"a":%b}' % ((json.dumps(U8).encode(),) * 2), b"1"),
-    "unknown dtype": raw_file({"a": entry("X9", [1], 0, 1)}, b"1"),
     "dtype that NumPy has not": raw_file({"a": entry("F6_E2M3", [4], 0, 3)}, b"123"),
     "half a byte": raw_file({"a": entry("F4", [3], 0, 2)}, b"12"),
     "neither true nor false": raw_file({"a": entry("BOOL", [2], 0, 2)}, b"\1\2"),
-    "metadata of numbers": raw_file({"__metadata__": {"partax": 1}}),
+    "cut off": own('{"format": 1, "keys": {}}')[:-1],
     "own: no JSON": own("{"),
     "own: deep JSON": own("[" * 100_000),
     "own: null": own("null"),
@@ -103,15 +90,6 @@ def test_broken_files(name: str, path: Path) -> None:
 def test_the_file_that_the_broken_ones_come_from_is_good(path: Path) -> None:
     path.write_bytes(own('{"format": 1, "keys": {"k": "threefry2x32"}}'))
     assert bits(load(path)["k"]) == bits(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32"))
-
-
-def test_every_truncation(path: Path) -> None:
-    save(path, {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.arange(9) % 3 == 0, "k": jax.random.key(1)})
-    whole = path.read_bytes()
-    for end in range(len(whole)):
-        path.write_bytes(whole[:end])
-        with pytest.raises(ValueError, match=r"model.safetensors` cannot be loaded"):
-            load(path)
 
 
 def test_a_file_that_is_not_there(path: Path) -> None:

@@ -23,19 +23,13 @@ from odd_values import gone
 from partax import flat_partition, is_array, load, save
 from trees import Bag, Cell, Pair, array, bits, dtype_of, make_model
 
-# The format's names, from its own documentation, and how many bytes an element has.
-STORED = {
-    name: (code, size)
-    for size, pairs in {
-        0.5: "float4_e2m1fn F4",
-        1: "bool BOOL uint8 U8 int8 I8 float8_e4m3fn F8_E4M3 float8_e4m3fnuz F8_E4M3FNUZ float8_e5m2 F8_E5M2 "
-        "float8_e5m2fnuz F8_E5M2FNUZ float8_e8m0fnu F8_E8M0",
-        2: "uint16 U16 int16 I16 float16 F16 bfloat16 BF16",
-        4: "uint32 U32 int32 I32 float32 F32",
-        8: "uint64 U64 int64 I64 float64 F64 complex64 C64",
-    }.items()
-    for name, code in zip(pairs.split()[::2], pairs.split()[1::2], strict=True)
-}
+# The format's names, from its own documentation.
+CODES = """
+bool BOOL uint8 U8 int8 I8 uint16 U16 int16 I16 uint32 U32 int32 I32 uint64 U64 int64 I64 float16 F16 bfloat16 BF16
+float32 F32 float64 F64 complex64 C64 float4_e2m1fn F4 float8_e4m3fn F8_E4M3 float8_e4m3fnuz F8_E4M3FNUZ
+float8_e5m2 F8_E5M2 float8_e5m2fnuz F8_E5M2FNUZ float8_e8m0fnu F8_E8M0
+"""
+STORED = dict(zip(CODES.split()[::2], CODES.split()[1::2], strict=True))
 FLOATS = "float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz"
 CASTS = {"int8": "int1 int2 int4", "uint8": "uint1 uint2 uint4", "bfloat16": FLOATS, "complex64": "complex128"}
 REFUSED = {name: cast for cast, names in CASTS.items() for name in names.split()}
@@ -74,13 +68,10 @@ def path(tmp_path: Path) -> Path:
 def test_every_bit_pattern_is_in_the_file_and_comes_back(name: str, path: Path) -> None:
     value = patterns(name)
     save(path, {"w": value})
-    code, shape, data = entries(path)[1]["w"]
-    assert (code, shape, len(data)) == (STORED[name][0], [2, 128], 256 * STORED[name][1])
+    written = value.tobytes()
     if name == "float4_e2m1fn":
-        values = value.view(np.uint8).reshape(-1).tolist()
-        assert data == bytes(low + 16 * high for low, high in zip(values[::2], values[1::2], strict=True))
-    else:
-        assert data == value.tobytes()
+        written = bytes(low + 16 * high for low, high in zip(written[::2], written[1::2], strict=True))
+    assert entries(path)[1]["w"] == (STORED[name], [2, 128], written)
     back = load(path, {"w": np.zeros_like(value)})["w"]
     assert type(back) is np.ndarray and bits(back) == bits(value)
     back = load(path)["w"]
@@ -102,14 +93,6 @@ def test_dtypes_that_safetensors_has_not(name: str, path: Path) -> None:
     assert str(raised.value).startswith(f"`layers/0`: found {name}[4], expected a dtype that safetensors stores; ")
     assert f"cast it to {REFUSED[name]}" in str(raised.value)
     assert not list(path.parent.iterdir())
-
-
-@pytest.mark.parametrize("name", [name for name in REFUSED if name != "complex128"])
-def test_the_cast_that_the_message_names_keeps_the_values(name: str) -> None:
-    every = np.arange(256, dtype=np.uint8)
-    values = every.view(dtype_of(name)) if "float" in name else every.astype(dtype_of(name))
-    there = values.astype(dtype_of(REFUSED[name]))
-    np.testing.assert_array_equal(there.astype(np.float64), values.astype(np.float64))
 
 
 def test_a_list_of_every_dtype_that_jax_has() -> None:
@@ -142,18 +125,12 @@ class Subclass(np.ndarray):
 
 LAYOUTS: dict[str, Callable[[], np.ndarray[Any, Any]]] = {
     "big-endian": lambda: patterns("float32").astype(">f4"),
-    "big-endian integers": lambda: np.arange(5, dtype=">i8"),
-    "big-endian complex": lambda: np.array([1 + 2j, -0.0], dtype=">c8"),
     "Fortran": lambda: np.asfortranarray(patterns("int16")),
-    "strided": lambda: patterns("float64")[:, ::3],
-    "backwards": lambda: patterns("bfloat16")[::-1, ::-1],
+    "backwards": lambda: patterns("bfloat16")[::-1, ::-3],
     "broadcast": lambda: np.broadcast_to(np.float32(3), (2, 5)),
     "unaligned": lambda: np.arange(33, dtype=np.uint8)[1:].view(np.float32),
-    "read-only": lambda: np.frombuffer(bytes(range(16)), np.int32),
     "no dimension": lambda: np.array(-0.0),
-    "one element": lambda: np.zeros((1, 1, 1), np.float16),
-    "empty": lambda: np.zeros((0,), np.float32),
-    "empty in the middle": lambda: np.zeros((3, 0, 5), jnp.bfloat16),
+    "empty": lambda: np.zeros((3, 0, 5), jnp.bfloat16),
     "empty float4": lambda: np.zeros((3, 0), jnp.float4_e2m1fn),
     "subclass": lambda: np.arange(4.0).reshape(2, 2).view(Subclass),
 }
@@ -184,22 +161,16 @@ def test_prng_keys(name: str, path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [None, "/", "."])
 def test_the_keys_are_those_of_flat_partition(separator: str | None, path: Path) -> None:
-    tree = {"m": make_model(), "b": Bag(array(2)), "p": Pair(np.float32(1), [Cell(array(3), None), "static"])}
+    tree: dict[str, Any] = {"m": make_model(), "p": Pair(np.float32(1), [Cell(array(3), None), "static"])}
+    tree |= {"b": Bag(array(2)), "a": {"b": array(1)}, "a/b": array(1, start=7)}  # two paths that `/` writes alike
     save(path, tree, separator=separator)
     _, taken, _ = flat_partition(tree, is_array, separator=separator)
     assert set(entries(path)[1]) == set(taken)
-    empty = jax.tree.map(lambda leaf: leaf * 0 if is_array(leaf) else leaf, tree)
-    back = load(path, empty, separator=separator)
-    assert jax.tree.structure(back) == jax.tree.structure(tree)
-    for found, expected in zip(jax.tree.leaves(back), jax.tree.leaves(tree), strict=True):
-        assert bits(found) == bits(expected) if is_array(expected) else found is expected
-
-
-def test_what_is_static_comes_from_like(path: Path) -> None:
-    save(path, {"a": [array(2), "saved", 1, None]})
-    function = lambda x: x
-    back = load(path, {"a": [array(2, start=5), function, 2, None]})
-    assert back["a"][1:] == [function, 2, None] and bits(back["a"][0]) == bits(array(2))
+    like = jax.tree.map(lambda leaf: leaf * 0 if is_array(leaf) else object(), tree)
+    back = load(path, like, separator=separator)
+    assert jax.tree.structure(back) == jax.tree.structure(like)
+    for found, own, saved in zip(*map(jax.tree.leaves, (back, like, tree)), strict=True):
+        assert bits(found) == bits(saved) if is_array(saved) else found is own
 
 
 @pytest.mark.filterwarnings("ignore:.*has no array")
@@ -211,14 +182,6 @@ def test_a_dict_of_leaves_is_saved_under_its_own_keys(tree: dict[str, Any], path
     back = load(path, tree)
     assert list(back) == list(tree)
     assert all(back[key] is None or bits(back[key]) == bits(tree[key]) for key in tree)
-
-
-def test_paths_that_are_written_alike(path: Path) -> None:
-    tree = {"a": {"b": array(1)}, "a/b": array(1, start=7)}
-    save(path, tree, separator="/")
-    assert set(entries(path)[1]) == {"a/b", "a/b#2"}
-    back = load(path, tree, separator="/")
-    assert bits(back["a/b"]) == bits(tree["a/b"]) and bits(back["a"]["b"]) == bits(tree["a"]["b"])
 
 
 def test_the_bytes_of_a_file_depend_on_the_tree_alone(path: Path) -> None:
@@ -239,28 +202,16 @@ def test_numpy_arrays_are_writable_and_share_nothing(path: Path) -> None:
     assert like["a"].tolist() == [0] * 4
 
 
-F32 = np.float32
-# What is saved, what it is loaded into, and what of.
-KINDS: dict[str, tuple[Any, Any, type]] = {
-    "a NumPy array": (F32(2.5), np.zeros((), F32), np.ndarray),
-    "a NumPy scalar": (F32(2.5), F32(0), F32),
-    "an array": (F32(2.5), F32(0) + jnp.float32(0), jax.Array),
-    "a shape": (F32(2.5), jax.ShapeDtypeStruct((), F32), jax.Array),
-    "a weak type": (jnp.asarray(1.0), jnp.asarray(1.0), jax.Array),
-    "64 bits without x64": (np.array([1e300, -0.0]), jax.ShapeDtypeStruct((2,), np.float64), jax.Array),
-    "a donated array": (array(3), gone(3), jax.Array),
-    "big-endian": (np.array([1.0, 2.0], F32), np.zeros(2, ">f4"), np.ndarray),
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_each_leaf_has_the_kind_of_like(name: str, path: Path) -> None:
-    value, like, kind = KINDS[name]
-    save(path, {"w": value})
+@pytest.mark.parametrize(
+    ("like", "kind"),
+    [(np.float32(0), np.float32), (jnp.asarray(1.0), jax.Array), (gone(), jax.Array)],
+    ids=["a NumPy scalar", "a weak type", "a donated array"],
+)
+def test_each_leaf_has_the_kind_of_like(like: Any, kind: type, path: Path) -> None:
+    save(path, {"w": np.float32(2.5)})
     back = load(path, {"w": like})["w"]
     assert isinstance(back, kind) and not getattr(back, "weak_type", False)
-    assert back.dtype == like.dtype and np.array_equal(np.asarray(back), np.asarray(value))
-    assert not jax.config.jax_enable_x64
+    assert back.dtype == np.float32 and back == 2.5
 
 
 def test_arrays_come_onto_the_sharding_of_like(path: Path, devices: list[jax.Device]) -> None:
@@ -316,7 +267,6 @@ def test_what_the_file_has_otherwise(path: Path) -> None:
     for saved, like, found, expected in (
         (array(2), 3, r"float32\[2\]", "nothing"),
         (key, jax.random.key(0, impl="threefry2x32"), r"key<rbg>\[\]", r"key<fry>\[\]"),
-        (key, jnp.zeros(4, jnp.uint32), r"key<rbg>\[\]", r"uint32\[4\]"),
     ):
         save(path, {"k": saved})
         with pytest.raises(ValueError, match=f"`k`: found {found}, expected {expected}"):
