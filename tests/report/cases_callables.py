@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from retrace_case import OTHERS_TRACE, OTHERS_WRONG, Case, Library, X, change, played
+from retrace_case import OTHERS_TRACE, Case, Library, X, change, changed, played
 
-from callables_made_anew import SHOWN, attributed, holding, local, over, scaled, times
+from callables_made_anew import SHOWN, Scale, attributed, holding, local, over, scaled
 from counting import seen
 
 
@@ -62,82 +62,56 @@ CASES: list[Case] = [
     calling("a closure cell, 1 -> True", scaled, 1, True, f"a: {SAME_CODE}closure cell 'n' int 1 -> bool True)"),
     calling("a closure cell of a function in a closure", lambda n: over(scaled(n)), 2, 3,
         f"a: {SAME_CODE}closure cell 'inner' {SAME_CODE}closure cell 'n' 2 -> 3))"),
-    calling("an item of a tuple in a closure cell", lambda n: holding((n, "a")), 2, 3,
-        f"a: {SAME_CODE}closure cell 'held'[0] 2 -> 3)"),
     calling("a closure over another array", itself, holding(X), holding(X + 1),
         f"a: {SAME_CODE}closure cell 'held' holds another array, float32[2,3])"),
     calling("a default", lambda n: lambda x, by=n: x * by, 2, 3, f"a: {SAME_CODE}default of 'by' 2 -> 3)"),
-    calling("a keyword default", lambda n: lambda x, *, by=n: x * by, 2, 3, f"a: {SAME_CODE}default of 'by' 2 -> 3)"),
     calling("an attribute of a function", lambda attributes: attributed(**attributes), {"flag": 2}, {"flag": 3},
         f"a: {INNER}attribute 'flag' 2 -> 3)"),
-    calling("a new attribute of a function", lambda attributes: attributed(**attributes), {}, {"flag": 3},
-        f"a: {INNER}attribute 'flag' is new)"),
-    calling("an argument of a partial", lambda n: functools.partial(times, n=n), 2, 3,
-        "a: partial of times at FILE:LINE is new (same code, argument 'n' 2 -> 3)"),
     calling("another function", itself, scaled(2), local(2), "a: <lambda> at FILE:LINE -> fun at FILE:LINE"),
     change("argument: another function of a library", lambda x, a: seen(x) + a(0.0), math.sin, math.cos,
         "a: function math.sin -> math.cos", static=True),
     change("argument: a class that is defined anew", lambda x, a: a()(seen(x)), classes(), classes(),
         "a: another class cases_callables.Local with the same text", static=True),
+    calling("`jax.jit` with another option", lambda keep: jax.jit(scaled(2), keep_unused=keep), False, True,
+        "a: PjitFunction of <lambda> at FILE:LINE is new (option 'keep_unused' False -> True)"),
+    calling("a partial of `jax.jit` of a lambda with another value", lambda n: functools.partial(jax.jit(scaled(n))), 2,
+        3,
+        "a: partial of PjitFunction of <lambda> at FILE:LINE is new (function PjitFunction of <lambda> at FILE:LINE is "
+        f"new (function {SAME_CODE}closure cell 'n' 2 -> 3)))"),
+    calling("a method of another frozen dataclass", lambda n: Scale(n).apply, 2, 3,
+        "a: method Scale.apply is new (self.n 2 -> 3)"),
+    change("argument: another `jax.custom_jvp` of one function", lambda x, a: seen(x) + callable(a),
+        jax.custom_jvp(scaled(2)), jax.custom_jvp(scaled(2)),
+        "a: custom_jvp of <lambda> at FILE:LINE is new (of the same function, but another object, compared by "
+        "identity)",
+        static=True),
 ]  # fmt: skip
 
 
-def call(x: Any, fun: Any) -> Any:
-    return fun(seen(x))
+def given(x: Any, fun: Any) -> Any:
+    return fun(x)
 
 
 @CASES.append
 @played(
     'argument: a lambda made anew, with `callables="identity"`',
-    "call: trace 2, because fun: <lambda> at FILE:LINE is new (same code and contents, but another object, compared by "
-    "identity)",
+    "<lambda>: trace 2, because fun: <lambda> at FILE:LINE is new (same code and contents, but another object, "
+    "compared by identity)",
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
-    f = library.jit(call, static=("fun",), partax={"callables": "identity"})
+    f = library.jit(lambda x, fun: fun(seen(x)), static=("fun",), partax={"callables": "identity"})
     first, second = scaled(2), scaled(2)
     yield lambda: f(X, first)
     yield lambda: f(X, second)
 
 
-@CASES.append
-@played(
-    "argument: a variable in the closure of a function is set",
-    "<lambda>: trace 2, because fun: fun at FILE:LINE is new (same code, closure cell 'n' 2 -> 3)",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def fun(x: Any) -> Any:
-        return x * n
-
-    f, n = library.jit(lambda x, fun: call(x, fun), static=("fun",)), 2
-    yield lambda: f(X, fun)
-    n = 3
-    yield lambda: f(X, fun)
-
-
-@CASES.append
-@played(
-    "argument: a list in the closure of a function is changed",
-    f"<lambda>: trace 2, because fun: {SAME_CODE}closure cell 'held'[0] 2 -> 3)",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    f, numbers = library.jit(lambda x, fun: call(x, fun), static=("fun",)), [2]
-    fun = holding(numbers)
-    yield lambda: f(X, fun)
-    numbers[0] = 3
-    yield lambda: f(X, fun)
-
-
-@CASES.append
-@played(
-    "argument: the code of a function is replaced",
-    "<lambda>: trace 2, because fun: <lambda> at FILE:LINE -> <lambda> at FILE:LINE",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    f = library.jit(lambda x, fun: call(x, fun), static=("fun",))
-    fun = lambda x: x * 2
-    yield lambda: f(X, fun)
-    fun.__code__ = (lambda x: x * 3).__code__
-    yield lambda: f(X, fun)
+CASES += [
+    changed("argument: a variable in the closure of a function is set", f"a: {SAME_CODE}closure cell 'n' 2 -> 3)",
+        scaled, lambda fun, _: setattr(fun.__closure__[0], "cell_contents", 3), use=given),
+    changed("argument: a list in the closure of a function is changed",
+        f"a: {SAME_CODE}closure cell 'held'[0] 2 -> 3)", holding, lambda _, held: held.__setitem__(0, 3), [2],
+        use=given),
+    changed("argument: the code of a function is replaced", "a: <lambda> at FILE:LINE -> <lambda> at FILE:LINE",
+        lambda _: lambda x: x * 2,
+        lambda fun, _: setattr(fun, "__code__", (lambda x: x * 3).__code__), use=given),
+]  # fmt: skip

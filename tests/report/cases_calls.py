@@ -1,4 +1,4 @@
-"""Guards the promise that how a call is spelt and where it is made retraces only if the program sees it."""
+"""Guards the promise that how and where a call is made, and jax's settings, retrace only if the program sees them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType
 from retrace_case import OTHERS_TRACE, RAISES, TRACES, WRONG, Case, Library, X, number, played
 
 import partax
@@ -30,37 +32,51 @@ def calls(
     return played(name, reason and f"<lambda>: trace 2, because {reason}", **others)(play)
 
 
+def under(context: Callable[[], Any]) -> Callable[[Any], Any]:
+    """A call in a context."""
+
+    def call(f: Any) -> Any:
+        with context():
+            return f(X)
+
+    return call
+
+
+def plainly(f: Any) -> Any:
+    return f(X)
+
+
+MESH = jax.make_mesh((1,), ("data",), (AxisType.Auto,))
+OTHER = jax.devices()[-1]
 DONATED = {"partax": {"donate": "all"}, "equinox": {"donate": "all"}, "jax": {"donate_argnums": 0}}
 TRACED = {"partax": {"trace": partax.is_array_like}}
 NAMED = {"partax": {"trace": ("lr",)}}
 
 CASES += [
     calls("by position -> by keyword", lambda x, y: seen(x) - y, lambda f: f(X, X), lambda f: f(X, y=X), jax=TRACES),
-    calls("keywords in another order", lambda x, y: seen(x) - y, lambda f: f(x=X, y=X), lambda f: f(y=X, x=X)),
     calls("a default that is left out -> given", lambda x, n=2: seen(x) * n, lambda f: f(X), lambda f: f(X, 2),
         "n: static int 2, which was not there", jit={"static": ("n",)}, **OTHERS_TRACE),
-    calls("another value than the default", lambda x, n=2: seen(x) * n, lambda f: f(X), lambda f: f(X, 3),
-        "n: static int 3, which was not there", jit={"static": ("n",)}),
-    calls("one more of `*args`", lambda x, *rest: seen(x) + len(rest), lambda f: f(X, X), lambda f: f(X, X, X),
-        "rest[1]: float32[2,3], which was not there"),
-    calls("one more of `**kwargs`", lambda x, **more: seen(x) + len(more), lambda f: f(X, a=X),
-        lambda f: f(X, a=X, b=X), "b: float32[2,3], which was not there"),
     calls("`**kwargs` in another order", lambda x, **more: seen(x) + more["a"] - more["b"],
         lambda f: f(X, a=X, b=2 * X), lambda f: f(X, b=2 * X, a=X)),
     calls("an array that is donated", lambda x: seen(x) * 2, lambda f: f(X + 1), lambda f: f(X + 2), jit=DONATED),
     calls("another Python number, with `trace=is_array_like`", lambda x, n: seen(x) * n, lambda f: f(X, 2.0),
         lambda f: f(X, 3.0), jit=TRACED, equinox=TRACES),
-    calls("int -> float, with `trace=is_array_like`", lambda x, n: seen(x) * n, lambda f: f(X, 2), lambda f: f(X, 3.0),
-        "n: weak int32 -> weak float32", jit=TRACED),
     calls('another `lr`, with `trace=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
         lambda f: f(X, 4.0, 3), jit={"static": ("n",), **NAMED}, equinox=TRACES),
     calls('another `n`, with `trace=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
         lambda f: f(X, 2.0, 4), number("n", "static int 3 -> 4"), jit={"static": ("n",), **NAMED}),
     calls("a call inside of `jax.jit`", lambda x: seen(x) * 2, lambda f: f(X), lambda f: jax.jit(lambda x: f(x))(X)),
-    calls("a call inside of `jax.vmap`", lambda x: seen(x) * 2, lambda f: f(X[0]), lambda f: jax.vmap(f)(X)),
-    calls("a call inside of `jax.grad`", lambda x: (seen(x) ** 2).sum(), lambda f: f(X), lambda f: jax.grad(f)(X)),
     calls("a call inside of `jax.vmap` with an axis name", lambda x: seen(x) * 2, lambda f: f(X[0]),
         lambda f: jax.vmap(f, axis_name="batch")(X), "axes of vmap or shard_map: None -> {'batch': 2}"),
+    calls("`jax_enable_x64`", lambda x: seen(x) + jnp.arange(3).itemsize, plainly, under(lambda: jax.enable_x64(True)),
+        "jax_enable_x64: False -> True"),
+    calls("`jax_default_matmul_precision`", lambda x: seen(x) @ x.T, plainly,
+        under(lambda: jax.default_matmul_precision("float32")), "jax_default_matmul_precision: None -> float32"),
+    calls("`jax_default_device`", lambda x: seen(x) * 2, plainly, under(lambda: jax.default_device(OTHER)),
+        f"jax_default_device: None -> {OTHER}"),
+    calls("`jax_debug_nans`", lambda x: seen(x) * 2, plainly, under(lambda: jax.debug_nans(True))),
+    calls("`jax.set_mesh`", lambda x: seen(x) * 2, plainly, under(lambda: jax.set_mesh(MESH)),
+        f"mesh: None -> {MESH.abstract_mesh}"),
 ]  # fmt: skip
 
 
@@ -91,31 +107,26 @@ def _(library: Library) -> Calls:
     yield lambda: compiled(X, 3)
 
 
-@CASES.append
-@played(
-    "`clear_cache()`",
-    "<lambda>: trace 2, because clear_cache() has dropped trace 1, of the same arguments",
-    equinox=None,
-)
-def _(library: Library) -> Calls:
-    f = library.jit(lambda x: seen(x) * 2)
-    yield lambda: f(X)
-    if library.name != "plain":
-        f.clear_cache()
-    yield lambda: f(X)
+def emptied(name: str, empty: Callable[[Any], object], reason: str, **others: Any) -> Case:
+    """Two equal calls, between which a cache is emptied."""
+
+    def play(library: Library) -> Calls:
+        f = library.jit(lambda x, case=name: seen(x) * 2)
+        yield lambda: f(X)
+        if library.name != "plain":
+            empty(f)
+        yield lambda: f(X)
+
+    return played(name, f"<lambda>: trace 2, because {reason}", **others)(play)
 
 
-@CASES.append
-@played(
-    "`jax.clear_caches()`",
-    "<lambda>: trace 2, because jax holds trace 1, of the same arguments, no more, as after jax.clear_caches() "
-    "(compared: structure, static values, dtypes, shapes, jax configuration)",
-)
-def _(library: Library) -> Calls:
-    f = library.jit(lambda x: seen(x) * 2)
-    yield lambda: f(X)
-    jax.clear_caches()
-    yield lambda: f(X)
+CASES += [
+    emptied("`clear_cache()`", lambda f: f.clear_cache(), "clear_cache() has dropped trace 1, of the same arguments",
+        equinox=None),
+    emptied("`jax.clear_caches()`", lambda f: jax.clear_caches(),
+        "jax holds trace 1, of the same arguments, no more, as after jax.clear_caches() (compared: structure, static "
+        "values, dtypes, shapes, jax configuration)"),
+]  # fmt: skip
 
 
 @CASES.append

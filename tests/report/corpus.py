@@ -15,18 +15,15 @@ import cases_callables
 import cases_calls
 import cases_functions
 import cases_models
-import cases_settings
 import cases_statics
-import cases_structure
-import cases_wrapped
 from retrace_case import Case, Outcome
 
 import page_tables
 from page_tables import DOCS, print_or_write
 
 CASES: list[Case] = [
-    *cases_arrays.CASES, *cases_structure.CASES, *cases_statics.CASES, *cases_callables.CASES, *cases_wrapped.CASES,
-    *cases_functions.CASES, *cases_models.CASES, *cases_calls.CASES, *cases_settings.CASES,
+    *cases_arrays.CASES, *cases_statics.CASES, *cases_callables.CASES, *cases_functions.CASES, *cases_models.CASES,
+    *cases_calls.CASES,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 import partax
+from counting import seen
 
 
 class Outcome(StrEnum):
@@ -73,9 +75,12 @@ class Case:
 X = jnp.ones((2, 3))
 
 
-def _told(name: str, play: Play, line: str | None, partax: Outcome | None, others: dict[str, Outcome | None]) -> Case:
+def played(
+    name: str, line: str | None = None, *, partax: Outcome | None = None, **others: Outcome | None
+) -> Callable[[Play], Case]:
+    """Makes a case of a function that yields the calls; a line without an outcome means a trace."""
     outcome = partax or (HIT if line is None else TRACES)
-    return Case(name, play, line, outcome, others.get("jax", outcome), others.get("equinox", outcome))
+    return lambda play: Case(name, play, line, outcome, others.get("jax", outcome), others.get("equinox", outcome))
 
 
 def change(
@@ -100,14 +105,36 @@ def change(
         for value in (before, now):
             yield lambda value=value: f(X, make(value))
 
-    return _told(name, play, None if reason is None else f"<lambda>: trace 2, because {reason}", None, others)
+    return played(name, reason and f"<lambda>: trace 2, because {reason}", **others)(play)
 
 
-def played(
-    name: str, line: str | None = None, *, partax: Outcome | None = None, **others: Outcome | None
-) -> Callable[[Play], Case]:
-    """Makes a case of a function that yields the calls; a line without an outcome means a trace."""
-    return lambda play: _told(name, play, line, partax, others)
+def changed(
+    name: str,
+    reason: str,
+    make: Callable[[Any], Any],
+    change: Callable[[Any, Any], object],
+    held: Any = 2,
+    *,
+    use: Callable[[Any, Any], Any] | None = None,
+    static: bool = True,
+    others: dict[str, Any] = OTHERS_WRONG,
+) -> Case:
+    """A function that `make` makes of what it holds, called before and after `change` of both; or such an argument `a`
+    of the function `use`."""
+
+    def play(library: Library) -> Iterator[Callable[[], Any]]:
+        own = copy.deepcopy(held)
+        made = make(own)
+        f = library.jit(
+            made if use is None else lambda x, a, case=name: use(seen(x), a), static=("a",) if use and static else ()
+        )
+        call = lambda: f(X) if use is None else f(X, made)
+        yield call
+        change(made, own)
+        yield call
+
+    told = reason if use is None else f"<lambda>: trace 2, because {reason}"
+    return played(name, told, **others)(play)
 
 
 def number(path: str, arrow: str, last: str | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import subprocess
 from pathlib import Path
 
@@ -52,6 +51,7 @@ def main():
 
 print("argv", sys.argv[1:], __file__ == sys.argv[0])
 main()
+sys.exit(3)
 '''
 
 
@@ -61,7 +61,7 @@ def run(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedPro
 
 def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = run(tmp_path, "explain", "--json", "report.json", "script.py", "--json", "a b", "-h")
+    done = run(tmp_path, "explain", "--json", "report.json", "script.py", "--json", "a b", "-h", code=3)
     assert done.stdout == "argv ['--json', 'a b', '-h'] True\n"
     lines = done.stderr.splitlines()
     assert "script.py:31 step: trace 1, the first" in lines
@@ -85,19 +85,10 @@ def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
     assert [function["name"] for function in json.loads((tmp_path / "report.json").read_text())["functions"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "expected"),
-    [
-        pytest.param("import sys; sys.exit(3)", 3, "", marks=pytest.mark.nightly),
-        pytest.param("raise SystemExit('no')", 1, "no", marks=pytest.mark.nightly),
-        ("{}['key']", 1, "KeyError: 'key'"),
-        pytest.param("raise SystemExit", 0, "", marks=pytest.mark.nightly),
-    ],
-)
-def test_exit_codes_and_exceptions_are_the_script_s(text: str, code: int, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text(text)
-    done = run(tmp_path, "explain", "s.py", code=code)
-    assert expected in done.stderr and "no partax function has been traced" in done.stderr
+def test_an_exception_is_the_script_s(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("{}['key']")
+    done = run(tmp_path, "explain", "s.py", code=1)
+    assert "KeyError: 'key'" in done.stderr and "no partax function has been traced" in done.stderr
 
 
 def test_modules_beside_the_script_are_found_and_modules_run(tmp_path: Path) -> None:
@@ -132,11 +123,10 @@ step(model, jnp.ones((3, 2)))
 """
 
 
-def test_nnx_jit(tmp_path: pathlib.Path) -> None:
+def test_nnx_jit(tmp_path: Path) -> None:
     pytest.importorskip("flax")
     (tmp_path / "script.py").write_text(OF_FLAX)
-    done = python("-m", "partax", "explain", "script.py", cwd=tmp_path)
-    told = done.stderr.partition("partax: what has been")[0].splitlines()
+    told = run(tmp_path, "explain", "script.py").stderr.partition("partax: what has been")[0].splitlines()
     assert [line for line in told if " step: " in line] == [
         "script.py:10 step: trace 1, the first",
         "script.py:11 step: trace 2, because x: float32[1,2] -> float32[3,2]",
@@ -161,3 +151,44 @@ def test_a_static_value_and_what_jax_does_not_tell() -> None:
     ]  # fmt: skip
     assert [line.partition(" g: ")[2] for line in lines if line] == ends
     assert one_line("Finished tracing") is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", 2), pytest.param("0", 0, marks=pytest.mark.nightly)])
+def test_the_environment_variable(value: str, expected: int) -> None:
+    script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
+    done = python("-c", script, PARTAX_EXPLAIN=value)
+    assert done.stderr.count("trace ") == expected, done.stderr
+
+
+SOLVES = """
+import sys
+import diffrax
+import jax.numpy as jnp
+import partax
+
+partax.equinox.accelerate()
+for libraries in (None,) if sys.argv[1:] else (False, True):
+    if libraries is not None:
+        partax.explain(libraries=libraries)
+    y = jnp.ones(4 if libraries else 3)
+    diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, args: -y), diffrax.Tsit5(), 0.0, 1.0, 0.1, y)
+    print("END", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "inside"),
+    [([], "", [False, True]), pytest.param(["by the variable"], "all", [True], marks=pytest.mark.nightly)],
+)
+def test_what_a_library_calls_for_itself_is_told_where_that_is_asked_for(
+    arguments: list[str], variable: str, inside: list[bool], tmp_path: Path
+) -> None:
+    pytest.importorskip("diffrax")
+    (tmp_path / "solves.py").write_text(SOLVES)
+    done = python("solves.py", *arguments, cwd=tmp_path, PARTAX_EXPLAIN=variable)
+    told = [part.splitlines() for part in done.stderr.split("END\n")[:-1]]
+    sites = [
+        [line.removeprefix("WARNING:partax:").split(":")[0] for line in part if ": trace " in line] for part in told
+    ]
+    assert all(any(site.endswith("solves.py") for site in found) for found in sites), done.stderr
+    assert [any(site.startswith("diffrax") for site in found) for found in sites] == inside, done.stderr

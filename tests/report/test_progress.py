@@ -25,11 +25,6 @@ from partax._report.progress import progress
 from terminals import Terminal, terminal
 
 
-def take_away(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, None)
-
-
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AFTER", 0)
@@ -71,19 +66,6 @@ def is_gone(written: str) -> bool:
     return cursor and (written.endswith("\r") or "\x1b[2K" in written[-40:])
 
 
-def test_work_that_measures_itself_is_asked(at_once: None, seen: Terminal) -> None:
-    asked: list[str] = []
-
-    def measure() -> int:
-        asked.append(threading.current_thread().name)
-        return 1000  # never more than there is
-
-    with progress("writing", 8) as work:
-        work.measure = measure
-        assert seen.wait_for("8/8")
-    assert set(asked) == {"partax progress"}
-
-
 def test_a_title_is_one_short_line(at_once: None, seen: Terminal) -> None:
     with progress("saving a\n\x1b[31m" + "b" * 500, 2) as work:
         assert seen.wait_for("0/2")
@@ -92,57 +74,58 @@ def test_a_title_is_one_short_line(at_once: None, seen: Terminal) -> None:
     assert "\x1b[31m" not in seen.raw and "b" * 60 not in seen.text and r"saving a \x1b[31mbbb" in seen.text
 
 
-def test_what_is_done_within_a_second_shows_nothing(seen: Terminal) -> None:
-    with progress("short", 2) as work:
-        work.done = 1
-        time.sleep(0.05)
-    assert seen.raw == "" and threads() == []
-
-
 def test_a_pipe_gets_nothing_and_no_thread(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
-    with open(write, "w") as pipe, open(read) as other:
-        for file in (pipe, io.StringIO(), None):
-            show_on(monkeypatch, file)
-            with progress("long", 2):
-                assert threads() == []
-                time.sleep(0.05)
-            if isinstance(file, io.StringIO):
-                assert file.getvalue() == ""
-        pipe.close()
+    with open(read) as other:
+        with open(write, "w") as pipe:
+            for file in (pipe, None):
+                show_on(monkeypatch, file)
+                with progress("long", 2):
+                    assert threads() == []
+                    time.sleep(0.05)
         assert other.read() == ""
 
 
-def test_without_rich_there_is_nothing(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_away(monkeypatch, "rich", "rich.console", "rich.progress")
-    with progress("long", 2):
+def refuse(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("lacks", ["a second", "rich", "a thread"])
+def test_nothing_is_shown_where_there_is_no_time_or_no_means(
+    lacks: str, at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks == "a second":
+        monkeypatch.setattr(module, "_AFTER", 1.0)
+    elif lacks == "a thread":
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    else:
+        for name in ("rich", "rich.console", "rich.progress"):
+            monkeypatch.setitem(sys.modules, name, None)
+    with progress("long", 2) as work:
+        work.done = 1
         time.sleep(0.1)
     assert seen.raw == "" and threads() == []
 
 
-class Broken(io.StringIO):
-    """A terminal that is gone when something is written."""
-
-    asked = 0
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        Broken.asked += 1
-        raise OSError(5, "Input/output error")
-
-
 def test_a_terminal_that_fails_does_not_stop_the_work(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    class Broken(io.StringIO):
+        """A terminal that is gone when something is written."""
+
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            asked.set()
+            raise OSError(5, "Input/output error")
+
     monkeypatch.setenv("TERM", "xterm")
     show_on(monkeypatch, Broken())
-    Broken.asked = 0
     with progress("long", 2) as work:
-        end = time.monotonic() + 10
-        while not Broken.asked and time.monotonic() < end:
-            time.sleep(0.005)
+        assert asked.wait(10)
         work.done = 1
-    assert Broken.asked > 0 and threads() == []
+    assert threads() == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -155,18 +138,6 @@ def test_work_that_ends_in_an_error_leaves_no_thread(at_once: None, seen: Termin
     with pytest.raises(error):
         work()
     assert threads() == []
-
-
-def test_where_no_thread_can_be_started_the_work_goes_on(
-    at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with progress("long", 2) as work:
-        work.done = 2
-    assert seen.raw == ""
 
 
 def test_the_doctor_shows_each_of_its_stages(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

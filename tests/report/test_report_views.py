@@ -24,7 +24,7 @@ from partax._report.captured_arrays import Constant
 from partax._report.figure_text import figure_text
 from partax._report.table import Table, Tables, is_terminal, width_of
 from processes import PACKAGE
-from terminals import Terminal, terminal
+from terminals import terminal
 
 HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50
 PLACE = f"{HOSTILE}.py:1"
@@ -83,12 +83,6 @@ def _on_a_usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def lines_on(seen: Terminal) -> list[str]:
-    seen.file.flush()
-    assert seen.wait_for("END")
-    return seen.text.split("\n")
-
-
 @pytest.mark.parametrize("record", RECORDS, ids=lambda it: type(it).__name__)
 def test_a_repr_is_one_line(record: Any) -> None:
     assert 0 < len(repr(record)) <= LONGEST and repr(record).isprintable()
@@ -138,10 +132,11 @@ def test_what_is_printed_on_a_terminal_fits_it(name: str, monkeypatch: pytest.Mo
         print(VIEWED[name])
         print("END")
         monkeypatch.undo()
-        lines = lines_on(seen)
-    assert max(map(len, lines)) <= 80
+        seen.file.flush()
+        assert seen.wait_for("END")
+    assert max(map(len, seen.text.split("\n"))) <= 80
     # Digits are never lost, though their cells may be folded.
-    shown = "".join(lines).replace(" ", "")
+    shown = seen.text.replace("\n", "").replace(" ", "")
     for number in re.findall(r"\b\d[\d,]*\b", str(VIEWED[name]))[:30] if "hostile" not in name else ():
         assert number in shown, number
 
@@ -167,45 +162,24 @@ def test_a_notebook_gets_tables_in_which_all_is_escaped(name: str) -> None:
 def test_the_tables_of_a_notebook_have_the_data() -> None:
     page = ReadPage(report("a", "b")._repr_html_())
     assert page.tags.count("table") == 2 and page.tags.count("tr") == 2 * 4
-    assert [cell for cell in page.cells if "calls, " in cell] == [
-        f"{name} (train.py:12): 2003 calls, 3 traces, 5.06 s to trace and compile" for name in "ab"
-    ]
-    for name in "ab":
-        assert f"trace 2 at train.py:41: {name} -> 2" in page.cells
+    assert {f"trace 2 at train.py:41: {name} -> 2" for name in "ab"} <= set(page.cells)
     page = ReadPage(summary()._repr_html_())
     assert page.tags.count("tr") == 1 + 101 + 3 and "... 20 more in `rows`" in page.cells
     assert page.cells[:5] == ["subtree", "group", "leaves", "parameters", "bytes"]
     assert page.cells[-4:] == ["total", "240", "7,140,000", "28,560,000"]
 
 
-SCRIPT = """
-import jax.numpy as jnp, partax
-
-@partax.filter_jit
-def step(x, activation):
-    return x + 1
-
-step(jnp.ones(3), "a rather long name of an activation function")
-step(jnp.ones(3), "another rather long name of one")
-print("done")
-"""
-
-
-def test_the_command_asks_the_stream_that_it_writes_to(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
+def test_the_command_asks_the_stream_that_it_writes_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "import jax, partax; f = partax.filter_jit(lambda x, name: x + 1); f(jax.numpy.ones(3), 'a long name' * 3)"
+    (tmp_path / "script.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PACKAGE), os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "partax", "explain", "script.py"]
     with terminal(100) as seen:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=seen.file, text=True, cwd=tmp_path, env=environment, check=True
-        )
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=seen.file, cwd=tmp_path, check=True)
         assert seen.wait_for("compiled outside of partax")
-        head, _, told = seen.text.partition("partax: what has been traced and compiled\n")
-    assert done.stdout == "done\n"
-    assert "step: trace 2, because activation" in head
-    table = told.partition("compiled outside of partax")[0]
-    assert "activation=" in table and max(map(len, table.splitlines())) <= 100
+        table = seen.text.partition("partax: what has been traced and compiled\n")[2]
+    table = table.partition("compiled outside of partax")[0]
+    assert "script.py" in table and max(map(len, table.splitlines())) <= 100
 
 
 TABLE = Table(
@@ -230,41 +204,26 @@ TEXT = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\nnext & 'more'"
 HOSTILE_TABLE = Table(("path", "n"), (((TEXT, "1"), TEXT),), frozenset({0}), TEXT, (TEXT,))
 
 
-def without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rich", "rich.console", "rich.table", "rich.text", "rich.box"):
-        monkeypatch.setitem(sys.modules, name, None)
-
-
 def test_a_pipe_gets_plain_text_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     for file in (io.StringIO(), None):
         assert Tables(TABLE, TABLE).text(file) == f"{PLAIN}\n\n{PLAIN}"
 
 
-def test_a_terminal_without_rich_or_without_its_lines_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_cannot_show_its_lines_gets_plain_text() -> None:
     with terminal(60, "ascii") as seen:
         assert Tables(TABLE).text(seen.file) == PLAIN
-    without_rich(monkeypatch)
-    with terminal(120) as seen:
-        assert Tables(TABLE).text(seen.file) == PLAIN
 
 
-@pytest.mark.parametrize("name", ["dumb", ""])
-def test_a_dumb_terminal_is_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv("TERM", name)
-    with terminal() as seen:
-        assert is_terminal(seen.file) == (name != "dumb")
-
-
-def test_what_is_no_terminal(tmp_path: Any) -> None:
+def test_what_is_a_terminal_and_how_wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as closed:
         assert not is_terminal(closed)
     for file in (closed, None, io.StringIO(), object()):
         assert not is_terminal(file)
-
-
-def test_the_width_is_the_terminal_s(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(57) as seen:
+        for name in ("dumb", ""):
+            monkeypatch.setenv("TERM", name)
+            assert is_terminal(seen.file) == (name != "dumb")
         assert width_of(seen.file) == 57
         monkeypatch.setenv("COLUMNS", "33")
         assert width_of(seen.file) == 33
@@ -274,7 +233,7 @@ def test_the_width_is_the_terminal_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_html_has_each_cell_and_no_colour() -> None:
     read = ReadPage(Tables(TABLE).html())
-    assert read.open == [] and read.tags.count("tr") == 4 and read.tags.count("th") == 3 and read.tags.count("td") == 9
+    assert [read.tags.count(tag) for tag in ("tr", "th", "td")] == [4, 3, 9]
     rows = [cell for section in TABLE.sections for row in section for cell in row]
     assert read.cells == [TABLE.title, *TABLE.columns, *rows, *(note.strip() for note in TABLE.notes)]
     assert read.attributes <= {f"style=text-align: {side}; vertical-align: top" for side in ("left", "right")}
@@ -282,10 +241,11 @@ def test_html_has_each_cell_and_no_colour() -> None:
 
 @pytest.mark.parametrize("has_rich", [True, False])
 def test_text_on_a_terminal_is_text(monkeypatch: pytest.MonkeyPatch, has_rich: bool) -> None:
-    if not has_rich:
-        without_rich(monkeypatch)
+    for name in () if has_rich else ("rich", "rich.console", "rich.table", "rich.text", "rich.box"):
+        monkeypatch.setitem(sys.modules, name, None)
     with terminal(200) as seen:
         text = Tables(HOSTILE_TABLE).text(seen.file)
+        assert has_rich or Tables(TABLE).text(seen.file) == PLAIN
     assert "\x1b" not in text and text.count("[bold]x[/bold]") == 4 and r"\x1b[31m\nnext" in text
 
 
