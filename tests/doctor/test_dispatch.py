@@ -93,13 +93,9 @@ def test_classes_that_partax_reads_are_found_where_another_jit_calls_python_for_
     assert found(filter_jit(lambda state, x: total(state) + x), state, floats()) == []
 
 
-def test_plain_containers_are_silent() -> None:
+def test_plain_containers_are_silent_and_modules_for_partax() -> None:
     tree = {f"w{i}": [floats(2), (floats(3), None)] for i in range(500)}
-    assert found(jax.jit(total), tree) == []
-    assert found(filter_jit(total), tree) == []
-
-
-def test_modules_are_silent_for_partax() -> None:
+    assert found(jax.jit(total), tree) == found(filter_jit(total), tree) == []
     modules = [eqx.nn.Linear(2, 3, key=jax.random.key(0)) for _ in range(400)]
     assert found(filter_jit(lambda modules: total(eqx.filter(modules, eqx.is_array))), modules) == []
 
@@ -138,15 +134,12 @@ def test_a_short_step_is_told(jit: Any, begin: str, as_advised: Any) -> None:
     assert finding.where.startswith("test_dispatch.py:")
 
 
-def test_it_is_tried_only_where_that_is_asked_for() -> None:
-    assert found_short(train_step, STATE, jnp.ones(4), measure=False) == []
-
-
 def with_a_dropout_key(state: Any, key: jax.Array) -> Any:
     return {"w": state["w"] + jax.random.normal(key, (4,)), "m": state["m"] * 2}, state["w"].sum()
 
 
-def test_keys_can_be_part_of_it() -> None:
+def test_keys_can_be_part_of_it_and_it_is_tried_only_where_that_is_asked_for() -> None:
+    assert found_short(train_step, STATE, jnp.ones(4), measure=False) == []
     assert len(found_short(with_a_dropout_key, STATE, jax.random.key(0))) == 1
 
 
@@ -184,6 +177,8 @@ def test_others_are_silent(function: Any, state: Any) -> None:
 SCRIPT = """
 from typing import Any
 import jax, jax.numpy as jnp, partax
+from partax._doctor import script
+script._LEAST_SECONDS = 0.0
 
 {function}
 
@@ -198,18 +193,9 @@ for _ in range({calls}):
 def test_a_script_s_loop(tmp_path: Path, calls: int, told: bool) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(calls=calls, function=inspect.getsource(train_step)))
-    code = (
-        "import sys, runpy\n"
-        "from partax._doctor import script\n"
-        "script._LEAST_SECONDS = 0.0\n"
-        f"sys.argv = ['partax', 'doctor', {str(script)!r}]\n"
-        "runpy.run_module('partax', run_name='__main__')"
-    )
-    done = python("-c", code)
+    done = python("-m", "partax", "doctor", str(script))
     text = done.stdout + done.stderr
-    assert ("partax.steps(train_step, 32)" in text) is told, text
-    if told:
-        assert f"in the {calls:,} calls here" in text
+    assert (f"in the {calls:,} calls here" in text) is ("partax.steps(train_step, 32)" in text) is told, text
     assert "together" not in text  # a program of the doctor's own
 
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from examining import examined, floats
+from examining import examined, floats, ints
 from flax import nnx
 
 from partax import filter_jit
@@ -35,6 +35,8 @@ def sgd(params: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize(("size", "count"), [(LARGE - 1, 0), (LARGE, 1)])
 def test_it_is_found_from_a_size_on(size: int, count: int) -> None:
+    assert found(jax.jit(sgd, donate_argnums=0), {"w": floats(size)}, floats()) == []
+    assert found(filter_jit(sgd, donate=("params",)), {"w": floats(size)}, floats()) == []
     findings = found(jax.jit(sgd), {"w": floats(size)}, floats())
     assert len(findings) == count
     for finding in findings:
@@ -45,19 +47,40 @@ def test_it_is_found_from_a_size_on(size: int, count: int) -> None:
         assert 'donate_argnames=("params",)' in finding.advice
 
 
-def test_it_matters_more_where_the_memory_is_short_and_not_where_it_is_donated() -> None:
-    params = {"w": floats(LARGE)}
-    assert [it.severity for it in found(jax.jit(sgd), params, floats(), limit=2 * 64 * MIB)] == ["medium"]
-    assert found(jax.jit(sgd, donate_argnums=0), params, floats()) == []
-    assert found(filter_jit(sgd, donate=("params",)), params, floats()) == []
+def loss(params: Any, x: Any) -> Any:
+    return jnp.mean(jnp.cumsum(params["w"] * x) ** 2 + params["b"].sum())
 
 
-def test_frozen_arrays_that_partax_returns_as_they_came_do_not_count() -> None:
-    def step(params: Any, x: Any) -> Any:
-        return {"frozen": params["frozen"], "w": params["w"] - 0.1 * params["frozen"] * x}
+def simulate(u: Any, steps: Any) -> Any:
+    return jax.lax.fori_loop(0, steps, lambda _, u: u + 0.1 * jnp.roll(u, 1), u)
 
-    (finding,) = found(filter_jit(step), {"frozen": floats(LARGE), "w": floats(LARGE)}, floats())
-    assert finding.figures["bytes"] == LARGE * 4
+
+def negated(params: Any, x: Any) -> Any:
+    return jax.tree.map(lambda p: -p, params)
+
+
+def half_frozen(params: Any, x: Any) -> Any:
+    return {"frozen": params["frozen"], "w": params["w"] - 0.1 * params["frozen"] * x}
+
+
+ARRAY, PARAMS = floats(LARGE), {"w": floats(LARGE), "b": floats(3)}
+# The argument that the result replaces, if there is one.
+REPLACED: dict[str, tuple[Any, tuple[Any, ...], list[str]]] = {
+    "what a loop carries": (jax.jit(simulate), (ARRAY, ints()), ["u"]),
+    "but frozen arrays": (filter_jit(half_frozen), ({"frozen": ARRAY, "w": ARRAY}, floats()), ["params"]),
+    "gradients": (jax.jit(jax.grad(loss)), (PARAMS, floats()), []),
+    "a list that is the only result": (jax.jit(negated), ([floats(LARGE - 1), floats()], floats()), ["params"]),
+    "a prediction": (jax.jit(lambda model, x: x + model), (floats(), ARRAY), []),
+    "sorted": (jax.jit(lambda x: jnp.sort(x)), (ARRAY,), []),
+    "another dtype": (jax.jit(lambda x: x.astype("float16") + 1), (ARRAY,), []),
+    "another shape": (jax.jit(lambda x: x[1:] + x[:-1]), (ARRAY,), []),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_what_the_result_replaces_is_found(name: str) -> None:
+    function, args, paths = REPLACED[name]
+    assert [(it.path, it.figures["bytes"]) for it in found(function, *args)] == [(path, LARGE * 4) for path in paths]
 
 
 @pytest.mark.parametrize("jit", [fast_nnx.jit, nnx.jit], ids=["partax", "flax"])
@@ -74,30 +97,10 @@ def test_variables_that_are_changed_in_place_are_found(jit: Any) -> None:
     assert finding.path == "memory" and finding.figures["bytes"] == LARGE * 4
 
 
-def test_gradients_predictions_and_what_does_not_come_back_are_none() -> None:
-    def loss(params: Any, x: Any) -> Any:
-        return jnp.mean(jnp.cumsum(params["w"] * x) ** 2 + params["b"].sum())
-
-    params = {"w": floats(LARGE), "b": floats(3)}
-    assert found(jax.jit(jax.grad(loss)), params, floats()) == []
-    assert found(jax.jit(jax.value_and_grad(loss)), params, floats()) == []
-    assert found(jax.jit(lambda model, x: x + model), floats(), floats(LARGE)) == []
-    assert found(jax.jit(lambda x: jnp.sort(x)), floats(LARGE)) == []
-    assert found(jax.jit(lambda x: x.astype("float16") + 1), floats(LARGE)) == []
-    assert found(jax.jit(lambda x: x[1:] + x[:-1]), floats(LARGE)) == []
-
-
-def test_a_state_that_a_loop_carries_is_found() -> None:
-    def simulate(u: Any, steps: Any) -> Any:
-        return jax.lax.fori_loop(0, steps, lambda _, u: u + 0.1 * jnp.roll(u, 1), u)
-
-    (finding,) = found(jax.jit(simulate), floats(LARGE), jax.ShapeDtypeStruct((), "int32"))
-    assert finding.path == "u" and finding.figures["bytes"] == LARGE * 4
-
-
-def test_the_figure_is_what_xla_spares() -> None:
+def test_the_figure_is_what_xla_spares_which_matters_more_where_the_memory_is_short() -> None:
     args = ({"w": floats(LARGE)}, floats())
-    (finding,) = found(jax.jit(sgd), *args)
+    (finding,) = found(jax.jit(sgd), *args, limit=2 * 64 * MIB)
+    assert finding.severity == "medium"
     plain = jax.jit(sgd).lower(*args).compile().memory_analysis()
     donated = jax.jit(sgd, donate_argnums=0).lower(*args).compile().memory_analysis()
     assert donated.alias_size_in_bytes - plain.alias_size_in_bytes == finding.figures["bytes"]
@@ -114,37 +117,29 @@ def test_the_advice_is_for_what_compiles(wrapper: Any, words: str) -> None:
     assert words in finding.advice
 
 
-def negated(params: Any, x: Any) -> Any:
-    return jax.tree.map(lambda p: -p, params)
-
-
 def swapped(params: Any, x: Any) -> Any:
     return x, jax.tree.map(lambda p: p * 2, params)
 
 
-# Programs as a script compiles them, of which there is no call: what each gives back is known by jax's own paths.
-@pytest.mark.parametrize(
-    ("function", "donated", "findings"),
-    [(sgd, False, 1), (sgd, True, 0), (negated, False, 1), (swapped, False, 1), (lambda params, x: x, False, 0)],
-)
-def test_a_program_of_a_script(function: Any, donated: bool, findings: int) -> None:
-    jaxpr = jax.jit(function, keep_unused=True).trace({"w": floats(LARGE), "b": floats()}, floats()).jaxpr
+def of_script(function: Any, jaxpr: Any, donated: bool = False) -> Any:
+    """A program as a script compiles it, of which there is no call: what it gives back is known by jax's own paths."""
     paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
     program = Program(function.__name__, jaxpr, tuple(donated and "params" in it for it in paths), paths)
-    found = list(find(examined_program(program, function)))
+    return examined_program(program, function)
+
+
+@pytest.mark.parametrize(
+    ("function", "params", "donated", "findings"),
+    [
+        (sgd, PARAMS, False, 1), (sgd, PARAMS, True, 0), (negated, PARAMS, False, 1), (swapped, PARAMS, False, 1),
+        (negated, [ARRAY, floats()], False, 1), (lambda params, x: x, PARAMS, False, 0),
+    ],
+)  # fmt: skip
+def test_a_program_of_a_script(function: Any, params: Any, donated: bool, findings: int) -> None:
+    jaxpr = jax.jit(function, keep_unused=True).trace(params, floats()).jaxpr
+    found = list(find(of_script(function, jaxpr, donated)))
     assert [it.path for it in found] == ["params"] * findings
     assert all('`jax.jit(..., donate_argnames=("params",))`' in it.advice for it in found)
-
-
-def test_a_list_of_parameters_that_is_the_only_result() -> None:
-    params = [floats(LARGE), floats()]
-    jaxpr = jax.jit(negated, keep_unused=True).trace(params, floats()).jaxpr
-    paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
-    for it in (
-        examined_program(Program("negated", jaxpr, (False,) * len(paths), paths), negated),
-        examined(jax.jit(negated), params, floats()),
-    ):
-        assert [finding.path for finding in find(it)] == ["params"]
 
 
 @pytest.mark.parametrize("jit", [filter_jit, eqx.filter_jit], ids=["partax", "equinox"])
@@ -153,10 +148,7 @@ def test_nothing_is_said_of_a_program_whose_results_have_no_paths_of_the_user_s(
         return jit(negated)(params, x)
 
     (eqn,) = [it for it in jax.make_jaxpr(call)({"w": floats(LARGE)}, floats()).eqns if "jaxpr" in it.params]
-    jaxpr = eqn.params["jaxpr"]
-    paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
-    program = Program("negated", jaxpr, (False,) * len(paths), paths)
-    assert list(find(examined_program(program, negated))) == []
+    assert list(find(of_script(negated, eqn.params["jaxpr"]))) == []
 
 
 READ = (4 << 20) // 4  # numbers of an argument that is just large enough where nothing reads it
@@ -180,7 +172,6 @@ UNUSED: dict[str, tuple[Any, tuple[Any, ...], list[tuple[str, int, int]]]] = {
         [("batch['y']", (READ + 4) * 4, 2)]),
     "half of one": (encode, ({"x": floats(READ + 1), "y": floats(READ + 1)},), []),
     "what is returned": (lambda x, y: (x, y.sum()), (floats(READ), floats(3)), []),
-    "what is returned in another place": (lambda x: {"same": x}, (floats(READ),), []),
     "what a call reads": (lambda x: jax.jit(lambda x: x.sum())(x), (floats(READ),), []),
     "what a loop reads": (lambda x, n: jax.lax.fori_loop(0, 3, lambda i, c: c + x.sum(), n), (floats(READ), floats()),
         []),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 from test_script import doctor
 
 SCRIPT = """
@@ -80,35 +78,24 @@ forgotten(); few(); written(); grown(); made_anew(); healthy()
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    folder = tmp_path_factory.mktemp("loops")
-    done = doctor(folder, "--json", "found.json", "script.py", script=SCRIPT)
+FOUND = {
+    "forgotten": ("dispatch", "operations one by one"),
+    "few": ("dispatch", "operations one by one"),
+    "written": ("dispatch", "copy an array to write a part of it"),
+    "grown": ("retrace", "`concatenate` was compiled 12 times at this line, for an array that grows"),
+    "made_anew": ("retrace", "`scan` was traced and compiled 12 times"),
+}
+
+
+def test_loops_outside_of_jit_are_found_and_nothing_else(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "--json", "found.json", "script.py", script=SCRIPT)
     assert done.returncode == 0, done.stderr
-    diagnoses = json.loads((folder / "found.json").read_text())
-    return [finding for it in diagnoses for finding in it["findings"]]
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "text"),
-    [
-        ("forgotten", "dispatch", "operations one by one"),
-        ("few", "dispatch", "operations one by one"),
-        ("written", "dispatch", "copy an array to write a part of it"),
-        ("grown", "retrace", "`concatenate` was compiled 12 times at this line, for an array that grows"),
-        ("made_anew", "retrace", "`scan` was traced and compiled 12 times"),
-    ],
-)
-def test_a_loop_outside_of_jit_is_found(name: str, kind: str, text: str, found: list[Any]) -> None:
-    (finding,) = [it for it in found if it["source"].endswith(f"# {name}")]
-    assert finding["kind"] == kind and text in finding["message"] and finding["advice"]
-
-
-def test_nothing_else_is_found(found: list[Any]) -> None:
-    lines = SCRIPT.splitlines()
-    assert {lines[it["line"] - 1].rpartition("# ")[2] for it in found} == {
-        "forgotten", "few", "written", "grown", "made_anew",
-    }  # fmt: skip
+    diagnoses = json.loads((tmp_path / "found.json").read_text())
+    found = [(it["source"].rpartition("# ")[2], it) for diagnosis in diagnoses for it in diagnosis["findings"]]
+    assert sorted(name for name, _ in found) == sorted(FOUND)
+    for name, finding in found:
+        kind, text = FOUND[name]
+        assert finding["kind"] == kind and text in finding["message"] and finding["advice"]
 
 
 def test_a_script_that_raises_is_not_told_that_all_is_well(tmp_path: Path) -> None:

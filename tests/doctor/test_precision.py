@@ -67,7 +67,6 @@ FOUND: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "an array of NumPy": (mixed(lambda x: x * DOUBLES), (floats(4, 8),), AN_ARRAY),
     "a scalar of NumPy": (mixed(lambda x: x + np.float64(2)), (floats(4, 8),), OF_DOUBLE),
     "an array of jax": (mixed(lambda x: x - jnp.linspace(0, 1, 8)), (floats(4, 8),), AN_ARRAY),
-    "random numbers": (mixed(lambda x: x + jax.random.normal(jax.random.key(0), (8,))), (floats(4, 8),), AN_ARRAY),
     "a choice": (mixed(lambda x: jnp.where(x > 0, x, DOUBLES)), (floats(4, 8),), AN_ARRAY),
     "a product of matrices": (mixed(lambda x: x @ DOUBLES), (floats(4, 8),), AN_ARRAY),
     "a line": (energy, (floats(1000),), OF_DOUBLE),
@@ -81,7 +80,6 @@ FOUND: dict[str, tuple[Any, tuple[Any, ...], str]] = {
 SILENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "numbers of Python": (lambda x: jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2 + jnp.arange(8, dtype=x.dtype),
         (floats(8),)),
-    "numbers of Python, in half": (lambda x: jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2, (half(8),)),
     "less than a tenth": (lambda x: jnp.sin(repeated(jnp.sin, 28, x) * DOUBLES), (floats(8),)),
     "single numbers": (lambda x: (x, x.sum() * np.float64(2.0), jnp.float64(3.0) * x[0]), (floats(8),)),
     "an accurate sum": (lambda x: jnp.sum(jnp.tanh(jnp.sin(x)).astype(jnp.float64)), (floats(8),)),
@@ -169,7 +167,5 @@ def test_what_is_cast_back_before_it_is_used_is_meant_so(widen: Any) -> None:
     x, w = half(4, 8), half(8, 8)
     assert found(cast_back, x, w, x64=False) == []
     assert found(jax.grad(lambda x, w: cast_back(x, w).sum()), x, w, x64=False) == []
-    assert found(used, x, w, x64=False)
-    assert found(widen, x, x64=False)
-    assert found(in_a_scan(widen), x, x64=False)
     assert found(in_a_scan(lambda x: widen(x).astype(x.dtype)), x, x64=False) == []
+    assert found(used, x, w, x64=False) and found(widen, x, x64=False) and found(in_a_scan(widen), x, x64=False)

@@ -48,9 +48,7 @@ def test_what_compiles_in_a_moment_is_not_reported(turns: int, is_found: bool) -
     assert bool(found(long_turns, W, X)) is (turns > 7)
 
 
-@pytest.mark.parametrize(
-    ("turns", "severity"), [(74, "low"), (75, "medium"), (249, "medium"), (250, "high")]
-)  # of four equations
+@pytest.mark.parametrize(("turns", "severity"), [(74, "low"), (75, "medium"), (249, "medium"), (250, "high")])
 def test_the_severity_is_by_the_number_of_equations(turns: int, severity: str) -> None:
     assert [it.severity for it in found(loop_of(turns), W, X)] == [severity]
 
@@ -109,13 +107,13 @@ def test_a_loop_over_a_function_of_several_lines_names_the_loop() -> None:
     assert finding.line == marked(comprehended)
 
 
+def norm(x: Any) -> Any:
+    return (x - jnp.mean(x)) / jnp.sqrt(jnp.var(x) + 1e-6) * jnp.tanh(x.sum()) + jnp.max(x)  # here
+
+
 @pytest.mark.parametrize(("equations", "is_found"), [(100, True), (600, False)])
 def test_what_is_scattered_must_be_a_large_part(equations: int, is_found: bool) -> None:
     """Guards that the eight layer norms of a large model are no finding."""
-
-    def norm(x: Any) -> Any:
-        return (x - jnp.mean(x)) / jnp.sqrt(jnp.var(x) + 1e-6) * jnp.tanh(x.sum()) + jnp.max(x)
-
     operations = (jnp.sin, jnp.cos, jnp.tan, jnp.exp, jnp.tanh, jnp.abs, jnp.floor, jnp.ceil)
     order = np.random.default_rng(0).integers(0, len(operations), equations)
 
@@ -132,26 +130,18 @@ def test_what_is_scattered_must_be_a_large_part(equations: int, is_found: bool) 
 
 
 def test_a_function_called_in_many_places_is_found() -> None:
-    def block(w: Any, x: Any) -> Any:
-        h = jnp.tanh(x @ w)  # here
-        h = h / jnp.sqrt(jnp.mean(h * h) + 1.0)
-        h = jnp.exp(-h) * jax.nn.sigmoid(h) + jnp.cumsum(h, 0)
-        return jnp.sin(h @ w) + x
+    def everywhere(x: Any) -> Any:
+        a = norm(x)
+        b = norm(a) ** 2
+        c = norm(b[::-1]) - a
+        d = norm(jnp.sort(c, 0)) * 2
+        e = norm(d) + norm(c)
+        f = norm(e / 3) + d
+        return norm(jnp.cos(f)) + norm(jnp.floor(f))
 
-    def everywhere(w: Any, x: Any) -> Any:
-        a = block(w, x)
-        b = jnp.log1p(block(w, a) ** 2)
-        c = block(w, b[::-1]) - a
-        d = block(w, jnp.sort(c, 0)) * 2
-        e = jnp.maximum(block(w, d), c)
-        f = block(w, e / 3)
-        g = block(w, f + d).astype(jnp.float32)
-        return block(w, jnp.cos(g)) + block(w, e - jnp.floor(f))
-
-    (finding,) = found(everywhere, W, X)
-    assert finding.figures["repetitions"] == 9
-    assert finding.line == marked(block) and finding.file == __file__
-    assert "`block`" in finding.advice and "in different places" in finding.message
+    (finding,) = found(everywhere, X)
+    assert (finding.file, finding.line, finding.figures["repetitions"]) == (__file__, marked(norm), 9)
+    assert "`norm`" in finding.advice and "in different places" in finding.message
 
 
 def test_inside_of_a_scan_and_of_a_nested_jit() -> None:
