@@ -41,10 +41,6 @@ def stub() -> dict[str, ast.stmt]:
     return declared(ast.parse((PACKAGE / "_core.pyi").read_text(encoding="utf-8")).body)
 
 
-def stub_classes() -> list[str]:
-    return sorted(name for name, node in stub().items() if isinstance(node, ast.ClassDef))
-
-
 def parameters(function: Function) -> list[str]:
     arguments = function.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
@@ -68,37 +64,29 @@ def native_parameters(function: Any) -> list[str] | None:
 
 def assert_parameters_agree(name: str, native: Any, node: ast.stmt | None) -> None:
     assert isinstance(node, Function), f"the stub does not declare {name} as a function"
-    found = native_parameters(native)
-    if found in (None, ["args", "kwargs"]):
-        return  # it does not tell, or is overloaded
-    wanted = parameters(node)
-    assert len(found) == len(wanted), f"{name}: {found} is not {wanted}"
-    for native_name, stub_name in zip(found, wanted, strict=True):
+    found, wanted = native_parameters(native), parameters(node)
+    if found not in (None, ["args", "kwargs"]):  # it tells, and is not overloaded
         # pybind11 calls a parameter without a name arg0, arg1, ...
-        assert native_name == stub_name or re.fullmatch(r"arg\d+", native_name), name
+        assert [b if re.fullmatch(r"arg\d+", a) else a for a, b in zip(found, wanted, strict=True)] == wanted, name
 
 
-def test_the_stub_names_what_the_module_has() -> None:
-    in_stub = {name for name in stub() if is_public(name)}
+def test_the_stub_names_what_the_module_has_which_is_documented() -> None:
     in_module = {name for name in dir(_core) if is_public(name)}
-    assert in_stub
-    assert in_stub - in_module == set()
-    assert in_module - in_stub == set()
+    assert {name for name in stub() if is_public(name)} == in_module
+    assert [name for name in in_module if not inspect.getdoc(getattr(_core, name))] == []
 
 
 def test_the_stub_s_parameters_are_the_functions_own() -> None:
-    names = stub()
-    functions = [name for name in names if callable(getattr(_core, name, None))]
     told = 0
-    for name in functions:
-        native = getattr(_core, name)
-        if not isinstance(native, type):
-            assert_parameters_agree(name, native, names[name])
+    for name, node in stub().items():
+        native = getattr(_core, name, None)
+        if callable(native) and not isinstance(native, type):
+            assert_parameters_agree(name, native, node)
             told += native_parameters(native) is not None
     assert told > 0
 
 
-@pytest.mark.parametrize("name", stub_classes())
+@pytest.mark.parametrize("name", [name for name, node in stub().items() if isinstance(node, ast.ClassDef)])
 def test_the_stub_s_classes_are_the_module_s(name: str) -> None:
     node, native = stub()[name], getattr(_core, name)
     assert isinstance(node, ast.ClassDef)
@@ -113,42 +101,26 @@ def test_the_stub_s_classes_are_the_module_s(name: str) -> None:
             assert_parameters_agree(f"{name}.{member}", function, members[member])
 
 
-def test_everything_native_is_documented() -> None:
-    for name in filter(is_public, dir(_core)):
-        assert inspect.getdoc(getattr(_core, name)), name
-
-
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_public_names_are_there_once_and_typed() -> None:
     assert (PACKAGE / "py.typed").is_file()
-
-
-def test_the_public_names_are_there_and_no_others() -> None:
-    assert len(set(partax.__all__)) == len(partax.__all__)
-    for name in partax.__all__:
-        assert hasattr(partax, name), name
-    assert set(partax.__all__) <= set(dir(partax))
+    assert len(set(partax.__all__)) == len(partax.__all__) and set(partax.__all__) <= set(dir(partax))
 
 
 PUBLIC = {name: getattr(partax, name) for name in partax.__all__}
 
 
-@pytest.mark.parametrize(
-    "name", [it for it, value in PUBLIC.items() if callable(value) and not isinstance(value, type)]
-)
+CLASSES = {name for name, value in PUBLIC.items() if isinstance(value, type)}
+
+
+@pytest.mark.parametrize("name", [name for name, value in PUBLIC.items() if callable(value) and name not in CLASSES])
 def test_a_public_function_has_an_inspectable_signature_with_a_home(name: str) -> None:
     value = PUBLIC[name]
     assert inspect.signature(value).parameters or name == "report"  # which takes nothing
-    assert value.__name__ == name
-    assert value.__module__.split(".")[0] == "partax"
+    assert (value.__name__, value.__module__.split(".")[0]) == (name, "partax")
 
 
 def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our_files() -> None:
-    classes = {name: value for name, value in PUBLIC.items() if isinstance(value, type)}
-    native = {"FlatSpec", "Static"}  # which are pickled by what they are made of
-    assert len(classes) > 10 and native < set(classes)
-    assert {name: value.__module__ for name, value in classes.items() if name not in native} == dict.fromkeys(
-        classes.keys() - native, "partax"
-    )
+    assert {PUBLIC[name].__module__ for name in CLASSES} == {"partax"}
     for made in (partax.by_path("a/*"), partax.SummaryRow("a", "", 1, 2, 3), partax.CacheInfo(1, 2, 3, 4, 5)):
         data = pickle.dumps(made)
         assert b"partax._" not in data and pickle.loads(data) == made
