@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from flax_trees import HAS_FLAX
 from odd_values import Unhashable
 from page_tables import DOCS, assert_shown, cases, outcome, print_or_write, table
 
+Names = dict[str, Any]
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
 EQUINOX = DOCS / "coming_from" / "equinox.md"
@@ -153,16 +155,17 @@ class Model(eqx.Module):
     scale: Any = eqx.field(static=True, default=1)
 
 
+def differences(rows: dict[str, str], pair: tuple[Any, Any], titles: list[str], names: Callable[[Any], Names]) -> str:
+    """What each code gives with both, with names of its own; of other libraries' errors, which vary, only the type."""
+    shown = lambda code, it: outcome(code, {"jnp": jnp, "x": jnp.arange(2.0), **names(it)}, with_message=it is pair[1])
+    return table(["code", *titles], [(name, *(shown(code, it) for it in pair)) for name, code in rows.items()])
+
+
 def jax_differences() -> str:
     mlp = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
-    names = {"jax": jax, "jnp": jnp, "x": jnp.arange(2.0), "mlp": mlp}
-
-    def shown(code: str, jit: Any) -> str:
-        # A list that is appended to is a change of what the function holds; what counts here is none.
-        return outcome(code, {**names, "jit": jit, "counter": TraceCounter()}, with_message=jit is not jax.jit)
-
-    rows = [(name, shown(code, jax.jit), shown(code, partax.filter_jit)) for name, code in JAX_CASES.items()]
-    return table(["code", "`jax.jit`", "`partax.filter_jit`"], rows)
+    # A list that is appended to is a change of what the function holds; what counts here is none.
+    names = lambda jit: {"jax": jax, "mlp": mlp, "jit": jit, "counter": TraceCounter()}
+    return differences(JAX_CASES, (jax.jit, partax.filter_jit), ["`jax.jit`", "`partax.filter_jit`"], names)
 
 
 def nnx_differences() -> str:
@@ -173,24 +176,14 @@ def nnx_differences() -> str:
             for name, value in attributes.items():
                 setattr(self, name, value)
 
-    def shown(code: str, jit: Any) -> str:
-        net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
-        names = {"jnp": jnp, "nnx": nnx, "Holder": Holder, "x": jnp.arange(2.0), "net": net, "jit": jit}
-        return outcome(code, names, with_message=jit is not nnx.jit)
-
-    rows = [(name, shown(code, nnx.jit), shown(code, ours.jit)) for name, code in NNX_CASES.items()]
-    return table(["code", "`nnx.jit`", "`partax.nnx.jit`"], rows)
+    names = lambda jit: {"nnx": nnx, "Holder": Holder, "net": nnx.Linear(2, 1, rngs=nnx.Rngs(0)), "jit": jit}
+    return differences(NNX_CASES, (nnx.jit, ours.jit), ["`nnx.jit`", "`partax.nnx.jit`"], names)
 
 
 def equinox_differences() -> str:
-    names = {"jax": jax, "jnp": jnp, "np": np, "x": jnp.arange(2.0), "Model": Model, "Unhashable": Unhashable}
-
-    def shown(code: str, library: Any) -> str:
-        """Of Equinox's and jax's own errors, which vary, only the type."""
-        return outcome(code, {**names, "by_path": partax.by_path, "eqx": library}, with_message=library is not eqx)
-
-    rows = [(name, shown(code, eqx), shown(code, partax.equinox)) for name, code in EQUINOX_CASES.items()]
-    return table(["code", "Equinox", "partax"], rows)
+    fixed = {"jax": jax, "np": np, "Model": Model, "Unhashable": Unhashable, "by_path": partax.by_path}
+    names = lambda library: {**fixed, "eqx": library}
+    return differences(EQUINOX_CASES, (eqx, partax.equinox), ["Equinox", "partax"], names)
 
 
 TABLES = {

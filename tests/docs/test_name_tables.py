@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import jax
@@ -40,9 +41,6 @@ PASSED_ON: dict[str, Callable[..., Any]] = {
 }
 
 
-# What the pages tell.
-
-
 def rows(page: Path, name: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in read_table(page, name).splitlines()[2:]]
 
@@ -61,21 +59,8 @@ def ours_of(page: Path, name: str) -> dict[str, str]:
     return {names_in(row[0])[0]: names_in(row[1])[0] for row in rows(page, name) if names_in(row[1])}
 
 
-# What is there.
-
-
 def public(of: Any) -> set[str]:
     return {name for name in dir(of) if not name.startswith("_")}
-
-
-def resolve(path: str) -> Any:
-    """What a dotted name leads to, by import or attribute."""
-    found: Any = importlib.import_module(path.partition(".")[0])
-    for name in path.split(".")[1:]:
-        if not hasattr(found, name):
-            importlib.import_module(f"{found.__name__}.{name}")
-        found = getattr(found, name)
-    return found
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -90,27 +75,21 @@ def methods(wrapper: Any) -> set[str]:
     return {name for name in public(type(wrapper)) if callable(getattr(type(wrapper), name))}
 
 
-# The tables that are made.
-
-
 def differing_parameters(name: str) -> str:
     """Which parameters a function of Equinox's has otherwise in partax."""
     theirs, ours = (
         parameters(getattr(module, name)) for module in (importlib.import_module("equinox"), partax.equinox)
     )
-    renamed = {
-        b.name: a.name
-        for a, b in zip(theirs, ours, strict=False)
-        if a.name != b.name and {a.kind, b.kind} <= {a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD}
-    }
+    pairs = [(a, b) for a, b in zip(theirs, ours, strict=False) if a.name != b.name]
+    renamed = {b.name: a.name for a, b in pairs if {a.kind, b.kind} <= {a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD}}
     known = {p.name for p in theirs} | {*renamed} | names_of_parameters(PASSED_ON.get(name, lambda: None))
     more = [
-        f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name
+        f"`*{p.name}`" if p.kind is p.VAR_POSITIONAL else f"`{p.name}`"
         for p in ours
         if p.name not in known and not p.name.startswith("_") and p.kind is not p.VAR_KEYWORD
     ]
     told = [f"`{theirs}` is called `{ours}`" for ours, theirs in renamed.items()]
-    return "; ".join(told + (["also " + ", ".join(f"`{parameter}`" for parameter in more)] if more else []))
+    return "; ".join(told + (["also " + ", ".join(more)] if more else []))
 
 
 def same_of_equinox() -> str:
@@ -130,10 +109,8 @@ def stages(wrapper: Any) -> list[Any]:
 def stages_table() -> str:
     made = []
     for theirs, ours in zip(stages(jax.jit(jnp.sin)), stages(partax.filter_jit(jnp.sin)), strict=True):
-        both, more = public(theirs) & public(ours), public(ours) - public(theirs)
-        made.append(
-            [f"`{type(ours).__name__}`", *(", ".join(f"`{name}`" for name in sorted(names)) for names in (both, more))]
-        )
+        names = public(theirs) & public(ours), public(ours) - public(theirs)
+        made.append([f"`{type(ours).__name__}`", *(", ".join(f"`{name}`" for name in sorted(it)) for it in names)])
     return table(["", "as in jax", "only here"], made)
 
 
@@ -160,13 +137,13 @@ def test_each_name_of_equinox_is_in_one_table() -> None:
     assert {*names} - {"internal.scan", "internal.while_loop"} == {*public_names_of_equinox()}
     named = re.findall(r"`(nn\.\w+|tree_\w+)`", read_table(EQUINOX, "stays"))
     for name in [*names, *named]:
-        assert resolve(f"equinox.{name}") is not None
+        assert resolve_name(f"equinox.{name}") is not None
 
 
 def test_partax_equinox_has_the_names_of_the_first_table_and_equinox_those_of_the_others() -> None:
     equinox: Any = importlib.import_module("equinox")
     for name, module in OURS.items():
-        ours = getattr(resolve(module), name.removeprefix("tree_"))
+        ours = getattr(resolve_name(module), name.removeprefix("tree_"))
         assert getattr(partax.equinox, name) is not getattr(equinox, name)
         # Its parameters have the names of Equinox's there.
         assert getattr(partax.equinox, name) is ours or name == "filter_shard"
@@ -178,15 +155,12 @@ def test_partax_equinox_has_the_names_of_the_first_table_and_equinox_those_of_th
 
 @pytest.mark.parametrize(("page", "name", "prefix"), [(EQUINOX, "other names", "equinox."), (JAX_JIT, "names", "")])
 def test_names_lead_somewhere_there_and_here(page: Path, name: str, prefix: str) -> None:
-    assert ours_of(page, name).keys() == {*told(page, name)}
-    for theirs, ours in ours_of(page, name).items():
-        assert callable(resolve(f"{prefix}{theirs}"))
-        assert callable(resolve(ours))
-
-
-def test_each_filter_function_is_beside_what_jax_has() -> None:
-    ours = {f"partax.{name}" for name in partax.__all__ if name.startswith("filter_")} - {"partax.filter_jit"}
-    assert {*ours_of(JAX_JIT, "names").values()} == ours
+    found = ours_of(page, name)
+    assert found.keys() == {*told(page, name)}
+    assert all(callable(resolve_name(it)) for theirs, ours in found.items() for it in (f"{prefix}{theirs}", ours))
+    if page == JAX_JIT:  # each filter function is beside what jax has
+        filters = {f"partax.{name}" for name in partax.__all__ if name.startswith("filter_")}
+        assert {*found.values()} == filters - {"partax.filter_jit"}
 
 
 def test_each_option_of_jax_jit_and_of_ours_is_told() -> None:
@@ -221,7 +195,7 @@ def test_each_transform_of_nnx_is_told() -> None:
     }
     same = ours_of(FLAX_NNX, "names")
     assert {*(name.removeprefix("nnx.") for name in same), *told(FLAX_NNX, "stays")} == transforms
-    assert all(callable(resolve(ours)) for ours in same.values())
+    assert all(callable(resolve_name(ours)) for ours in same.values())
 
 
 if __name__ == "__main__":
