@@ -1,4 +1,4 @@
-"""Guards every promise: eight CPU devices, warnings as errors, one way to count traces, and which tests round.
+"""Guards every promise: eight CPU devices, one way to count traces, and programs that are compiled once.
 
 Most of a test's time is lowering and XLA's compiler, which take half as long here; `PARTAX_OPTIMIZED=1` leaves both as
 users have them.
@@ -45,7 +45,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -66,8 +66,6 @@ if IS_OLDER:
     collect_ignore.append("docs")  # what they show is the newest jax's
 if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
     sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
-# What compares numbers that two programs have rounded.
-COMPARE = {"assert_close", "assert_allclose", "allclose"}
 # What a file names that has threads.
 THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio", "at_once"}
 
@@ -94,7 +92,6 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1" and hasattr(traceback_util, "_path_
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", "error")
     if IS_OLDER:  # of which libraries of today name what was about to go
         config.addinivalue_line("filterwarnings", r"ignore:jax\.\S+ is deprecated:DeprecationWarning")
 
@@ -122,29 +119,6 @@ class _Module(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
     module: pytest.Module = _Module.from_parent(parent, path=module_path)
     return module
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.Function) and _rounds(item.function, set()):
-            item.add_marker("rounds")
-
-
-def _rounds(function: FunctionType, seen: set[FunctionType]) -> bool:
-    """Whether the code of a test, or of a function of its file that it names, names one of `COMPARE`."""
-    seen.add(function)
-    names = _names(function.__code__)
-    helpers = [function.__globals__.get(name) for name in names]
-    return not COMPARE.isdisjoint(names) or any(
-        _rounds(helper, seen)
-        for helper in helpers
-        if isinstance(helper, FunctionType) and helper.__module__ == function.__module__ and helper not in seen
-    )
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*inner)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from shown_code import FENCE, run_blocks
 
-pytestmark = pytest.mark.rounds
-
 ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_PYTHON = [page for page in TEXTS if "```python" in page.read_text(encoding="utf-8")]
