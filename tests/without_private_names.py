@@ -13,7 +13,6 @@ import os
 import pathlib
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,19 +122,6 @@ def take_away(names: list[str]) -> set[str]:
     return asked
 
 
-class _Failures:
-    """A plugin that keeps what has gone wrong."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.passed = 0
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.passed += report.when == "call" and report.passed
-        if report.failed:
-            self.texts.append(f"{report.nodeid}\n{report.longreprtext}")
-
-
 def the_command_line() -> None:
     """Runs a script by each command, in this process: what they hear of jax stays."""
     import partax.__main__
@@ -151,26 +137,14 @@ def the_command_line() -> None:
             assert any(it in text.getvalue() for it in told) and "<lambda>" in text.getvalue(), text.getvalue()
 
 
-def outcome(names: list[str]) -> dict[str, Any]:
-    """Runs the tests without these names."""
-    asked, failures = take_away(names), _Failures()
-    code = pytest.main(
-        ["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *test_ids()], plugins=[failures]
-    )
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        failures.texts.append(f"pytest ended with {code!r}")
-    try:
-        the_command_line()
-    except BaseException:
-        failures.texts.append(traceback.format_exc())
-    return {"failures": failures.texts, "asked": sorted(asked), "passed": failures.passed}
-
-
 def main() -> None:
-    """Tells in its last line what has become of the tests without the names that it is given."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        found = outcome(json.loads(sys.argv[1]))
-    print(json.dumps(found))
+    """Runs the tests without the names that it is given; the last line tells which of these were asked for."""
+    asked = take_away(json.loads(sys.argv[1]))
+    code = pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *test_ids()])
+    if code == pytest.ExitCode.OK:
+        the_command_line()
+    print(json.dumps(sorted(asked)))
+    sys.exit(code)
 
 
 if __name__ == "__main__":
