@@ -6,11 +6,10 @@ from __future__ import annotations
 import base64
 import random
 import warnings
-from pathlib import Path
 
 import pytest
 
-from fuzz import targets
+import fuzz
 
 pytestmark = pytest.mark.compiled_anew  # a file that is written is one that no input may lead to
 
@@ -26,33 +25,25 @@ def _no_warnings(request: pytest.FixtureRequest) -> object:
         yield
 
 
-def inputs(name: str) -> list[Path]:
-    return sorted((targets.CORPUS / name).iterdir())
-
-
-def replay(name: str) -> None:
-    check = targets.load(name)
-    for file in inputs(name):
-        try:
-            check(file.read_bytes())
-        except BaseException as error:
-            error.add_note(f"with {name}/{file.name}")
-            raise
-
-
-@pytest.mark.parametrize("name", targets.NAMES)
-def test_the_corpus(name: str) -> None:
-    assert len(inputs(name)) >= 10
-    replay(name)
-
-
-@pytest.mark.parametrize("name", targets.NAMES)
-def test_random_bytes(name: str) -> None:
-    check, generator = targets.load(name), random.Random(name)
-    for _ in range(RANDOM):
-        data = generator.randbytes(generator.randrange(200))
+def replay(name: str, inputs: dict[str, bytes]) -> None:
+    check = fuzz.load(name)
+    for file, data in inputs.items():
         try:
             check(data)
         except BaseException as error:
-            error.add_note(f"with {base64.b64encode(data).decode()}")
+            error.add_note(f"with {name}/{file}")
             raise
+
+
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_the_corpus(name: str) -> None:
+    inputs = {file.name: file.read_bytes() for file in sorted((fuzz.CORPUS / name).iterdir())}
+    assert len(inputs) >= 10
+    replay(name, inputs)
+
+
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_random_bytes(name: str) -> None:
+    generator = random.Random(name)
+    drawn = [generator.randbytes(generator.randrange(200)) for _ in range(RANDOM)]
+    replay(name, {base64.b64encode(data).decode(): data for data in drawn})

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from case import Case, operations
-from checks import as_before, unfailing
+from case import Case, as_before, operations, unfailing
 
 import trees
 from partax import _core

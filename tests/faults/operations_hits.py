@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from case import Case, operation, operations
-from checks import refused, unfailing
+from case import Case, operation, operations, refused, unfailing
 
-import flax_trees
 import trees
 from partax import filter_jit
 
@@ -35,13 +32,6 @@ def hit_case(make: Callable[[], Any], *, allocates: bool = True, **options: Any)
     return calls_case(f, lambda: f(tree), watched=watched, allocates=allocates)
 
 
-class Own(collections.namedtuple("Own", "left right")):
-    """With a `__new__` of its own."""
-
-    def __new__(cls, left: Any, right: Any) -> Any:
-        return super().__new__(cls, left, right)
-
-
 def samples(*names: str) -> Callable[[], Any]:
     return lambda: [trees.SAMPLES[name]() for name in names]
 
@@ -57,31 +47,21 @@ operations(
         "declared classes, and dataclasses with slots": lambda: hit_case(
             samples("declared", "declared_slots", "dataclass_slots", "jax_partial")
         ),
-        "objects of Flax": lambda: hit_case(lambda: [trees.array(1), flax_trees.samples()]),
         "static leaves": lambda: hit_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()]),
         "wrapped modules and partials": lambda: hit_case(samples(*WRAPPED)),
         "many leaves": lambda: hit_case(lambda: [trees.array(1) for _ in range(200)]),
-        "named tuples": lambda: hit_case(lambda: [trees.Pair(trees.array(1), trees.array(2)), Own(trees.array(1), 3)]),
     },
 )
 
 
-def bound_case(make: Callable[[], Any]) -> Case:
-    """A call with a bound tree, after those that it learns from."""
+@operation("hit with a bound tree")
+def _() -> Case:
+    """After the calls that it learns from."""
     f, x = filter_jit(lambda tree, x: plus_one((tree, x))), trees.array(3)
-    bound = f.bind(make())
+    bound = f.bind((trees.make_model(), trees.SAMPLES["optax_chain"](), [trees.array(1), *range(100)]))
     for _ in range(4):
         bound(x)
     return calls_case(f, lambda: bound(x), watched=(bound, x))
-
-
-operations(
-    "hit with a bound tree",
-    {
-        "modules and optimizer state": lambda: bound_case(lambda: (trees.make_model(), trees.SAMPLES["optax_chain"]())),
-        "static leaves": lambda: bound_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()]),
-    },
-)
 
 
 @operation("the first call with a bound tree")
@@ -91,23 +71,16 @@ def _() -> Case:
     return unfailing(lambda: f.bind(tree)(), f, keeps=True)
 
 
-def parts_of(tree: Any) -> Any:
-    return tree.left, tree.right[0], tree.right[1], [1, tree.right[0]]
-
-
-def parts_case(misses: bool) -> Case:
-    """Each call gives parts of its arguments back, and makes the others anew."""
-    f = filter_jit(lambda tree: parts_of(tree))
+@operation("miss: parts of the arguments, returned")
+def _() -> Case:
+    f = filter_jit(lambda tree: (tree.left, tree.right[0], tree.right[1], [1, tree.right[0]]))
     tree = trees.Pair(trees.make_model(), [trees.Layer(trees.array(2)), (trees.array(1), "s")])
 
     def run() -> Any:
         model, layer, pair, parts = f(tree)
         return layer is tree.right[0], pair is tree.right[1], parts[1] is tree.right[0], model is tree.left, model
 
-    return unfailing(run, tree, *tree.right, f, prepare=f.clear_cache if misses else lambda: None)
-
-
-operations("parts of arguments", {"hit": lambda: parts_case(False), "miss": lambda: parts_case(True)})
+    return unfailing(run, tree, *tree.right, f, prepare=f.clear_cache)
 
 
 @operation("hit: forwarded NumPy arrays")
@@ -115,22 +88,6 @@ def _() -> Case:
     f = filter_jit(lambda x, y: (x, {"y": y, "sum": x + y}))
     x, y = np.ones(2, np.float32), np.arange(2, dtype=np.float32)
     return calls_case(f, lambda: f(x, y), watched=(x, y))
-
-
-def adder(n: Any) -> Callable[[Any], Any]:
-    return lambda x: x + (n[0] if isinstance(n, list) else n)
-
-
-@operation("hit: a function made anew, returned")
-def _() -> Case:
-    f = filter_jit(lambda g, x: (g, g(x)))
-
-    def run() -> Any:
-        mine = adder([1])
-        given, value = f(mine, trees.array(2))
-        return given is mine, value
-
-    return calls_case(f, run)
 
 
 @operation("call: by keyword, defaults, *args, **kwargs")

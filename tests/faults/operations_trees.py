@@ -13,8 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from case import Case, operation, operations
-from checks import as_before, refused, unfailing
+from case import Case, as_before, operation, operations, refused, unfailing
 
 import flax_trees
 import partax
@@ -181,7 +180,6 @@ operations(
             partax.all_of(partax.by_path(regex="ü"), partax.is_array),
         ),
         "by a prefix of filters": lambda: parts_of(PREFIX),
-        "is_leaf": lambda: parts_of(partax.is_array, is_leaf=lambda x: isinstance(x, trees.Tray)),
     },
 )
 
@@ -295,12 +293,6 @@ operations(
         ),
         "a leaf too few": lambda: refused(
             lambda: tree.unflatten(tree.structure(SHORT["a"]), []), "found 0", ValueError, SHORT
-        ),
-        "trees that differ": lambda: unlike(
-            lambda one, other: tree.map(lambda x, y: x, one, other),
-            SHORT,
-            {"a": [trees.Bag(1), 2]},
-            "`rest[0]['a'][1]`",
         ),
         "a function that raises": lambda: refused(
             lambda: (sys._getframe(), _core.tree_map(lambda x: x / 1, (DIVIDED,), None, False)),

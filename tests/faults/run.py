@@ -57,16 +57,14 @@ def names_in(path: Path, quick: bool) -> list[str]:
 
 
 def symbols(core: str, base: int, site: list[int]) -> str:
-    """Functions and lines of addresses in the module, if binutils are there."""
-    tool = shutil.which("addr2line")
-    if tool is None or not site:
-        return " < ".join(hex(a) for a in site)
-    sections = subprocess.run([shutil.which("readelf") or tool, "-lW", core], capture_output=True, text=True).stdout
+    """Functions and lines of addresses in the module, if binutils are there and the module has debugging symbols."""
+    addr2line, readelf = shutil.which("addr2line"), shutil.which("readelf")
+    if addr2line is None or readelf is None:
+        return " < ".join(map(hex, site))
+    sections = subprocess.run([readelf, "-lW", core], capture_output=True, text=True).stdout
     offset = next((int(x.split()[2], 16) for x in sections.splitlines() if "LOAD" in x and " E " in x), 0)
-    command = [tool, "-Cfse", core, *(hex(a - base + offset) for a in site)]
+    command = [addr2line, "-Cfse", core, *(hex(a - base + offset) for a in site)]
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
-    if "??:0" in lines or "??:?" in lines:  # a module without debugging symbols: CXXFLAGS=-g, install.strip=false
-        return " < ".join(hex(a - base + offset) for a in site)
     return " < ".join(f"{f.split('(')[0][-60:]} {at}" for f, at in zip(lines[::2], lines[1::2], strict=True))
 
 

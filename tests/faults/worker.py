@@ -23,34 +23,28 @@ MAX_POINTS = 20_000
 IMMORTAL = 100_000_000  # counts that say nothing
 
 
-class Outcomes:
-    """What became of one operation's runs."""
-
-    def __init__(self) -> None:
-        self.points = 0
-        self.allocates = True
-        self.clean: set[tuple[int, ...]] = set()
-        self.counts: collections.Counter[str] = collections.Counter()
-        self.faults: dict[str, dict[str, Any]] = {}
-
-    def fault(self, kind: str, where: str, site: list[int], detail: str) -> None:
-        known = self.faults.setdefault(f"{kind} {site[:3]}", {"kind": kind, "site": site, "where": where, "times": 0})
-        known["times"] += 1
-        known["detail"] = detail[:2000]
-
-
 def note(progress: int, text: str) -> None:
     os.pwrite(progress, text.encode().ljust(200), 0)
 
 
 class Runner:
+    """Runs one operation, and keeps what became of its runs."""
+
     def __init__(self, name: str, progress: int) -> None:
         self.name = name
         self.progress = progress
-        self.outcomes = Outcomes()
+        self.points = 0
+        self.allocates = True
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.faults: dict[str, dict[str, Any]] = {}
         self.unraisable: list[str] = []
         self.python_keeps = False
         sys.unraisablehook = self.note_unraisable
+
+    def fault(self, kind: str, where: str, site: list[int], detail: str) -> None:
+        known = self.faults.setdefault(f"{kind} {site[:3]}", {"kind": kind, "site": site, "where": where, "times": 0})
+        known["times"] += 1
+        known["detail"] = detail[:2000]
 
     def note_unraisable(self, args: Any) -> None:
         # CPython 3.13 says so where it cannot copy the fields of an instance that it destroys, and keeps them.
@@ -92,21 +86,21 @@ class Runner:
         except BaseException as raised:
             error = raised
         count, failed, site = injector.stop()
-        self.outcomes.points = max(self.outcomes.points, count)
+        self.points = max(self.points, count)
         kind, detail = self.judge(case, value, error, failed)
         error = value = None
         if kind not in ("clean", "absorbed", "done"):
-            self.outcomes.fault(kind, where, site, detail)
+            self.fault(kind, where, site, detail)
         if failed:
-            self.outcomes.counts[kind] += 1
+            self.counts[kind] += 1
         if self.unraisable:
-            self.outcomes.fault("unraisable", where, site, "; ".join(self.unraisable))
+            self.fault("unraisable", where, site, "; ".join(self.unraisable))
         if failed and kind == "clean" and case.state() != before:
-            self.outcomes.fault("changed", where, site, f"{before} became {case.state()}")
+            self.fault("changed", where, site, f"{before} became {case.state()}")
         note(self.progress, f"{self.name}: after {where}")
         wrong, detail = self.run_safely(case)
         if wrong:
-            self.outcomes.fault(wrong, where, site, detail)
+            self.fault(wrong, where, site, detail)
         return failed, site
 
     def judge(self, case: Case, value: Any, error: BaseException | None, failed: int) -> tuple[str, str]:
@@ -151,13 +145,13 @@ class Runner:
         after = [sys.getrefcount(x) for x in case.watched]
         for i, (a, b) in enumerate(zip(counts, after, strict=True)):
             if a != b and a < IMMORTAL:
-                self.outcomes.fault("reference", f"of watched object {i}", [], f"{a} became {b}")
+                self.fault("reference", f"of watched object {i}", [], f"{a} became {b}")
         del case
         return live_blocks()
 
     def passes(self, make: Any, thorough: bool) -> None:
         case = make()
-        self.outcomes.allocates, keeps = case.allocates, case.keeps
+        self.allocates, keeps = case.allocates, case.keeps
         self.sweep(case, False, "first time", repeat=thorough)
         del case
         held = [live_blocks()]
@@ -172,7 +166,7 @@ class Runner:
         if held[-1].total() > held[-2].total() and not keeps and not self.python_keeps:
             sizes = [blocks.total() for blocks in held]
             for site, extra in (held[-1] - held[-2]).items():
-                self.outcomes.fault("leak", "once", list(site), f"{extra} blocks; in all {sizes}")
+                self.fault("leak", "once", list(site), f"{extra} blocks; in all {sizes}")
 
 
 def live_blocks() -> collections.Counter[tuple[int, ...]]:
@@ -201,11 +195,10 @@ def main() -> None:
             try:
                 runner.passes(OPERATIONS[name], thorough == "1")
             except Exception:
-                runner.outcomes.fault("broken", "the operation itself", [], traceback.format_exc())
-            outcomes = runner.outcomes
-            line = {"name": name, "points": outcomes.points, "counts": outcomes.counts, "base": base, "core": path}
-            line["allocates"] = outcomes.allocates
-            print(json.dumps(line | {"faults": list(outcomes.faults.values())}), file=file, flush=True)
+                runner.fault("broken", "the operation itself", [], traceback.format_exc())
+            line = {"name": name, "points": runner.points, "counts": runner.counts, "base": base, "core": path}
+            line |= {"allocates": runner.allocates, "faults": list(runner.faults.values())}
+            print(json.dumps(line), file=file, flush=True)
 
 
 main()

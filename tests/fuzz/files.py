@@ -1,4 +1,4 @@
-"""A file from a fuzzer's bytes: what partax.load makes of it, against a reader that follows the format's words."""
+"""A file from a fuzzer's bytes: what partax.load makes of it, against what safetensors reads."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from typing import Any
 
 import jax
 import numpy as np
+import safetensors
 
 import partax
 from fuzz.source import Source, outcome
 from trees import bits, dtype_of
 
+MADE = ["BOOL", "F4", "F8_E4M3", "I8", "U16", "BF16", "U32", "F32", "F64", "C64"]
 DTYPES = {
-    "BOOL": ("bool", 8),
-    "F4": ("float4_e2m1fn", 4),
-    "F8_E4M3": ("float8_e4m3fn", 8),
-    "I8": ("int8", 8),
-    "U16": ("uint16", 16),
-    "BF16": ("bfloat16", 16),
-    "U32": ("uint32", 32),
-    "F32": ("float32", 32),
-    "F64": ("float64", 64),
-    "C64": ("complex64", 64),
+    "BOOL": "bool",
+    "BF16": "bfloat16",
+    "C64": "complex64",
+    "F4": "float4_e2m1fn",
+    **{f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"F8_{kind.upper()}": f"float8_{kind}" for kind in ("e5m2", "e4m3fnuz", "e5m2fnuz")},
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
 }
 UNKNOWN = ["F6_E2M3", "X9", "f32", ""]
 NAMES = ["a", "b", "", "__metadata__", "\u00e9", "a/b"]
@@ -97,9 +98,10 @@ def _made(source: Source) -> bytes:
             shape: list[Any] = [source.pick(SIZES) for _ in range(source.below(5))]
             header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, source.pick(SIZES)]}
             continue
-        dtype = source.pick(list(DTYPES))
+        dtype = source.pick(MADE)
         shape = [source.below(4) for _ in range(source.below(4))]
-        size = -(-math.prod(shape) * DTYPES[dtype][1] // 8)
+        size = math.prod(shape) * dtype_of(DTYPES[dtype]).itemsize
+        size = -(-size // 2) if dtype == "F4" else size
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
         at += size
     own = source.pick(OWN)
@@ -117,69 +119,28 @@ def _made(source: Source) -> bytes:
 
 
 def read_slowly(contents: bytes) -> dict[str, Any]:
-    """Name to (dtype, shape, bytes) of each array, and (None, ...) for data of PRNG keys. ValueError for a bad file."""
-    end = 8 + int.from_bytes(contents[:8], "little")
-    if len(contents) < 8 or len(contents) < end:
-        raise ValueError("cut off")
+    """Name to (dtype, shape, bytes) of each array, or (implementation, ...) of a key. ValueError for a bad file."""
     try:
-        header = json.loads(contents[8:end].decode(), object_pairs_hook=_once)
-    except RecursionError as error:
-        raise ValueError("too deep") from error
-    if type(header) is not dict:
-        raise ValueError("no object")
-    own = _own(header.pop("__metadata__", None))
-    body = contents[end:]
-    found: dict[str, Any] = {}
-    spans = []
-    for name, entry in header.items():
-        code, shape, (start, stop) = _entry(entry)
-        dtype, width = DTYPES_READ[code]
-        if math.prod(shape) * width != 8 * (stop - start):
-            raise ValueError("shape and length differ")
-        spans.append((start, stop))
-        found[name] = (dtype, tuple(shape), body[start:stop])
-        if dtype == "bool" and body[start:stop].strip(b"\0\1"):
-            raise ValueError("neither true nor false")
-    at = 0
-    for start, stop in sorted(spans):
-        if start != at:
-            raise ValueError("hole or overlap")
-        at = stop
-    if at != len(body):
-        raise ValueError("more or less data")
-    for name, implementation in own.items():
-        found[name] = _key(found.get(name), implementation)
+        entries = safetensors.deserialize(contents)
+    except safetensors.SafetensorError as error:
+        raise ValueError from error
+    found = {name: (DTYPES[it["dtype"]], tuple(it["shape"]), bytes(it["data"])) for name, it in entries}
+    if any(dtype == "bool" and data.strip(b"\0\1") for dtype, _, data in found.values()):
+        raise ValueError("neither true nor false")
+    end = 8 + int.from_bytes(contents[:8], "little")
+    metadata = json.loads(contents[8:end]).get("__metadata__") or {}
+    for name, implementation in _keys(metadata.get("partax")).items():
+        dtype, shape, data = found.get(name, ("", (), b""))
+        if dtype != "uint32" or shape[-1:] != (KEY_SIZES.get(implementation),):
+            raise ValueError("no data of such a key")
+        found[name] = implementation, shape[:-1], data
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) != len(pairs):
-        raise ValueError("a name twice")
-    return dict(pairs)
-
-
-def _entry(entry: Any) -> tuple[str, list[int], tuple[int, int]]:
-    fits = type(entry) is dict and {"dtype", "shape", "data_offsets"} <= set(entry)
-    if not fits or type(entry["dtype"]) is not str or entry["dtype"] not in DTYPES_READ:
-        raise ValueError("no description of an array")
-    shape, offsets = entry["shape"], entry["data_offsets"]
-    numbers = type(shape) is list and type(offsets) is list and len(offsets) == 2
-    if not numbers or not all(type(x) is int and 0 <= x < 2**63 for x in [*shape, *offsets]):
-        raise ValueError("no numbers")
-    if offsets[0] > offsets[1] or len(shape) > 32:
-        raise ValueError("offsets backwards, or more dimensions than NumPy has")
-    return entry["dtype"], shape, (offsets[0], offsets[1])
-
-
-def _own(metadata: Any) -> dict[str, str]:
-    if metadata is None:
-        return {}
-    if type(metadata) is not dict or not all(type(value) is str for value in metadata.values()):
-        raise ValueError("no metadata")
-    if "partax" not in metadata:
-        return {}
+def _keys(text: str | None) -> dict[str, str]:
+    """The implementations of the PRNG keys."""
     try:
-        own = json.loads(metadata["partax"])
+        own = {"format": 1, "keys": {}} if text is None else json.loads(text)
     except RecursionError as error:
         raise ValueError("too deep") from error
     if type(own) is not dict or type(own.get("format")) is not int or own["format"] != 1:
@@ -191,28 +152,6 @@ def _own(metadata: Any) -> dict[str, str]:
 
 
 KEY_SIZES = {"threefry2x32": 2, "rbg": 4, "unsafe_rbg": 4}
-
-
-def _key(data: Any, implementation: str) -> Any:
-    if data is None or implementation not in KEY_SIZES or data[0] != "uint32":
-        raise ValueError("no key")
-    if data[1][-1:] != (KEY_SIZES[implementation],):
-        raise ValueError("no data of such a key")
-    return implementation, data[1][:-1], data[2]
-
-
-DTYPES_READ = DTYPES | {
-    "U8": ("uint8", 8),
-    "I16": ("int16", 16),
-    "I32": ("int32", 32),
-    "U64": ("uint64", 64),
-    "I64": ("int64", 64),
-    "F16": ("float16", 16),
-    "F8_E5M2": ("float8_e5m2", 8),
-    "F8_E4M3FNUZ": ("float8_e4m3fnuz", 8),
-    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 8),
-    "F8_E8M0": ("float8_e8m0fnu", 8),
-}
 
 
 def _compare(found: dict[str, Any], expected: Any) -> None:

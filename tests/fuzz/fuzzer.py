@@ -20,14 +20,14 @@ import atheris
 with atheris.instrument_imports(include=["partax"]):
     import partax  # noqa: F401
 
-from fuzz import targets
+import fuzz
 
 
 def main() -> None:
-    if len(sys.argv) < 2 or sys.argv[1] not in targets.NAMES:
-        sys.exit(f"usage: {sys.argv[0]} {{{','.join(targets.NAMES)}}} [options and corpora of libFuzzer]")
+    if len(sys.argv) < 2 or sys.argv[1] not in fuzz.NAMES:
+        sys.exit(f"usage: {sys.argv[0]} {{{','.join(fuzz.NAMES)}}} [options and corpora of libFuzzer]")
     name = sys.argv.pop(1)
-    check = targets.load(name)
+    check = fuzz.load(name)
 
     def one(data: bytes) -> None:
         try:
