@@ -25,13 +25,6 @@ class Link(eqx.Module):
     next: Any
 
 
-def link(tree: Any) -> Link:
-    """Made without ``__init__``, which would walk the whole tree, recursively."""
-    made = object.__new__(Link)
-    object.__setattr__(made, "next", tree)
-    return made
-
-
 WRAPS: dict[str, Callable[[Any], Any]] = {
     "list": lambda t: [t],
     "tuple": lambda t: (t,),
@@ -59,7 +52,6 @@ def self_containing() -> dict[str, Any]:
     e.weight = [e]
     g: list[Any] = []
     g.append((g, {"g": g}))
-    h = link(None)
+    h = Link(None)
     object.__setattr__(h, "next", h)
-    pairs = {"list": a, "dict": b, "ordered dict": c, "registered": d, "dataclass": e, "mix": g}
-    return pairs | {"module": h}
+    return {"list": a, "dict": b, "ordered dict": c, "registered": d, "dataclass": e, "mix": g, "module": h}

@@ -4,14 +4,16 @@ value; without those of libraries that are not installed."""
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-import flax_trees
 from trees import Declared, DeclaredSlots, double
+
+HAS_FLAX = find_spec("flax") is not None
 
 PAIRS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "declared": lambda x, y, aux: Declared(x, y, label=aux),
@@ -19,7 +21,7 @@ PAIRS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "partial": lambda x, y, aux: jax.tree_util.Partial(double, x, aux, k=y),
 }
 
-if importlib.util.find_spec("chex") is not None:
+if find_spec("chex") is not None:
     import chex
 
     @chex.dataclass
@@ -35,7 +37,7 @@ if importlib.util.find_spec("chex") is not None:
     PAIRS["chex"] = lambda x, y, _: ChexPair(x=x, y=y)
     PAIRS["chex frozen"] = lambda x, y, _: ChexFrozen(x=x, y=y)
 
-if importlib.util.find_spec("penzai") is not None:
+if find_spec("penzai") is not None:
     from penzai.core import struct as penzai
 
     @penzai.pytree_dataclass
@@ -46,8 +48,9 @@ if importlib.util.find_spec("penzai") is not None:
 
     PAIRS["penzai"] = lambda x, y, aux: PenzaiPair(x, aux, y)
 
-if flax_trees.HAS_FLAX:
-    from flax import struct
+if HAS_FLAX:
+    from flax import nnx, struct
+    from flax.core import FrozenDict
 
     @struct.dataclass
     class FlaxPair:
@@ -55,11 +58,35 @@ if flax_trees.HAS_FLAX:
         y: Any
         mode: Any = struct.field(pytree_node=False)
 
+    class Knot(nnx.Pytree):
+        """Two children and a static attribute."""
+
+        def __init__(self, x: Any, y: Any, mode: Any) -> None:
+            self.mode = nnx.static(mode)
+            self.x = nnx.data(x)
+            self.y = nnx.data(y)
+
+    class Marked(nnx.Variable[Any]):
+        """A kind of variable."""
+
+        def __repr__(self) -> str:
+            return f"Marked({self.get_raw_value()!r})"  # Flax's asks any value for its shape, a class too
+
+    def items(x: Any, y: Any, aux: Any) -> dict[str, Any]:
+        return {"b": x, "a": y, **({} if aux is None else {"c": x})}
+
     PAIRS["flax struct"] = FlaxPair
-    PAIRS["knot"] = lambda x, y, aux: flax_trees.FIXED["knot"]([x, y], aux)
-    PAIRS["variable"] = lambda x, y, aux: flax_trees.FIXED["variable"]([(x, y)], aux)
-    for _name, _make in flax_trees.KEYED.items():
-        PAIRS[_name] = lambda x, y, aux, make=_make: make([("b", x), ("a", y), *(() if aux is None else [("c", x)])])
+    PAIRS["knot"] = Knot
+    PAIRS["variable"] = lambda x, y, aux: Marked((x, y), mark=aux)
+    PAIRS["frozen"] = lambda *it: FrozenDict(items(*it))
+    PAIRS["state"] = lambda *it: nnx.State(items(*it))
+    PAIRS["flat"] = lambda *it: nnx.FlatState([((key,), child) for key, child in items(*it).items()], sort=False)
+
+
+def samples() -> dict[str, Any]:
+    """An object of each library."""
+    inner = {name: make(jnp.ones(2), jnp.zeros(1), ("m", 1)) for name, make in PAIRS.items()}
+    return inner | {"in another": PAIRS["declared"](*list(inner.values())[-2:], None)}
 
 
 def parts_of(obj: Any) -> dict[str, Any] | list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -81,8 +82,6 @@ class Both:
         assert described(*self.args[0]) == described(*self.args[1])
 
     def counted(self, fun: Callable[..., Any], i: int) -> Callable[..., Any]:
-        import functools
-
         @functools.wraps(fun)
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.traces[i] += 1

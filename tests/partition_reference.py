@@ -115,16 +115,10 @@ def places(tree: Any, is_leaf: IsLeaf = None) -> list[Place]:
     return found
 
 
-def key_of(place: Place, separator: str | None = None) -> str:
-    """The key as jax writes it, before equal ones are told apart."""
-    if separator is None:
-        return jax.tree_util.keystr(place.path)
-    return jax.tree_util.keystr(place.path, simple=True, separator=separator)
-
-
 def keys_of(found: Sequence[Place], separator: str | None = None) -> list[str]:
-    """The keys of a flat dictionary: where several are equal, the later ones are numbered from 2."""
-    raw = [key_of(place, separator) for place in found]
+    """The keys of a flat dictionary, as jax writes them; of equal ones the later are numbered from 2."""
+    style: dict[str, Any] = {} if separator is None else {"simple": True, "separator": separator}
+    raw = [jax.tree_util.keystr(place.path, **style) for place in found]
     keys: list[str] = []
     for key in raw:
         number, name = 1, key
@@ -179,16 +173,12 @@ def glob_matches(pattern: str, segments: Sequence[str]) -> bool:
 # --- filters
 
 
-def is_type_filter(f: Any) -> bool:
-    return isinstance(f, type) or (type(f) is tuple and len(f) > 0 and all(isinstance(x, type) for x in f))
-
-
 def depth_taken(f: Any, place: Place, start: int = 0) -> int | None:
     """The depth at which the filter, which stands over the subtree at depth `start`, takes a leaf; None if it does not.
 
     A type counts nodes from `start` on, so in a prefix it sees only its subtree.
     """
-    if is_type_filter(f):
+    if isinstance(f, type) or (type(f) is tuple and len(f) > 0 and all(isinstance(x, type) for x in f)):
         return next((i for i in range(start, len(place.chain)) if isinstance(place.chain[i], f)), None)
     if isinstance(f, AnyOf | AllOf):
         depths = [depth_taken(member, place, start) for member in f.members]
@@ -196,23 +186,21 @@ def depth_taken(f: Any, place: Place, start: int = 0) -> int | None:
         if isinstance(f, AnyOf):
             return min(taken, default=None)
         return min(taken, default=place.depth) if len(taken) == len(depths) else None
-    if isinstance(f, bool | Glob | Regex | Not):
-        return place.depth if _takes_leaf(f, place, start) else None
-    children = one_level(f)
-    if children is not None:
-        return depth_taken(children[place.steps[start]][1], place, start + 1)
-    return place.depth if f(place.leaf) else None
-
-
-def _takes_leaf(f: Any, place: Place, start: int) -> bool:
     match f:
+        case bool():
+            takes = f
         case Glob(pattern):
-            return glob_matches(pattern, place.segments)
+            takes = glob_matches(pattern, place.segments)
         case Regex(pattern):
-            return re.search(pattern, "/".join(place.segments)) is not None
+            takes = re.search(pattern, "/".join(place.segments)) is not None
         case Not(inner):
-            return depth_taken(inner, place, start) is None
-    return f
+            takes = depth_taken(inner, place, start) is None
+        case _:
+            children = one_level(f)
+            if children is not None:
+                return depth_taken(children[place.steps[start]][1], place, start + 1)
+            takes = f(place.leaf)
+    return place.depth if takes else None
 
 
 def owner(filters: Sequence[Any], place: Place) -> int:
@@ -224,13 +212,7 @@ def owner(filters: Sequence[Any], place: Place) -> int:
 # --- results
 
 
-def partition(
-    tree: Any,
-    filters: Sequence[Any],
-    *,
-    replace: Any = None,
-    is_leaf: IsLeaf = None,
-) -> tuple[Any, ...]:
+def partition(tree: Any, filters: Sequence[Any], *, replace: Any = None, is_leaf: IsLeaf = None) -> tuple[Any, ...]:
     """The trees that `partax.partition` returns."""
     found = places(tree, is_leaf)
     owners = [owner(filters, place) for place in found]
@@ -242,11 +224,7 @@ def partition(
 
 
 def flat_partition(
-    tree: Any,
-    filters: Sequence[Any],
-    *,
-    separator: str | None = None,
-    is_leaf: IsLeaf = None,
+    tree: Any, filters: Sequence[Any], *, separator: str | None = None, is_leaf: IsLeaf = None
 ) -> tuple[dict[str, Any], ...]:
     """The dictionaries that `partax.flat_partition` returns, that of the rest included."""
     found = places(tree, is_leaf)

@@ -14,9 +14,9 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-import flax_trees
+from library_trees import PAIRS
 from reference import canonical, is_dynamic
-from trees import Bag, Cell, Colour, Config, Declared, DeclaredSlots, Layer, Pair, Tray, add_one, double
+from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "20"))
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -124,9 +124,9 @@ def nodes(inner: st.SearchStrategy) -> st.SearchStrategy:
     return st.one_of(
         st.builds(Node, st.sampled_from(["tuple", "list"]), children),
         st.builds(Node, st.just("bag"), children, aux_data),
-        *[keyed(family) for family in ("dict", "ordered", "default", *flax_trees.KEYED)],
-        *[fixed(family, 2) for family in ("named", "cell", "tray", "declared", "declared slots")],
-        *[fixed(family, flax_trees.SIZES[family]) for family in flax_trees.FIXED],
+        *[keyed(family) for family in ("dict", "ordered", "default")],
+        *[fixed(family, 2) for family in ("named", "cell", "tray")],
+        st.sampled_from(sorted(PAIRS)).flatmap(lambda family: fixed(family, 2)),
         fixed("layer", 3),
         fixed("tag", 0),
     )
@@ -163,10 +163,8 @@ def build(recipe: Any, n: int) -> Any:
     children = [build(child, n + i) for i, child in enumerate(recipe.children)]
     aux = fresh(recipe.aux)
     items = list(zip(recipe.keys, children, strict=False))
-    if recipe.family in flax_trees.FIXED:
-        return flax_trees.FIXED[recipe.family](children, aux)
-    if recipe.family in flax_trees.KEYED:
-        return flax_trees.KEYED[recipe.family](items)
+    if recipe.family in PAIRS:
+        return PAIRS[recipe.family](*children, aux)
     return {
         "none": lambda: None,
         "tuple": lambda: tuple(children),
@@ -178,8 +176,6 @@ def build(recipe: Any, n: int) -> Any:
         "cell": lambda: Cell(*children, mode=aux),
         "layer": lambda: Layer(*children, scale=aux),
         "bag": lambda: Bag(*children, label=aux),
-        "declared": lambda: Declared(*children, label=aux),
-        "declared slots": lambda: DeclaredSlots(*children, label=aux),
         "tray": lambda: Tray(*children, label=aux),
         "tag": lambda: Tag(aux),
     }[recipe.family]()
@@ -213,7 +209,7 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
         i = draw(st.integers(0, len(recipe.children) - 1))
         changed = draw(variants(recipe.children[i]))
         return replace(recipe, children=(*recipe.children[:i], changed, *recipe.children[i + 1 :]))
-    if recipe.family in ("cell", "layer", "bag", "tray", "tag", *flax_trees.FIXED):
+    if recipe.family in ("cell", "layer", "bag", "tray", "tag", *PAIRS):
         near = lookalikes(recipe.aux)
         return replace(recipe, aux=draw(st.sampled_from(near) if near else aux_data))
     if recipe.family in ("dict", "ordered"):

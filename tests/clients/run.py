@@ -106,7 +106,8 @@ def fetch(name: str, origin: str, directory: Path) -> Path:
 
 def pytest(checkout: Path, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=path)
     return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
 
 
@@ -140,10 +141,6 @@ def collected(checkout: Path, file: Path) -> list[str]:
     path = str(file.relative_to(checkout))
     done = pytest(checkout, "--collect-only", path)
     return [line.removeprefix(f"{path}::") for line in done.stdout.splitlines() if line.startswith(f"{path}::")]
-
-
-def path_with(directory: Path) -> list[str]:
-    return [str(directory), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
 
 def outcomes(report: Path, module: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by i
 
 import partax.equinox
 from conftest import TraceCounter
-from flax_trees import HAS_FLAX
+from library_trees import HAS_FLAX
 from odd_values import Unhashable
 from page_tables import DOCS, assert_shown, cases, outcome, print_or_write, table
 

@@ -24,7 +24,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # when this file is run by itself
 
 import partax.equinox
-from flax_trees import HAS_FLAX
+from library_trees import HAS_FLAX
 from page_tables import DOCS, assert_shown, print_or_write
 from partax._core import JitFunction
 from trees import assert_close, bits

@@ -21,7 +21,7 @@ import pytest
 from shown_code import Block, run_session
 
 import partax
-from flax_trees import HAS_FLAX
+from library_trees import HAS_FLAX
 from partax._core import BoundFunction, JitFunction
 
 REFERENCE = pathlib.Path(__file__).parents[2] / "docs" / "reference"

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from case import Case, as_before, operation, operations, refused, unfailing
 
-import flax_trees
+import library_trees
 import partax
 import trees
 from partax import _core, tree
@@ -31,7 +31,7 @@ def everything() -> Any:
         "partial": trees.SAMPLES["jax_partial_keywords"](),
         "absent": trees.absent_layer(),
         "default": trees.SAMPLES["defaultdict"](),
-        "flax": flax_trees.samples(),
+        "libraries": library_trees.samples(),
         "ключ": [trees.array(1), *range(300)],
     }
 
@@ -323,18 +323,11 @@ def _() -> Case:
     return Case(run, as_before((True, True, True)), prepare=prepare, state=state)
 
 
-def of_flat_spec(run: Callable[[Any], Any], given: Any) -> Case:
-    spec = partax.flat_partition(given, True)[0]
-    return unfailing(lambda: run(spec), spec, state=lambda: hash(spec))
-
-
-operations(
-    "FlatSpec",
-    {
-        "text, paths, copy": lambda: of_flat_spec(lambda it: (repr(it), it.paths, copy.deepcopy(it)), model()),
-        "pickle": lambda: of_flat_spec(lambda it: pickle.loads(pickle.dumps(it)), {"a": [1, (2, None)], "b": {"c": 3}}),
-    },
-)
+@operation("FlatSpec: text, paths, copy, pickle")
+def _() -> Case:
+    spec, plain = (partax.flat_partition(given, True)[0] for given in (model(), [{"a": (1, None)}, 2]))
+    run = lambda: (repr(spec), spec.paths, copy.deepcopy(spec), pickle.loads(pickle.dumps(plain)))
+    return unfailing(run, spec, plain, state=lambda: (hash(spec), hash(plain)))
 
 
 @operation("Static: made, hash, equality, text")

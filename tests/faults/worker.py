@@ -53,22 +53,12 @@ class Runner:
             return
         self.unraisable.append(f"{args.exc_type.__name__}: {args.err_msg}")
 
-    def run_safely(self, case: Case) -> tuple[str, str]:
-        """Runs without failures: ("" or a word for what is wrong, details)."""
+    def run(self, case: Case) -> tuple[Any, BaseException | None]:
+        """What it gives, or what it raises."""
         try:
-            value = case.run()
+            return case.run(), None
         except BaseException as error:
-            if case.raises is None or type(error) is not case.raises:
-                return "raises afterwards", repr(error)
-            value = error
-        else:
-            if case.raises is not None:
-                return "does not raise afterwards", repr(value)
-        try:
-            case.check(value)
-        except AssertionError as error:
-            return "wrong afterwards", str(error)
-        return "", ""
+            return None, error
 
     def attempt(self, case: Case, n: int, on: bool, phase: str) -> tuple[int, list[int]]:
         """One run in which allocation `n` fails: (how many failed, where the first one did)."""
@@ -78,13 +68,8 @@ class Runner:
         gc.collect()  # empties CPython's free lists too, so that what they would serve is asked for
         self.unraisable.clear()
         note(self.progress, f"{self.name}: {where}")
-        value: Any = None
-        error: BaseException | None = None
         injector.start(n, on)
-        try:
-            value = case.run()
-        except BaseException as raised:
-            error = raised
+        value, error = self.run(case)
         count, failed, site = injector.stop()
         self.points = max(self.points, count)
         kind, detail = self.judge(case, value, error, failed)
@@ -98,9 +83,9 @@ class Runner:
         if failed and kind == "clean" and case.state() != before:
             self.fault("changed", where, site, f"{before} became {case.state()}")
         note(self.progress, f"{self.name}: after {where}")
-        wrong, detail = self.run_safely(case)
-        if wrong:
-            self.fault(wrong, where, site, detail)
+        kind, detail = self.judge(case, *self.run(case), 0)
+        if kind != "done":
+            self.fault(f"{kind} afterwards", where, site, detail)
         return failed, site
 
     def judge(self, case: Case, value: Any, error: BaseException | None, failed: int) -> tuple[str, str]:
@@ -135,7 +120,7 @@ class Runner:
     def once(self, make: Any) -> collections.Counter[tuple[int, ...]]:
         """A sweep in which no reference may be gained or lost, and the blocks in use after it."""
         case = make()
-        self.run_safely(case)
+        self.run(case)
         case.prepare()
         gc.collect()
         counts = [sys.getrefcount(x) for x in case.watched]

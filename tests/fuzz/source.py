@@ -11,6 +11,8 @@ _T = TypeVar("_T")
 class Source:
     """Reads choices from bytes; after the last one, each choice is the first."""
 
+    nodes = 0  # that have been made of it
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

@@ -20,7 +20,7 @@ from reference import aux_of, canonical, children_of, dynamic_leaves, is_dynamic
 from trees import Bag, Cell, Config, Layer, Pair, Tray, double
 
 MAX_DEPTH = 6
-MAX_LEAVES = 60
+MAX_NODES = 60
 KEYS: list[list[Any]] = [
     ["b", "a", "", "a/b", "0", "\u00e9", "\ud800"],
     [3, -1, 0.5, True, 1.5, float("inf"), 10**20],
@@ -41,8 +41,8 @@ def check(data: bytes) -> None:
     what = source.below(8)
     first, second = patched(source)
     world = World()
-    left, right = (_tree(_Limited(part), world, 0) for part in (first, second))
-    again = _tree(_Limited(first), world, 0)
+    left, right = (_tree(Source(part), world, 0) for part in (first, second))
+    again = _tree(Source(first), world, 0)
     world.root = left
     filters = tuple(_filter(source, world) for _ in range(source.below(4)))
     if world.hostile or not all(map(_is_readable, (left, right))):
@@ -58,21 +58,15 @@ def check(data: bytes) -> None:
 # --- trees
 
 
-class _Limited(Source):
-    """A source that also counts leaves."""
-
-    leaves = 0
-
-
-def _tree(source: _Limited, world: World, depth: int) -> Any:
+def _tree(source: Source, world: World, depth: int) -> Any:
     def inner() -> Any:
         return _tree(source, world, depth + 1)
 
     def children(most: int) -> list[Any]:
         return [inner() for _ in range(source.below(most + 1))]
 
-    source.leaves += 1
-    if depth >= MAX_DEPTH or source.leaves > MAX_LEAVES:
+    source.nodes += 1
+    if depth >= MAX_DEPTH or source.nodes > MAX_NODES:
         return source.pick(ARRAYS)
     match source.below(24):
         case 0 | 1 | 2:

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import partax
-from flax_trees import HAS_FLAX
+from library_trees import HAS_FLAX
 from partax import _core, filter_jit
 from processes import python
 from trees import Bag, array
