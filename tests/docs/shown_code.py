@@ -2,8 +2,8 @@
 output that it shows.
 
 How a block shows output: as a `>>>` session (checked by doctest, `...` stands for anything), as
-`# -> value` at the end of a statement (its value, what it prints, or what it assigns), or as a
-```text block right below, which is all that the block prints.
+`# -> value` at the end of a statement (its value, or what it prints), or as a ```text block right below, which is all
+that the block prints.
 """
 
 from __future__ import annotations
@@ -46,17 +46,6 @@ def check(expected: str, actual: str, where: str) -> None:
     assert matches, f"{where}: the page shows\n{expected.strip()}\nbut it is\n{actual.strip()}"
 
 
-def run_statement(statement: ast.stmt, names: dict[str, Any], filename: str) -> Any:
-    """Runs one statement; gives the value of an expression, or what was assigned last."""
-    if isinstance(statement, ast.Expr):
-        return eval(compile(ast.Expression(statement.value), filename, "eval"), names)
-    exec(compile(ast.Module([statement], []), filename, "exec"), names)
-    if isinstance(statement, ast.Assign):
-        target = compile(ast.unparse(statement.targets[-1]), filename, "eval")
-        return eval(target, names)
-    return None
-
-
 def run_plain(block: Block, names: dict[str, Any], filename: str) -> None:
     tree = ast.parse(block.code, filename)
     lines = block.code.splitlines()
@@ -66,7 +55,10 @@ def run_plain(block: Block, names: dict[str, Any], filename: str) -> None:
         where = f"{filename}:{block.line + (statement.end_lineno or 0) - 1}"
         ast.increment_lineno(statement, block.line - 1)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            value = run_statement(statement, names, filename)
+            if isinstance(statement, ast.Expr):
+                value = eval(compile(ast.Expression(statement.value), filename, "eval"), names)
+            else:
+                value = exec(compile(ast.Module([statement], []), filename, "exec"), names)
         printed_by_block += printed.getvalue()
         if "# -> " in last_line:
             shown = last_line.rpartition("# -> ")[2]

@@ -9,8 +9,9 @@ from shown_code import run_blocks
 
 RIGHT = """
 ```python
-x = [1,
-     2]  # -> [1, 2]
+x = [1, 2]
+[x[0],
+ x[1]]  # -> [1, 2]
 len(x)  # -> 2
 print("a", x)  # -> a [1, ...]
 y = 3  # a comment -> of no weight

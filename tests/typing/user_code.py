@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_type
+from typing import Any, NamedTuple, assert_type
 
 import jax
 
@@ -132,10 +132,11 @@ def limiting(model: Model, x: jax.Array) -> None:
     partax.debug.assert_max_traces(len, max_traces="1")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def walking(model: Model, models: dict[int, Model], arrays: dict[str, jax.Array], numbers: list[int]) -> None:
-    def size(x: jax.Array) -> int:
-        return x.size
+def size(x: jax.Array) -> int:
+    return x.size
 
+
+def walking(model: Model, models: dict[int, Model], arrays: dict[str, jax.Array], numbers: list[int]) -> None:
     assert_type(partax.tree.map(size, arrays), dict[str, int])
     assert_type(partax.tree.map(size, arrays["w"]), int)
     assert_type(partax.tree.map(str, numbers), list[str])
@@ -223,3 +224,58 @@ def derivatives_have_the_types_of_arguments_and_results(model: Model, x: jax.Arr
     partax.filter_jacrev(loss_of)(model, x, times=3)
     partax.filter_hessian(loss_of)("model", x)  # pyright: ignore[reportArgumentType]
     partax.filter_vjp(scaled, x, x)  # pyright: ignore[reportArgumentType]
+
+
+class State(NamedTuple):
+    x: jax.Array
+    name: str
+
+
+def x_of(state: State) -> jax.Array:
+    return state.x
+
+
+def same(state: State, x: jax.Array | None = None) -> State:
+    return state
+
+
+def loops(state: State, x: jax.Array) -> None:
+    def step(state: State, x: jax.Array) -> tuple[State, dict[str, jax.Array]]:
+        return state, {"x": x}
+
+    def body(index: int, state: State) -> State:
+        return state
+
+    assert_type(partax.filter_scan(step, state, x, reverse=True), tuple[State, dict[str, jax.Array]])
+    assert_type(partax.filter_while_loop(lambda state: True, same, state), State)
+    assert_type(partax.filter_fori_loop(0, 3, body, state, unroll=2), State)
+    assert_type(partax.filter_map(x_of, state, batch_size=2), jax.Array)
+    assert_type(partax.filter_scan(lambda state, _: (state, 1), state, length=3), tuple[State, int])
+    partax.filter_scan(step, state, "x")  # pyright: ignore[reportArgumentType]
+    partax.filter_scan(x_of, state, x)  # pyright: ignore[reportArgumentType]
+    partax.filter_while_loop(lambda state: True, x_of, state)  # pyright: ignore[reportArgumentType]
+    partax.filter_map(x_of, 1)  # pyright: ignore[reportArgumentType]
+    partax.filter_scan(step)  # pyright: ignore[reportCallIssue]
+
+
+def branches(state: State, x: jax.Array) -> None:
+    def other(state: State, x: jax.Array) -> State:
+        return State(x, state.name)
+
+    assert_type(partax.filter_cond(True, other, other, state, x), State)
+    assert_type(partax.filter_switch(x, [same, other], state, x), State)
+    partax.filter_cond(True, other, other, state)  # pyright: ignore[reportArgumentType]
+    partax.filter_cond(True, other, other, state, "x")  # pyright: ignore[reportArgumentType]
+
+
+def layers(first: Affine, second: Affine, x: jax.Array) -> None:
+    def with_aux(layer: Affine, x: jax.Array) -> tuple[jax.Array, State]:
+        return layer(x), State(x, "x")
+
+    assert_type(partax.stack([first, second]), Affine)
+    assert_type(partax.unstack(first), tuple[Affine, ...])
+    assert_type(partax.fold([first, second], x), jax.Array)
+    assert_type(partax.fold(first, x, remat=jax.checkpoint_policies.dots_saveable, unroll=True), jax.Array)
+    assert_type(partax.fold(first, x, call=with_aux, has_aux=True), tuple[jax.Array, State])
+    partax.fold(first)  # pyright: ignore[reportCallIssue]
+    partax.fold(first, x, remat="all")  # pyright: ignore[reportArgumentType]
