@@ -1,4 +1,4 @@
-"""Guards the promise that benchmarks and sweeps measure what they say, and what is missed once more."""
+"""Guards the promise that benchmarks and sweeps measure what they say, what is missed once more, and stories run."""
 
 from __future__ import annotations
 
@@ -106,3 +106,22 @@ def test_a_sweep_is_measured_written_and_drawn(name: str, tmp_path: Path) -> Non
     figures, charts, results = map(importlib.import_module, ("plot_figures", "plot_charts", "plot_results"))
     drawn = figures.FIGURES[name].draw(results.read(tmp_path, file.stem), charts.LIGHT, name)
     assert "<svg" in drawn and figures.FIGURES[name].reading(results.read(tmp_path, file.stem))
+
+
+TOLD = {
+    "slow_first_call": [
+        "as its user wrote it",
+        "repeat at slow_first_call.py",
+        "retrace at slow_first_call.py",
+        "nothing found",
+        "at full size (54203 x 8563)",
+    ],
+    "recreated_callables": ["closure cell 'slope' 0.1 -> 0.2", "3 traces in 3 calls", "1 traces in 3 calls"],
+    "from_python_to_jit": ["sigma: weak float32 -> static float 0.1", "python_walk (", "selu ("],
+}
+
+
+@pytest.mark.parametrize("story", sorted(path.stem for path in (BENCH / "stories").glob("*.py")))
+def test_a_story_of_the_guide_prints_the_reports_that_it_is_about(story: str) -> None:
+    done = run(f"stories/{story}.py", "--quick")
+    assert done.returncode == 0 and [text for text in TOLD[story] if text not in done.stdout + done.stderr] == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ import optax
 import pytest
 
 import partax
-from reference import assert_exact
+from reference import assert_exact, exact_leaf
 
 
 def array(*shape: int, start: float = 0.0) -> jax.Array:
@@ -315,21 +316,9 @@ def bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(value.dtype), value.shape, np.asarray(value).tobytes()
 
 
-def _same(actual: Any, expected: Any, path: str) -> None:
-    if not is_array(expected):
-        assert_exact(actual, expected, path)
-        return
-    expected = jnp.asarray(expected)
-    assert isinstance(actual, jax.Array), path
-    assert actual.dtype == expected.dtype, path
-    if jnp.issubdtype(actual.dtype, jax.dtypes.prng_key):
-        actual, expected = jax.random.key_data(actual), jax.random.key_data(expected)
-    np.testing.assert_array_equal(actual, expected, err_msg=path, strict=True)
-
-
 def assert_same(actual: Any, expected: Any) -> None:
     """Same node types, aux data and leaves, exactly; but an array of any kind came out as jax's, of a weak type or not.
 
     JAX sorts dict keys: let ``expected`` have been through ``jax.tree.map``.
     """
-    assert_exact(actual, expected, leaf=_same)
+    assert_exact(actual, expected, leaf=functools.partial(exact_leaf, weak=False))

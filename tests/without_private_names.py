@@ -9,7 +9,6 @@ import importlib.machinery
 import importlib.util
 import io
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -91,20 +90,14 @@ def take_away(names: list[str]) -> set[str]:
             raise AttributeError(name)
         return builtins.getattr(owner, name, *default)
 
-    class Loader(importlib.machinery.SourceFileLoader):
-        def exec_module(self, module: Any) -> None:
+    load = importlib.machinery.SourceFileLoader.exec_module
+
+    def exec_module(self: Any, module: Any) -> None:
+        if module.__name__ == _FILE:
             module.getattr = blind_getattr
-            super().exec_module(module)
+        load(self, module)
 
-    class Finder:
-        @staticmethod
-        def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-            if name != _FILE:
-                return None
-            file = os.path.join(path[0], "private.py")
-            return importlib.util.spec_from_loader(name, Loader(name, file))
-
-    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+    importlib.machinery.SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign]
 
     def renamed(listener: Callable[..., None]) -> Callable[..., None]:
         def hear(event: str, *args: Any, **kwargs: Any) -> None:

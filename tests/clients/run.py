@@ -1,8 +1,7 @@
 """Runs the suites of Equinox and of libraries that stand on it on partax, and those of Flax and GPJax with our nnx.jit.
 
     python -m pip install -r tests/clients/requirements.txt
-    python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--from URL]
-        [--into DIR]
+    python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--into DIR]
 
 There are two ways: with `accelerate()`, and with `partax.equinox` in the place of Equinox. The suites are fetched, in
 the versions of requirements.txt, and each of their files runs in a process of its own: first with partax, then, where a
@@ -27,7 +26,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ENDS = ("failure", "error", "skipped")
-ORIGIN = "https://github.com/{owner}/{name}"
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class Suite:
     tests: str
     files: str = "test_*.py"
     plugins: tuple[str, ...] = ("accelerated", "replaced")
-    differs: tuple[str, ...] = ()
-    """Tests of what differs on purpose."""
+    differs: tuple[str, ...] = ()  # tests of what differs on purpose
 
 
 _STAYS_WHERE_IT_IS = ("TestJIT::test_apply_shardings", "TestVmap::test_equivalent_state_sharding_mapping")
@@ -58,6 +55,10 @@ _EQUINOX = Suite(
     # The class of a module that is jitted itself names a generator of keys, which can be changed.
     differs=("test_buffer_donation_instance",),
 )
+_SCORES = (
+    "TestSlicedScoreMatching::test_multivariate_gaussian_score",
+    "TestSlicedScoreMatching::test_match_no_noise_conditioning",
+)
 SUITES = {
     "equinox": _EQUINOX,
     "lineax": Suite("patrick-kidger", "tests"),
@@ -67,14 +68,7 @@ SUITES = {
     "flowjax": Suite("danielward27", "tests", "**/test_*.py"),
     "quax": Suite("nstarman", "tests", "**/test_*.py"),
     # Its warnings are errors, and a number in the state of its loops is a trace at each step, of which ours warns.
-    "coreax": Suite(
-        "gchq",
-        "tests/unit",
-        differs=tuple(
-            f"TestSlicedScoreMatching::test_{name}"
-            for name in ("multivariate_gaussian_score", "match_no_noise_conditioning")
-        ),
-    ),
+    "coreax": Suite("gchq", "tests/unit", differs=_SCORES),
     "gpjax": Suite("QuantClimate", "tests", "**/test_*.py", ("nnx_replaced",)),
 }
 
@@ -91,13 +85,13 @@ class Outcome:
         return {name for name, outcome in self.tests.items() if outcome in ("failure", "error")}
 
 
-def fetch(name: str, origin: str, directory: Path) -> Path:
+def fetch(name: str, directory: Path) -> Path:
     """A checkout of the suite, of the version that is installed; without the library, which would be imported there."""
     checkout = directory / name
     if not checkout.exists():
         tag = f"v{importlib.metadata.version(name)}"
         clone = ["git", "clone", "--quiet", "--no-checkout", "--depth", "1", "--branch", tag]
-        subprocess.run([*clone, origin.format(owner=SUITES[name].owner, name=name), checkout], check=True)
+        subprocess.run([*clone, f"https://github.com/{SUITES[name].owner}/{name}", checkout], check=True)
         subprocess.run(
             ["git", "checkout", "--quiet", tag, "--", SUITES[name].tests, "pyproject.toml"], check=True, cwd=checkout
         )
@@ -190,7 +184,6 @@ def main() -> int:
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
     seconds = "for each file; a tenth of it for a test that runs by itself"
     parser.add_argument("--seconds", metavar="S", type=float, default=2400, help=seconds)
-    parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="has {owner} and {name}")
     parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
     options = parser.parse_args()
 
@@ -198,7 +191,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = []
         for name in options.only or SUITES:
-            checkout = fetch(name, options.origin, options.into or Path(temporary))
+            checkout = fetch(name, options.into or Path(temporary))
             suite = SUITES[name]
             files = sorted((checkout / suite.tests).glob(suite.files))
             files = [file for file in files if options.files in file.name]

@@ -163,28 +163,24 @@ def test_names_lead_somewhere_there_and_here(page: Path, name: str, prefix: str)
         assert {*found.values()} == filters - {"partax.filter_jit"}
 
 
-def test_each_option_of_jax_jit_and_of_ours_is_told() -> None:
-    same, ours = ours_of(JAX_JIT, "options"), names_of_parameters(partax.filter_jit) - {"of_jax"}  # which takes none
-    assert {*told(JAX_JIT, "options")} == names_of_parameters(jax.jit)
-    assert {*same.values(), *told(JAX_JIT, "more options")} == ours
-    assert {name for name, mine in same.items() if mine != name} & ours == set()
-
-
-def test_each_method_of_a_jitted_function_is_told() -> None:
-    assert {*told(JAX_JIT, "methods")} == public(jax.jit(jnp.sin))
-    assert {*ours_of(JAX_JIT, "methods").values(), *told(JAX_JIT, "more methods")} == methods(
-        partax.filter_jit(jnp.sin)
-    )
-
-
-@WITH_FLAX
-def test_each_option_and_method_of_nnx_jit_and_of_ours_is_told() -> None:
-    nnx, ours = importlib.import_module("flax.nnx"), importlib.import_module("partax.nnx")
-    assert {*told(FLAX_NNX, "options")} == names_of_parameters(nnx.jit)
-    assert {*ours_of(FLAX_NNX, "options").values(), *told(FLAX_NNX, "more options")} == names_of_parameters(ours.jit)
-    assert {*told(FLAX_NNX, "methods")} == methods(nnx.jit(jnp.sin))
-    assert isinstance(ours.jit(jnp.sin), JitFunction)
-    assert {*ours_of(FLAX_NNX, "methods").values(), *told(FLAX_NNX, "more methods")} == methods(ours.jit(jnp.sin))
+@pytest.mark.parametrize(
+    ("page", "theirs", "ours"),
+    [
+        (JAX_JIT, "jax.jit", "partax.filter_jit"),
+        pytest.param(FLAX_NNX, "flax.nnx.jit", "partax.nnx.jit", marks=WITH_FLAX),
+    ],
+)
+def test_each_option_and_method_of_their_jit_and_of_ours_is_told(page: Path, theirs: str, ours: str) -> None:
+    jits = resolve_name(theirs), resolve_name(ours)
+    options, more = (names_of_parameters(jit) - {"of_jax"} for jit in jits)  # which takes none
+    same = ours_of(page, "options")
+    assert {*told(page, "options")} == options
+    assert {*same.values(), *told(page, "more options")} == more
+    assert {name for name, mine in same.items() if mine != name} & more == set()
+    wrappers = [jit(jnp.sin) for jit in jits]
+    assert isinstance(wrappers[1], JitFunction)
+    assert {*told(page, "methods")} == methods(wrappers[0])
+    assert {*ours_of(page, "methods").values(), *told(page, "more methods")} == methods(wrappers[1])
 
 
 @WITH_FLAX

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
-import importlib.util
 import pathlib
 import re
 import sys
@@ -27,6 +26,7 @@ import partax.equinox
 from library_trees import HAS_FLAX
 from page_tables import DOCS, assert_shown, print_or_write
 from partax._core import JitFunction
+from short_programs import imported
 from trees import assert_close, bits
 
 OPTIONS = {
@@ -41,16 +41,12 @@ TRACES = {
     "flax_nnx": {"train_step": 1, "eval_step": 1},
 }
 
-Load = Callable[[pathlib.Path, str], ModuleType]
+Load = Callable[[str], ModuleType]
 Outcome = dict[str, Any]
 
 
-def path_of(name: str, which: str) -> pathlib.Path:
-    return DOCS / "porting" / f"{name}_{which}.py"
-
-
 def source_of(name: str, which: str) -> str:
-    return path_of(name, which).read_text(encoding="utf-8")
+    return (DOCS / "porting" / f"{name}_{which}.py").read_text(encoding="utf-8")
 
 
 def page_of(name: str) -> pathlib.Path:
@@ -65,22 +61,10 @@ def difference(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def load() -> Iterator[Load]:
-    """Imports a file under a name of its own, with the given text in it."""
-    made: list[str] = []
-
-    def load(path: pathlib.Path, text: str) -> ModuleType:
-        made.append(f"porting_{len(made)}_{path.stem}")
-        spec = importlib.util.spec_from_file_location(made[-1], path)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[made[-1]] = module  # where dataclasses look for it
-        exec(compile(text, str(path), "exec"), module.__dict__)
-        return module
-
-    yield load
-    for name in made:
-        del sys.modules[name]
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    """Imports a script of the given text."""
+    with contextlib.ExitStack() as stack:
+        yield lambda text: stack.enter_context(imported(text, tmp_path_factory.mktemp("script")))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +73,7 @@ def before(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
 
     @functools.cache
     def run(name: str) -> Outcome:
-        module = load(path_of(name, "before"), source_of(name, "before"))
+        module = load(source_of(name, "before"))
         assert not wrappers(module)
         with contextlib.chdir(tmp_path_factory.mktemp(name)):
             return module.main(OPTIONS[name])
@@ -131,7 +115,7 @@ def test_a_script_trains_alike_by_partax(
     if way == "another import":
         assert text.count("import equinox as eqx\n") == 1
         text = text.replace("import equinox as eqx\n", "import partax.equinox as eqx\n")
-    module = load(path_of(name, which), text)
+    module = load(text)
     accelerated = partax.equinox.accelerate() if way == "accelerated" else contextlib.nullcontext()
     with accelerated, contextlib.chdir(tmp_path):
         found = module.main(OPTIONS[name])
@@ -150,7 +134,7 @@ def without_labels(program: str) -> str:
 
 def test_the_programs_of_jax_jit_are_the_same_before_and_after(load: Load) -> None:
     def lowered(which: str) -> str:
-        script = load(path_of("jax_jit", which), source_of("jax_jit", which))
+        script = load(source_of("jax_jit", which))
         config, optimizer = script.Config(depth=2), script.make_optimizer(1e-3, 4)
         params = script.init(config, jax.random.key(0))
         arguments = (params, optimizer.init(params), next(script.batches(script.load()[0], 8, 0)), jax.random.key(1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import Any
 
 import partax
@@ -12,7 +10,6 @@ from fuzz.source import Source, outcome
 
 PATTERN = "ab*/{},\\0.\u00e9*/{,}**1"
 SEGMENT = "ab01.*/\u00e9"
-REGEX = "ab01./^$|()[]*+?\\d{}-"
 # The model tries every way to divide the text between the stars.
 MAX_STARS = 5
 MAX_CHOICES = 64
@@ -21,13 +18,10 @@ MAX_CHOICES = 64
 def check(data: bytes) -> None:
     """Fails where partax and the model disagree."""
     source = Source(data)
-    by_regex = source.below(4) == 0
+    source.byte()  # which chose between globs and regular expressions
     tree = _tree(source, 0)
-    pattern = source.text(REGEX if by_regex else PATTERN, 15 if by_regex else 40)
+    pattern = source.text(PATTERN, 40)
     places = reference.places(tree)
-    if by_regex:
-        _check_regex(pattern, tree, places)
-        return
     made = outcome(lambda: partax.by_path(pattern), (ValueError,))
     parsed = outcome(lambda: reference.alternatives(pattern), (ValueError,))
     if isinstance(parsed, ValueError):
@@ -41,7 +35,11 @@ def check(data: bytes) -> None:
     if choices > MAX_CHOICES or pattern.count("*") > MAX_STARS:
         return
     expected = [reference.glob_matches(pattern, place.segments) for place in places]
-    _compare(tree, made, places, expected)
+    for part, is_taken in zip(partax.partition(tree, made), (True, False), strict=True):
+        wanted = [place.steps for place, takes in zip(places, expected, strict=True) if takes is is_taken]
+        assert [place.steps for place in reference.places(part)] == wanted, pattern
+    _, taken, others = partax.flat_partition(tree, made, separator="/")
+    assert (len(taken), len(others)) == (sum(expected), len(expected) - sum(expected))
     assert len(result) == sum(expected), pattern
 
 
@@ -56,27 +54,3 @@ def _tree(source: Source, depth: int) -> Any:
             return tuple(_tree(source, depth + 1) for _ in range(source.below(3)))
         case _:
             return {source.text(SEGMENT, 6): _tree(source, depth + 1) for _ in range(source.below(4))}
-
-
-def _check_regex(pattern: str, tree: Any, places: Any) -> None:
-    made = outcome(lambda: partax.by_path(regex=pattern), (ValueError,))
-    with warnings.catch_warnings(action="ignore"):
-        compiled = outcome(lambda: re.compile(pattern), (re.error,))
-    assert isinstance(made, ValueError) is isinstance(compiled, re.error), pattern
-    if isinstance(made, ValueError):
-        return
-    paths = ["/".join(place.segments)[:12] for place in places]
-    if all(len("/".join(place.segments)) <= 12 for place in places):  # re itself may take for ever on longer ones
-        _compare(tree, made, places, [compiled.search(path) is not None for path in paths])
-
-
-def _compare(tree: Any, made: Any, places: Any, expected: list[bool]) -> None:
-    kept, rest = partax.partition(tree, made)
-    wanted = [
-        [place.steps for place, yes in zip(places, expected, strict=True) if yes is part] for part in (True, False)
-    ]
-    for part, steps in zip((kept, rest), wanted, strict=True):
-        found = [place.steps for place in reference.places(part)]
-        assert found == steps, (made, found, steps)
-    _, taken, others = partax.flat_partition(tree, made, separator="/")
-    assert (len(taken), len(others)) == (sum(expected), len(expected) - sum(expected))

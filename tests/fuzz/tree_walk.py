@@ -48,7 +48,7 @@ def check(data: bytes) -> None:
     if world.hostile or not all(map(_is_readable, (left, right))):
         _check_hostile(what, left, right, filters)
     elif what < 4:
-        _check_static_part(left, again, right)
+        check_static_part(left, again, right)
     elif what < 6:
         _check_partition(left, filters)
     else:
@@ -196,7 +196,7 @@ def same_objects(found: Any, expected: Any) -> None:
     assert [id(x) for x in found] == [id(x) for x in expected]
 
 
-def _check_static_part(left: Any, again: Any, right: Any) -> None:
+def check_static_part(left: Any, again: Any, right: Any) -> None:
     leaves, spec = _core.flatten(left)
     expected = dynamic_leaves(left)
     same_objects(leaves, [x for _, x in expected])
