@@ -4,6 +4,7 @@ break the rules, which get an exception and leave everything working."""
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -258,45 +259,36 @@ def _check_flat(left: Any, right: Any, filters: tuple[Any, ...], separator: str 
 def _check_hostile(what: int, left: Any, right: Any, filters: tuple[Any, ...]) -> None:
     made = [for_partax(f) for f in filters]
     for tree in (left, right):
-        if what < 3:
-            _walk_static_part(tree, left, right)
-        elif what < 5:
-            _walk_partition(tree, right, made)
-        else:
-            _walk_flat(tree, made)
+        for operation in _operations(what, tree, left, right, made):
+            outcome(operation)
     _check_works()
 
 
-def _walk_static_part(tree: Any, left: Any, right: Any) -> None:
-    found = outcome(lambda: _core.flatten(tree))
-    if isinstance(found, tuple):
-        leaves, spec = found
-        outcome(lambda: spec.rebuild(leaves))
-        outcome(lambda: spec.match(left))
-        outcome(lambda: spec.match(right))
-        outcome(spec.dynamic_paths)
-        outcome(lambda: {spec: 1}.get(_core.flatten(right)[1]))
-        outcome(lambda: {spec: 1}.get(_core.flatten(tree)[1]))
-
-
-def _walk_partition(tree: Any, other: Any, filters: list[Any]) -> None:
-    parts = outcome(lambda: partax.partition(tree, *filters))
-    if isinstance(parts, tuple):
-        outcome(lambda: partax.combine(*parts))
-        outcome(lambda: partax.combine(other, *parts))
-    outcome(lambda: partax.partition(tree, tree, strict=True))
-    outcome(lambda: partax.filter(tree, True, is_leaf=lambda x: isinstance(x, Wild)))
-
-
-def _walk_flat(tree: Any, filters: list[Any]) -> None:
-    flat = outcome(lambda: partax.flat_partition(tree, *filters))
-    if isinstance(flat, tuple):
-        outcome(lambda: partax.flat_combine(*flat))
-    fixed = outcome(lambda: partax.flat_partition(tree, is_dynamic, rest="static", separator="/"))
-    if isinstance(fixed, tuple):
-        outcome(lambda: hash(fixed[0]) + (fixed[0] == fixed[0]))
-        outcome(lambda: partax.flat_combine(*fixed))
-        outcome(lambda: repr(fixed[0]))
+def _operations(what: int, tree: Any, left: Any, right: Any, filters: list[Any]) -> Iterator[Callable[[], Any]]:
+    """What is done to a tree; what needs a result is left out where there is none."""
+    if what < 3:
+        if isinstance(found := outcome(lambda: _core.flatten(tree)), tuple):
+            leaves, spec = found
+            yield lambda: spec.rebuild(leaves)
+            yield lambda: spec.match(left)
+            yield lambda: spec.match(right)
+            yield spec.dynamic_paths
+            yield lambda: {spec: 1}.get(_core.flatten(right)[1])
+            yield lambda: {spec: 1}.get(_core.flatten(tree)[1])
+    elif what < 5:
+        if isinstance(parts := outcome(lambda: partax.partition(tree, *filters)), tuple):
+            yield lambda: partax.combine(*parts)
+            yield lambda: partax.combine(right, *parts)
+        yield lambda: partax.partition(tree, tree, strict=True)
+        yield lambda: partax.filter(tree, True, is_leaf=lambda x: isinstance(x, Wild))
+    else:
+        if isinstance(flat := outcome(lambda: partax.flat_partition(tree, *filters)), tuple):
+            yield lambda: partax.flat_combine(*flat)
+        fixed = outcome(lambda: partax.flat_partition(tree, is_dynamic, rest="static", separator="/"))
+        if isinstance(fixed, tuple):
+            yield lambda: hash(fixed[0]) + (fixed[0] == fixed[0])
+            yield lambda: partax.flat_combine(*fixed)
+            yield lambda: repr(fixed[0])
 
 
 def _check_works() -> None:
