@@ -1,4 +1,5 @@
-"""Guards the promise that benchmarks and sweeps measure what they say, what is missed once more, and stories run."""
+"""Guards the promise that benchmarks and sweeps measure what they say, what is missed once more; that stories run; and
+that the site shows no figure that the results in the repository do not hold, each of which names its machine."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import importlib
 import json
 import math
 import os
+import platform
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,10 +18,17 @@ from typing import Any
 import pytest
 
 BENCH = Path(__file__).parents[1] / "bench"
-sys.path.append(str(BENCH))
+RESULTS = BENCH / "results"
+sys.path += [str(BENCH), str(BENCH.parent / "docs")]
 for needed in ("equinox", "optax", "rich", "sklearn", "tqdm"):
     pytest.importorskip(needed)
 pytestmark = pytest.mark.nightly
+
+
+def drawing(*names: str) -> list[Any]:
+    """Modules of docs/ that draw what is measured."""
+    pytest.importorskip("matplotlib")
+    return [importlib.import_module(name) for name in names]
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -101,9 +111,7 @@ def test_a_sweep_is_measured_written_and_drawn(name: str, tmp_path: Path) -> Non
     lines = [(point["panel"], point["form"], point["quantity"]) for point in measured]
     assert len(lines) == len({*lines})
 
-    pytest.importorskip("matplotlib")
-    sys.path.append(str(BENCH.parent / "docs"))
-    figures, charts, results = map(importlib.import_module, ("plot_figures", "plot_charts", "plot_results"))
+    figures, charts, results = drawing("plot_figures", "plot_charts", "plot_results")
     drawn = figures.FIGURES[name].draw(results.read(tmp_path, file.stem), charts.LIGHT, name)
     assert "<svg" in drawn and figures.FIGURES[name].reading(results.read(tmp_path, file.stem))
 
@@ -125,3 +133,28 @@ TOLD = {
 def test_a_story_of_the_guide_prints_the_reports_that_it_is_about(story: str) -> None:
     done = run(f"stories/{story}.py", "--quick")
     assert done.returncode == 0 and [text for text in TOLD[story] if text not in done.stdout + done.stderr] == []
+
+
+def test_figures_and_tables_are_what_the_results_of_the_repository_give() -> None:
+    (plots,) = drawing("plots")
+    assert plots.main(["--check"]) == 0
+
+
+def test_every_benchmark_that_is_recorded_is_read_and_the_other_way_round() -> None:
+    record, results = drawing("record", "plot_results")
+    assert set(record.COMMANDS) == {*results.BENCHMARKS, *results.SWEEPS}
+    assert {file.stem for file in RESULTS.iterdir()} == set(record.COMMANDS)
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda file: file.stem)
+def test_results_name_commit_versions_and_machine_and_nothing_of_the_host(file: Path) -> None:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert re.fullmatch(r"[0-9a-f]{40}", found["commit"]) and isinstance(found["changed"], bool)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
+    assert found["versions"].keys() >= {"python", "partax", "jax", "jaxlib"}
+    assert all(re.fullmatch(r"\d+\.\d+[\w.+]*", version) for version in found["versions"].values())
+    assert found["machine"].keys() == {"system", "cpu", "cores"}
+    assert found["machine"]["cores"] > 0 and found["machine"]["cpu"] and isinstance(found["quick"], bool)
+    head = json.dumps({key: value for key, value in found.items() if key not in ("rows", "points")})
+    assert "/" not in head
+    assert len(platform.node()) < 4 or platform.node() not in head
