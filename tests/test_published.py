@@ -1,5 +1,5 @@
 """Guards the promise that what partax publishes is what is there: the stub mirrors the native module, the package is
-typed, the version is the installed one; `docs/test_reference.py` has what the docstrings say."""
+typed, its import is silent and starts no backend, and changelog and wheels are of its version and its Pythons."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import inspect
 import pathlib
 import pickle
 import re
+import tomllib
 from typing import Any
 
 import pytest
 
 import partax
 from partax import _core
+from processes import python
 
+ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = pathlib.Path(partax.__file__).parent
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -124,3 +127,40 @@ def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our
     for made in (partax.by_path("a/*"), partax.SummaryRow("a", "", 1, 2, 3), partax.CacheInfo(1, 2, 3, 4, 5)):
         data = pickle.dumps(made)
         assert b"partax._" not in data and pickle.loads(data) == made
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_import_is_silent_and_takes_in_no_extra() -> None:
+    program = "import partax, sys; assert sys.modules.keys().isdisjoint({'safetensors', 'flax', 'rich', 'jinja2'})"
+    ran = python("-W", "error", "-c", program)
+    assert (ran.stdout, ran.stderr) == ("", "")
+
+
+def test_no_module_starts_jax_when_it_is_imported() -> None:
+    """Until a backend starts, a program may still say which devices there are, and join others."""
+    pytest.importorskip("flax")
+    program = """
+import importlib, pkgutil, jax, partax
+names = [module.name for module in pkgutil.walk_packages(partax.__path__, "partax.") if "__main__" not in module.name]
+for name in names:
+    importlib.import_module(name)
+jax.config.update("jax_num_cpu_devices", 3)
+print(len(names) > 50, len(jax.devices("cpu")))
+"""
+    ran = python("-c", program)
+    assert ran.stdout.split() == ["True", "3"], ran.stderr
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == PROJECT["project"]["version"]
+
+
+def test_wheels_are_built_for_every_python_that_is_declared() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    minors = [entry.removeprefix(prefix) for entry in PROJECT["project"]["classifiers"] if entry.startswith(prefix)]
+    assert PROJECT["project"]["requires-python"] == f">=3.{minors[0]}"
+    versions = [*minors, "13t", "14t"]
+    assert PROJECT["tool"]["cibuildwheel"]["build"].split() == [f"cp3{version}-*" for version in versions]
