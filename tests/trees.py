@@ -78,9 +78,7 @@ class DeclaredSlots:
     """The same with slots."""
 
     __slots__ = ("first", "label", "second")
-
-    def __init__(self, first: Any, second: Any, label: Any = "declared") -> None:
-        self.first, self.second, self.label = first, second, label
+    __init__ = Declared.__init__  # type: ignore[assignment]
 
 
 for _declared in (Declared, DeclaredSlots):
