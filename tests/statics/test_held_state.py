@@ -19,37 +19,25 @@ from trees import array, assert_same
 
 Collect = Callable[[], None]
 
-# --- threads, and functions that change what they hold
+# --- functions that change what they hold
 
 
-@pytest.fixture
-def idle_thread() -> Iterator[None]:
-    stop = threading.Event()
-    threads = [threading.Thread(target=stop.wait, daemon=True) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    yield
-    stop.set()
-    for thread in threads:
-        thread.join()
-
-
-def counting(log: list[int]) -> Any:
+def in_a_list(log: list[int]) -> Any:
     stats: list[int] = []
     return lambda x: (log.append(1), stats.append(1), x + len(stats))[2]
 
 
-def counting_by_a_helper(log: list[int]) -> Any:
-    stats: dict[str, int] = {}
+def by_a_helper(log: list[int]) -> Any:
+    stats = {"n": 0}
 
     def note(held: Any) -> None:
-        held["n"] = held.get("n", 0) + 1
+        held["n"] += 1
         log.append(1)
 
     return lambda x: (note(stats), x + stats["n"])[1]
 
 
-def counting_in_a_cell(log: list[int]) -> Any:
+def in_a_cell(log: list[int]) -> Any:
     count = 0
 
     def fun(x: Any) -> Any:
@@ -61,35 +49,31 @@ def counting_in_a_cell(log: list[int]) -> Any:
     return fun
 
 
-def counting_in_an_attribute(log: list[int]) -> Any:
-    def fun(x: Any) -> Any:
-        fun.count += 1  # type: ignore[attr-defined]
-        log.append(1)
-        return x + fun.count  # type: ignore[attr-defined]
-
-    fun.count = 0  # type: ignore[attr-defined]
+def in_its_attribute(log: list[int]) -> Any:
+    fun: Any = lambda x: (setattr(fun, "count", fun.count + 1), log.append(1), x + fun.count)[2]
+    fun.count = 0
     return fun
 
 
-def plain(log: list[int]) -> Any:
-    by = 1.0
-    return lambda x: (log.append(1), x + by)[1]
+@pytest.fixture(params=[0, 3], ids=["", "idle threads"])
+def idle_threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait, daemon=True) for _ in range(request.param)]
+    for thread in threads:
+        thread.start()
+    yield
+    stop.set()
+    for thread in threads:
+        thread.join()
 
 
-COUNTING = [counting, counting_by_a_helper, counting_in_a_cell, counting_in_an_attribute, plain]
-
-
-@pytest.mark.parametrize("threads", [False, True], ids=["", "idle threads"])
-@pytest.mark.parametrize("make", COUNTING)
-def test_a_function_that_changes_what_it_holds_is_traced_for_itself_and_once_for_each_shape(
-    make: Any, threads: bool, request: pytest.FixtureRequest
-) -> None:
-    if threads:
-        request.getfixturevalue("idle_thread")
+@pytest.mark.usefixtures("idle_threads")
+@pytest.mark.parametrize("counting", [in_a_list, by_a_helper, in_a_cell, in_its_attribute])
+def test_a_function_that_changes_what_it_holds_is_traced_for_itself_and_once_for_each_shape(counting: Any) -> None:
     kept = []
     for _ in range(4):
         mine, theirs = list[int](), list[int]()
-        ours, jitted = filter_jit(make(mine)), jax.jit(make(theirs))
+        ours, jitted = filter_jit(counting(mine)), jax.jit(counting(theirs))
         for size in (2, 2, 2, 3, 2, 4, 3, 3):
             assert_same(ours(array(size)), jitted(array(size)))
             assert mine == theirs
@@ -100,7 +84,7 @@ def test_a_function_that_changes_what_it_holds_is_traced_for_itself_and_once_for
 
 
 class Witness:
-    def __init__(self, weight: Any = None) -> None:
+    def __init__(self, weight: Any) -> None:
         self.weight = weight
 
 
@@ -109,8 +93,8 @@ def in_a_closure(held: Any) -> Any:
 
 
 def in_an_attribute(held: Any) -> Any:
-    fun = lambda x: x + fun.held  # type: ignore[attr-defined]
-    fun.held = held  # type: ignore[attr-defined]
+    fun: Any = lambda x: x + fun.held
+    fun.held = held
     return fun
 
 
@@ -137,28 +121,16 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
     "wrapped helper": lambda held: calling(filter_jit(in_a_closure(held))),
     "global": in_a_global,
 }
-
-
-def direct(fun: Any) -> Any:
-    return filter_jit(fun)(jnp.ones(100))
-
-
-def as_an_argument(fun: Any) -> Any:
-    return SHARED(fun, jnp.ones(100))[0]
-
-
-def of_a_gradient(fun: Any) -> Any:
-    return filter_jit(filter_grad(lambda x: jnp.sum(fun(x))))(jnp.ones(100))
-
-
-def of_a_partial(fun: Any) -> Any:
-    return filter_jit(functools.partial(fun))(jnp.ones(100))
-
-
 SHARED = filter_jit(lambda fun, x: (fun(x), fun))
+USES: dict[str, Callable[[Any], Any]] = {
+    "direct": lambda fun: filter_jit(fun)(jnp.ones(100)),
+    "argument": lambda fun: SHARED(fun, jnp.ones(100))[0],
+    "gradient": lambda fun: filter_jit(filter_grad(lambda x: jnp.sum(fun(x))))(jnp.ones(100)),
+    "partial": lambda fun: filter_jit(functools.partial(fun))(jnp.ones(100)),
+}
 
 
-@pytest.mark.parametrize("use", [direct, as_an_argument, of_a_gradient, of_a_partial])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("holder", [pytest.param(it, marks=[dies] * (it == "global")) for it in HOLDERS])
 def test_what_a_dead_function_captured_is_gone(holder: str, use: Any, collect: Collect) -> None:
     held = jnp.arange(100.0)
@@ -180,17 +152,14 @@ def test_what_a_dead_function_captured_is_gone(holder: str, use: Any, collect: C
     assert SHARED.cache_info().static_keys == 0  # nobody can make it anew
 
 
-@pytest.mark.parametrize("use", [direct, as_an_argument])
-def test_constants_of_a_dead_function_are_gone(use: Any, collect: Collect) -> None:
-    def live() -> int:
-        return sum(a.size for a in jax.live_arrays() if a.size == 12345)
-
+@pytest.mark.parametrize("use", ["direct", "argument"])
+def test_constants_of_a_dead_function_are_gone(use: str, collect: Collect) -> None:
     def call() -> None:
         weights = [jnp.full(12345, i, jnp.float32) for i in range(3)]
         fun = lambda x: x + sum(weights)[0]
-        use(fun)
-        use(lambda x: x * fun(x))
+        USES[use](fun)
+        USES[use](lambda x: x * fun(x))
 
     call()
     collect()
-    assert live() == 0
+    assert [it for it in jax.live_arrays() if it.size == 12345] == []
