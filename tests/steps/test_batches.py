@@ -22,71 +22,50 @@ class Batch:
     x: Any
 
 
-def refilled_array() -> Iterator[Any]:
-    buffer = np.zeros(2, "f4")
-    for i in range(COUNT):
-        buffer[:] = i
-        yield buffer
+def zeros(*shape: int) -> Callable[[], Any]:
+    return lambda: np.zeros(shape, "f4")
 
 
-def refilled_scalar() -> Iterator[Any]:
-    buffer = np.zeros((), "f4")
-    for i in range(COUNT):
-        buffer[...] = i
-        yield buffer
+def full(i: int) -> Any:
+    return np.full(2, i, "f4")
 
 
-def refilled_views() -> Iterator[Any]:
-    buffer = np.zeros((3, 2), "f4")
-    for i in range(COUNT):
-        buffer[i % 3] = i
-        yield buffer[i % 3]
-
-
-def refilled_and_unsteady() -> Iterator[Any]:
-    buffer = np.zeros((2, 2), "f4")
-    for i in range(COUNT):
-        buffer[:] = i
-        yield jnp.full((2, 2), i, "f4") if i in (0, 2, 5) else buffer.T
-
-
-def changed_dictionary() -> Iterator[Any]:
-    batch: dict[str, Any] = {"name": "a"}
-    for i in range(COUNT):
-        batch["x"] = np.full(2, i, "f4")
-        yield batch
-
-
-def changed_object() -> Iterator[Any]:
-    batch = Batch(None)
-    for i in range(COUNT):
-        batch.x = {"a": [np.full(2, i, "f4")]}
-        yield batch
+# One object, and what is done to it to give the next batch.
+CHANGED: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Any]]] = {
+    "an array": (zeros(2), lambda it, i: (it.fill(i), it)[1]),
+    "a scalar": (zeros(), lambda it, i: (it.fill(i), it)[1]),
+    "views": (zeros(3, 2), lambda it, i: (it[i % 3].fill(i), it[i % 3])[1]),
+    "sometimes another": (
+        zeros(2, 2),
+        lambda it, i: (it.fill(i), jnp.full((2, 2), i, "f4") if i in (0, 2, 5) else it.T)[1],
+    ),
+    "a dictionary": (lambda: {"name": "a"}, lambda it, i: (it.update(x=full(i)), it)[1]),
+    "an object": (lambda: Batch(None), lambda it, i: (setattr(it, "x", {"a": [full(i)]}), it)[1]),
+}
 
 
 def emptied_after_each() -> Iterator[Any]:
     batch: dict[str, Any] = {}
     for i in range(COUNT):
-        batch["x"] = [np.full(2, i, "f4")]
+        batch["x"] = [full(i)]
         yield batch
         batch["x"].clear()
 
 
-ITERATORS = (
-    *(refilled_array, refilled_scalar, refilled_views, refilled_and_unsteady),
-    *(changed_dictionary, changed_object, emptied_after_each),
-)
-
-
-@pytest.mark.parametrize("iterator", ITERATORS)
+@pytest.mark.parametrize("name", [*CHANGED, "emptied after each"])
 @pytest.mark.parametrize("size", [1, 3, COUNT, COUNT + 1])
-def test_a_batch_counts_as_it_was_taken(iterator: Callable[[], Iterator[Any]], size: int) -> None:
+def test_a_batch_counts_as_it_was_taken(name: str, size: int) -> None:
+    def changed() -> Iterator[Any]:
+        make, change = CHANGED[name]
+        batch = make()
+        yield from (change(batch, i) for i in range(COUNT))
+
     def step(state: Any, batch: Any) -> Any:
         value = next(it for it in jax.tree.leaves(batch) if not isinstance(it, str))
         return {"w": state["w"] + value.ravel()[0]}, value.ravel()[0]
 
-    run = partax.steps(partax.filter_jit(step), size)
-    chunks = list(run({"w": jnp.zeros(())}, over=iterator()))
+    over = changed() if name in CHANGED else emptied_after_each()
+    chunks = list(partax.steps(partax.filter_jit(step), size)({"w": jnp.zeros(())}, over=over))
     assert [it for _, values in chunks for it in values.tolist()] == list(range(COUNT))
     assert float(chunks[-1][0]["w"]) == sum(range(COUNT))
 
@@ -105,7 +84,7 @@ def test_a_batch_with_a_name_for_each_argument() -> None:
 
 @pytest.mark.parametrize("on_device", [False, True])
 def test_nothing_is_kept_of_a_batch_but_its_values(on_device: bool) -> None:
-    batches = [jnp.full(2, i, "f4") if on_device else np.full(2, i, "f4") for i in range(4)]
+    batches = [jnp.asarray(full(i)) if on_device else full(i) for i in range(4)]
     step = partax.filter_jit(lambda state, batch: ({"w": state["w"] + batch}, batch))
     results = list(partax.steps(step, 2)({"w": jnp.zeros(2)}, over=batches))
     for batch in batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +24,17 @@ def first() -> dict[str, Any]:
     return {"w": jnp.zeros(2)}
 
 
+def filled(state: Any, value: Any) -> Any:
+    return {"w": state["w"] * 0 + value}
+
+
+def values(chunks: Any) -> list[float]:
+    return [float(state["w"][0]) for state, _ in chunks]
+
+
 def in_a_list() -> tuple[Any, Set]:
     held = [1.0]
-    return (lambda state, x: ({"w": state["w"] * 0 + held[0]}, x)), functools.partial(held.__setitem__, 0)
+    return (lambda state, x: (filled(state, held[0]), x)), functools.partial(held.__setitem__, 0)
 
 
 def in_a_variable() -> tuple[Any, Set]:
@@ -35,13 +44,11 @@ def in_a_variable() -> tuple[Any, Set]:
         nonlocal held
         held = value
 
-    return (lambda state, x: ({"w": state["w"] * 0 + held}, x)), change
+    return (lambda state, x: (filled(state, held), x)), change
 
 
 def in_a_default() -> tuple[Any, Set]:
-    def step(state: Any, x: Any, value: float = 1.0) -> Any:
-        return {"w": state["w"] * 0 + value}, x
-
+    step = lambda state, x, value=1.0: (filled(state, value), x)
     return step, lambda value: setattr(step, "__defaults__", (value,))
 
 
@@ -51,10 +58,10 @@ def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any,
     run = partax.steps(partax.filter_jit(step), 2)
     for value in (1.0, 2.0, 3.0, 2.0, 1.0):
         change(value)
-        assert [float(it["w"][0]) for it, _ in run(first(), over=[ONE] * 5)] == [value] * 3
+        assert values(run(first(), over=[ONE] * 5)) == [value] * 3
     seen = []
-    for state, _ in run(first(), over=[ONE] * 7):  # also in the middle of a run
-        seen.append(float(state["w"][0]))
+    for chunk in run(first(), over=[ONE] * 7):  # also in the middle of a run
+        seen += values([chunk])
         change(seen[-1] + 1)
     assert seen == [1.0, 2.0, 3.0, 4.0]
 
@@ -62,22 +69,17 @@ def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any,
 RATE = 1.0
 
 
-def by_a_global(state: Any, x: Any) -> Any:
-    return {"w": state["w"] * 0 + RATE}, x
-
-
 def test_clear_cache_of_the_step_is_that_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = partax.filter_jit(by_a_global)
+    step = partax.filter_jit(lambda state, x: (filled(state, RATE), x))
     run, again = partax.steps(step, 2), partax.steps(step, 2)
     for value in (1.0, 2.0, 3.0):
         monkeypatch.setitem(globals(), "RATE", value)
         step.clear_cache()
-        for one in (run, again):
-            assert [float(it["w"][0]) for it, _ in one(first(), over=[ONE] * 5)] == [value] * 3
-        assert [float(it["w"][0]) for it, _ in run(first(), over=[np.ones(3, "f4")] * 5)] == [value] * 3
+        for one, batch in ((run, ONE), (again, ONE), (run, np.ones(3, "f4"))):
+            assert values(one(first(), over=[batch] * 5)) == [value] * 3
     seen = []
-    for state, _ in run(first(), over=[ONE] * 7):
-        seen.append(float(state["w"][0]))
+    for chunk in run(first(), over=[ONE] * 7):
+        seen += values([chunk])
         monkeypatch.setitem(globals(), "RATE", seen[-1] + 1)
         step.clear_cache()
     assert seen == [3.0, 4.0, 5.0, 6.0]
@@ -112,23 +114,17 @@ def by_any_name(x: Any, state: Any, **more: Any) -> Any:
     return batch_first(x, state, more["scale"])
 
 
-@pytest.mark.parametrize("step", [batch_first, by_name_alone, in_the_middle, by_any_name])
-@pytest.mark.parametrize(
-    "donate", ["none", "all", "all-except-first", ("state",), ("scale",), ("x", "scale"), ("more",)]
-)
+STEPS = [batch_first, by_name_alone, in_the_middle, by_any_name]
+DONATED = ["none", "all", "all-except-first", ("state",), ("scale",), ("x", "scale")]
+
+
+@pytest.mark.parametrize(("step", "donate"), [*itertools.product(STEPS, DONATED), (by_any_name, ("more",))])
 @pytest.mark.parametrize("size", [1, 2])
 def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any, size: int) -> None:
-    if donate == ("more",) and step is not by_any_name:
-        return
     jitted, gone = partax.filter_jit(step, donate=donate), []
 
-    def plain(*args: Any, **kwargs: Any) -> None:
-        jitted(*args, x=ONE, **kwargs)
-
-    def in_a_chunk(*args: Any, **kwargs: Any) -> None:
-        list(partax.steps(jitted, size, carry="state")(*args, over=[ONE] * size, **kwargs))
-
-    for call in (plain, in_a_chunk):
+    chunk = lambda *args, **kwargs: list(partax.steps(jitted, size, carry="state")(*args, over=[ONE] * size, **kwargs))
+    for call in (functools.partial(jitted, x=ONE), chunk):
         state, scale = first(), jnp.ones(2)
         if step is in_the_middle:
             call(state, scale=scale)
@@ -153,18 +149,16 @@ def counting(state: Any, x: Any) -> Any:
 @pytest.mark.parametrize("explained", [False, True])
 def test_numbers_settle_in_the_rest_as_in_chunks(count: int, explained: bool) -> None:
     run = partax.steps(partax.filter_jit(counting), 4)
-    with partax.explain() if explained else pytest.MonkeyPatch.context():
+    with partax.explain(explained):
         chunks = list(run({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * count))
     assert [it for _, numbers in chunks for it in numbers.tolist()] == list(range(count))
     assert int(chunks[-1][0]["n"]) == count and float(chunks[-1][0]["mean"]) == pytest.approx(2 - 2 * 0.5**count)
 
 
 @pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("has_run", [False, True])
-def test_what_has_run_is_copied(copied: Callable[[Any], Any], has_run: bool) -> None:
+def test_what_has_run_is_copied(copied: Callable[[Any], Any]) -> None:
     run = partax.steps(partax.filter_jit(counting), 3, carry={"state": 0}, unroll=2)
-    for one in (run, run) if has_run else ():
-        list(one({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4))
-    again = copied(run)
-    found = [n.tolist() for _, n in again({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4)]
-    assert repr(again) == repr(run) and found == [[0, 1, 2], [3]]
+    for make in (lambda: copied(run), lambda: run, lambda: copied(run)):
+        again = make()
+        found = [n.tolist() for _, n in again({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4)]
+        assert repr(again) == repr(run) and found == [[0, 1, 2], [3]]
