@@ -15,6 +15,7 @@ import partax
 from called_functions import called_functions
 from partax import _core
 from reference import assert_exact
+from trees import add_one
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -61,73 +62,45 @@ def test_leaves_and_rebuilt_objects_are_those_of_jax(make: Callable[[], Any]) ->
     tree = make()
     leaves, spec = _core.flatten(tree)
     arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
-    assert all(a is b for a, b in zip(leaves, arrays, strict=True))
-    found = spec.match(tree)
-    assert all(a is b for a, b in zip(found, arrays, strict=True))
+    for found in (leaves, spec.match(tree)):
+        assert all(a is b for a, b in zip(found, arrays, strict=True))
     assert_exact(spec.rebuild(leaves), jax.tree.map(lambda x: x, tree))
 
 
 @objects
-def test_equal_objects_made_anew_match_and_share_a_trace(make: Callable[[], Any]) -> None:
-    traces = []
-
-    @partax.filter_jit
-    def same(tree: Any) -> Any:
-        traces.append(1)
-        return tree
-
+def test_equal_objects_made_anew_share_a_trace_and_no_function_of_flax_runs_on_a_hit(
+    make: Callable[[], Any], traces: Any
+) -> None:
+    step = partax.filter_jit(lambda tree: (traces.tick(), add_one(tree))[1])
     for _ in range(3):
         tree = make()
-        assert_exact(same(tree), jax.tree.map(lambda x: x, tree))
-    assert len(traces) == 1
-
-
-@objects
-def test_no_function_of_flax_runs_on_a_hit(make: Callable[[], Any]) -> None:
-    tree = make()
-    traces = []
-
-    def one_more(x: Any) -> Any:
-        return x + 1 if isinstance(x, jax.Array) and x.dtype == jnp.float32 else x
-
-    @partax.filter_jit
-    def jitted(tree: Any) -> Any:
-        traces.append(1)
-        return jax.tree.map(one_more, tree)
-
+        assert_exact(step(tree), add_one(tree))
     # From the second call on the order of the attributes is known.
-    result = jitted(jitted(tree))
-    called = called_functions(lambda: jitted(result), flax)
+    result = step(step(tree))
+    called = called_functions(lambda: step(result), flax)
     # A variable knows the trace that it was made in, which is asked for once a call.
-    assert [name for name in called if "trace" not in name.lower()] == []
-    assert len(called) <= 2
-    assert len(traces) == 1
+    assert len(called) <= 2 and [name for name in called if "trace" not in name.lower()] == []
+    assert traces.count == 1
 
 
 @objects
 def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
     tree = make()
-    partax.combine(*partax.partition(tree, partax.is_array))  # classes that are met for the first time are probed
-    called = called_functions(lambda: partax.combine(*partax.partition(tree, partax.is_array)), flax)
-    assert [name for name in called if "unflatten" in name] == []
+    halves = lambda: partax.combine(*partax.partition(tree, partax.is_array))
+    halves()  # classes that are met for the first time are probed
+    assert [name for name in called_functions(halves, flax) if "unflatten" in name] == []
 
 
-def test_attributes_set_in_another_order_share_a_trace() -> None:
+def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
     class Pair(nnx.Module):
         def __init__(self, swapped: bool) -> None:
             for name in ("second", "first") if swapped else ("first", "second"):
                 setattr(self, name, nnx.Param(jnp.full(2, float(name == "first"))))
 
-    traces = []
-
-    @partax.filter_jit
-    def first(pair: Any) -> Any:
-        traces.append(1)
-        return pair.first[...]
-
+    first = partax.filter_jit(lambda pair: (traces.tick(), pair.first[...])[1])
     for swapped in (False, True, True, False):
         assert first(Pair(swapped)).tolist() == [1.0, 1.0]
-    assert len(traces) == 1
+    assert traces.count == 1
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
@@ -147,21 +120,14 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_changes_in_place_is_traced_again(change: Callable[[Any], None]) -> None:
+def test_what_changes_in_place_is_traced_again(change: Callable[[Any], None], traces: Any) -> None:
     model = block(scale=1 if change is CHANGES["a static attribute that compares equal"] else 2)
-    traces = []
-
-    @partax.filter_jit
-    def leaves(model: Any) -> Any:
-        traces.append(1)
-        return jax.tree.leaves(model)
-
+    leaves = partax.filter_jit(lambda model: (traces.tick(), jax.tree.leaves(model))[1])
     leaves(model)
     change(model)
-    found = leaves(model)
-    assert len(traces) == 2
-    expected = [x for x in jax.tree.leaves(model) if isinstance(x, jax.Array)]
-    assert all(a is b for a, b in zip((x for x in found if isinstance(x, jax.Array)), expected, strict=True))
+    found, expected = ([x for x in it if isinstance(x, jax.Array)] for it in (leaves(model), jax.tree.leaves(model)))
+    assert traces.count == 2
+    assert all(a is b for a, b in zip(found, expected, strict=True))
 
 
 def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
@@ -187,10 +153,8 @@ def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
 class Holder:
     """Sets an attribute where its dictionary is another's metadata."""
 
-    def __init__(self, metadata: dict[str, Any]) -> None:
+    def put(self, metadata: dict[str, Any], value: int) -> None:
         self.__dict__ = metadata
-
-    def put(self, value: int) -> None:
         self.mark = value
 
 
@@ -198,11 +162,9 @@ METADATA: dict[str, Callable[[dict[str, Any], int], Any]] = {
     "an item": lambda metadata, n: metadata.__setitem__("mark", n),
     "added": lambda metadata, n: metadata.__setitem__(f"more {n}", n),
     "clear": lambda metadata, n: metadata.clear(),
-    "an attribute": lambda metadata, n: Holder(metadata).put(n),
+    "an attribute": lambda metadata, n: Holder().put(metadata, n),
     "nothing": lambda metadata, n: None,
 }
-
-
 SOURCES: dict[str, Callable[[Any], Any]] = {
     "made by Flax": lambda variables: variables,
     "a result": partax.filter_jit(lambda variables: jax.tree.map(lambda array: array + 1, variables)),
@@ -214,10 +176,7 @@ SOURCES: dict[str, Callable[[Any], Any]] = {
 def test_metadata_that_change_in_place_between_calls_are_seen(
     change: Callable[[dict[str, Any], int], Any], source: Callable[[Any], Any]
 ) -> None:
-    @partax.filter_jit
-    def told(variables: Any) -> Any:
-        return [(v[...] + 1, dict(v._var_metadata)) for v in variables]
-
+    told = partax.filter_jit(lambda variables: [(v[...] + 1, dict(v._var_metadata)) for v in variables])
     for n in range(500, 600):  # CPython has ways of its own to set an attribute that is set often
         METADATA["an attribute"]({}, n)
     variables = source([nnx.Param(jnp.ones(1), mark=n, first=None) for n in range(2)])
@@ -230,53 +189,35 @@ def test_metadata_that_change_in_place_between_calls_are_seen(
 
 def test_a_dictionary_of_metadata_at_the_place_of_another_is_read() -> None:
     variable = nnx.Param(jnp.ones(1), mark=0)
-
-    @partax.filter_jit
-    def mark(v: Any) -> Any:
-        return v._var_metadata["mark"], v[...]
-
+    mark = partax.filter_jit(lambda v: (v._var_metadata["mark"], v[...]))
     for n in [0, 0, 1, 1, 0, 2, 2]:
         nnx.Variable._var_metadata.__set__(variable, {**variable._var_metadata, "mark": n})  # the last one is freed
         assert mark(variable)[0] == n
 
 
-def test_a_flat_state_with_other_paths_or_values_is_another() -> None:
+def test_a_flat_state_with_other_paths_or_values_is_another(traces: Any) -> None:
     def flat(**values: Any) -> Any:
         return nnx.to_flat_state(nnx.State(values))
 
-    traces = []
-
-    @partax.filter_jit
-    def one_more(state: Any) -> Any:
-        traces.append(1)
-        return jax.tree.map(lambda x: x + 1, state)
-
+    step = partax.filter_jit(lambda state: (traces.tick(), add_one(state))[1])
     a, b = jnp.ones(1), jnp.zeros(2)
-    seen = []
-    for state in [flat(a=a, b=b), flat(a=a, b=b), flat(a=a, c=b), flat(a=a), flat(), flat(a={"x": a}), flat(b=b, a=a)]:
-        assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
-        assert_exact(one_more(one_more(state)), jax.tree.map(lambda x: x + 2, state))
-        seen.append(len(traces))
-    assert seen == [1, 1, 2, 3, 4, 5, 5]
+    states = [flat(a=a, b=b), flat(a=a, b=b), flat(a=a, c=b), flat(a=a), flat(), flat(a={"x": a}), flat(b=b, a=a)]
+    for count, state in zip([1, 1, 2, 3, 4, 5, 5], states, strict=True):
+        assert_exact(step(state), add_one(state))
+        assert_exact(step(step(state)), add_one(add_one(state)))
+        assert traces.count == count
     state = flat(a=a, b=b)
     state._values.append(a)  # a list that is longer than the paths, which are all that the functions tell of it
-    assert len(one_more(state)._values) == 3
+    assert len(step(state)._values) == 3
     state._values.pop()
-    assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
+    assert_exact(step(state), add_one(state))
 
 
 def test_a_mapping_of_nodes_that_changes_in_place_is_seen() -> None:
-    def model() -> Any:
-        return nnx.List([nnx.Param(jnp.ones(1)), nnx.Param(jnp.zeros(1))])
-
     traces: list[str] = []
-
-    def body(name: str, tree: Any) -> Any:
-        traces.append(name)
-        return jax.tree.leaves(tree)[0] + 1
-
-    ours, plain = partax.filter_jit(lambda tree: body("ours", tree)), jax.jit(lambda tree: body("jax.jit", tree))
-    first, second = model(), model()
+    body = lambda name: lambda tree: (traces.append(name), jax.tree.leaves(tree)[0] + 1)[1]
+    ours, plain = partax.filter_jit(body("ours")), jax.jit(body("jax.jit"))
+    first, second = (nnx.List([nnx.Param(jnp.ones(1)), nnx.Param(jnp.zeros(1))]) for _ in range(2))
     nodes = vars(second)["_pytree__nodes"]._mapping
     for n in range(3):
         for tree in (first, second, first, second):

@@ -27,14 +27,17 @@ penzai = pytest.importorskip("penzai.core.struct", reason="penzai is not install
 Patch = pytest.MonkeyPatch
 
 
-def by_fields(cls: type, step: int = 1) -> tuple[Any, Any, Any]:
+Registration = tuple[Any, Any, Any]
+
+
+def by_fields(cls: type, step: int = 1) -> Registration:
     """Functions that give fields alone, and no marker in the aux data; with -1 the last child first."""
-    fields = dataclasses.fields(cls)
-    statics = [f.name for f in fields if f.metadata.get("static", False)]
-    children = [f.name for f in fields if f.name not in statics][::step]
+    names = [field.name for field in dataclasses.fields(cls)]
+    statics = [field.name for field in dataclasses.fields(cls) if field.metadata.get("static", False)]
+    children = [name for name in names if name not in statics][::step]
 
     def to_iter(it: Any) -> Any:
-        return [getattr(it, n) for n in children], tuple(getattr(it, n) for n in statics)
+        return [getattr(it, name) for name in children], tuple(getattr(it, name) for name in statics)
 
     def with_keys(it: Any) -> Any:
         values, aux = to_iter(it)
@@ -60,24 +63,28 @@ def with_version(make: Callable[..., Any]) -> Callable[..., Any]:
     return unflatten
 
 
-def marked(cls: type, flatten_with_keys: Any, flatten_func: Any, unflatten_func: Any) -> tuple[Any, Any, Any]:
+def marked(cls: type, flatten_with_keys: Any, flatten_func: Any, unflatten_func: Any) -> Registration:
     return flatten_with_keys, with_version(unflatten_func), flatten_func
 
 
-def module(register_as: Callable[..., Any], patch: Patch) -> Any:
-    """An Equinox module whose class has another registration than modules have today."""
-    equinox_family._missing()  # of modules as they are
-    register = jax.tree_util.register_pytree_with_keys
-    patch.setattr(
-        jax.tree_util, "register_pytree_with_keys", lambda cls, **given: register(cls, *register_as(cls, **given))
-    )
+def module(register_as: Callable[..., Registration]) -> Callable[[Patch], Any]:
+    """Makes an Equinox module whose class has another registration than modules have today."""
 
-    class Layer(eqx.Module):
-        weight: Any
-        bias: Any
-        scale: float = eqx.field(static=True)
+    def make(patch: Patch) -> Any:
+        equinox_family._missing()  # of modules as they are
+        register = jax.tree_util.register_pytree_with_keys
+        patch.setattr(
+            jax.tree_util, "register_pytree_with_keys", lambda cls, **given: register(cls, *register_as(cls, **given))
+        )
 
-    return Layer(array(2), array(3), 2.0)
+        class Layer(eqx.Module):
+            weight: Any
+            bias: Any
+            scale: float = eqx.field(static=True)
+
+        return Layer(array(2), array(3), 2.0)
+
+    return make
 
 
 def dataclass_that_is_not_called(patch: Patch) -> Any:
@@ -165,27 +172,21 @@ def newer_flax(patch: Patch) -> Any:
     return pytree()
 
 
-def flax_of_another_class(patch: Patch) -> Any:
-    return pytree(_pytree__unflatten=type(pytree())._pytree__unflatten)
-
-
-def flax_without(patch: Patch) -> Any:
-    patch.delattr(nnx, "tracers")
-    return pytree()
-
-
 # What makes an object, and words of why it is left to its functions.
 OTHERWISE: dict[str, tuple[Callable[[Patch], Any], str]] = {
-    "Equinox, by fields": (lambda patch: module(lambda cls, **_: by_fields(cls), patch), ""),
-    "Equinox, reversed": (lambda patch: module(lambda cls, **_: by_fields(cls, -1), patch), ""),
-    "Equinox, rebuilding": (lambda patch: module(marked, patch), ""),
+    "Equinox, by fields": (module(lambda cls, **_: by_fields(cls)), ""),
+    "Equinox, reversed": (module(lambda cls, **_: by_fields(cls, -1)), ""),
+    "Equinox, rebuilding": (module(marked), ""),
     "a dataclass": (dataclass_that_is_not_called, ""),
     "penzai": (penzai_s, ""),
     "chex": (newer_chex, r"^unflattening sets the attributes \('a', 'version'\)$"),
     "Flax, reversed": (reversed_flax, ""),
     "Flax, rebuilding": (newer_flax, "^unflattening makes another object$"),
-    "Flax, another class": (flax_of_another_class, "^unflattening makes another object$"),
-    "Flax, without a name": (flax_without, "tracers"),
+    "Flax, another class": (
+        lambda patch: pytree(_pytree__unflatten=type(pytree())._pytree__unflatten),
+        "^unflattening makes another object$",
+    ),
+    "Flax, without a name": (lambda patch: (patch.delattr(nnx, "tracers"), pytree())[1], "tracers"),
 }
 
 
@@ -195,12 +196,7 @@ def test_an_object_is_what_the_functions_of_its_class_make_of_it(name: str, monk
     it = make(monkeypatch)
     again = lambda tree: jax.tree.map(lambda leaf: leaf, tree)
     expected = again(again(it))  # once for the function, and once for its result
-
-    @partax.filter_jit
-    def step(tree: Any) -> Any:
-        traces.tick()
-        return tree
-
+    step = partax.filter_jit(lambda tree: (traces.tick(), tree)[1])
     for _ in range(2):
         found = step([it, Bag(1)])[0]
         assert_exact(found, expected)
@@ -238,9 +234,8 @@ def test_an_object_that_is_otherwise_than_declared_of_its_class_is_told_of() -> 
     class Both:
         a: Any
 
-    f = partax.filter_jit(lambda tree: tree)
-    usual, unusual = Both(a=array(1)), Both(a=array(1))
+    f, unusual = partax.filter_jit(lambda tree: tree), Both(a=array(1))
     vars(unusual)["more"] = 1
-    f([usual, unusual])
+    f([Both(a=array(1)), unusual])
     reason = "an object is otherwise than is known of its class"
     assert [(node.type, node.count, node.because) for node in f.report().slow_nodes] == [("Both", 1, reason)]

@@ -113,6 +113,10 @@ def replacements(value: Any) -> list[tuple[str, Any, bool]]:
     return [("an equal one", float(str(value)), False), ("another", value + 1, True)]
 
 
+def arrays_of(tree: Any) -> list[Any]:
+    return [x for x in jax.tree.leaves(tree) if isinstance(x, (jax.Array, np.ndarray))]
+
+
 PLACES = [path for path, _, _ in places(make())]
 
 
@@ -131,38 +135,26 @@ def assert_as_given(result: Any, tree: Any) -> None:
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_a_call_with_one_thing_replaced(path: str) -> None:
-    traces = []
-
-    @partax.filter_jit
-    def f(tree: Any) -> Any:
-        traces.append(1)
-        arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
-        return tree, [x * 2 for x in arrays]
-
+def test_a_call_with_one_thing_replaced(path: str, traces: Any) -> None:
+    f = partax.filter_jit(lambda tree: (traces.tick(), tree, [x * 2 for x in arrays_of(tree)])[1:])
     tree = make()
 
-    def check() -> None:
-        back, doubled = f(tree)
-        assert_as_given(back, tree)
-        arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, (jax.Array, np.ndarray))]
-        assert [x.tolist() for x in doubled] == [(x * 2).tolist() for x in arrays]
+    def check(times: int, expected: int, what: str) -> None:
+        for _ in range(times):
+            back, doubled = f(tree)
+            assert_as_given(back, tree)
+            assert [x.tolist() for x in doubled] == [(x * 2).tolist() for x in arrays_of(tree)]
+        assert traces.count == expected, what
 
-    for _ in range(3):  # until all is known
-        check()
-    assert len(traces) == 1
+    check(3, 1, "until all is known")
     before, setter = {name: (value, setter) for name, value, setter in places(tree)}[path]
     expected = 1
     for what, value, is_other in replacements(before):
         setter(value)
         expected += is_other
-        for _ in range(3):
-            check()
-        assert len(traces) == expected, what
+        check(3, expected, what)
         setter(before)
-        for _ in range(2):
-            check()
-        assert len(traces) == expected, what
+        check(2, expected, f"back from {what}")
 
 
 class EmptiesWhenCollected:
