@@ -81,9 +81,17 @@ def source_of(row: str) -> str:
     return program_of(setup, f"lambda x: x * {value}", *changes)
 
 
-def sources_of(kinds: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+def function_of(row: str) -> str:
+    """The same of a row that has the function itself in the place of the value."""
+    return program_of(*parts_of(row))
+
+
+Tables = Mapping[str, Mapping[str, str]]
+
+
+def sources_of(kinds: Tables, source: Callable[[str], str] = source_of) -> dict[str, dict[str, str]]:
     """The programs of several tables, by the names of these and of their rows."""
-    return {kind: {name: source_of(row) for name, row in rows.items()} for kind, rows in kinds.items()}
+    return {kind: {name: source(row) for name, row in rows.items()} for kind, rows in kinds.items()}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ and what a function made anew is called with as what it holds."""
 
 from __future__ import annotations
 
-from programs import parts_of, program_of
+from programs import function_of, parts_of, program_of, sources_of
 
 from short_programs import rows_of
 
@@ -13,7 +13,6 @@ rows = rows_of(globals())
 _DEFAULTS = rows(r"""
 keyword-only default:  → lambda x, *, o=o: x * o.k → o
 default in a tuple:  → lambda x, t=(1, o): x * t[1].k → o
-default in a list:  → lambda x, d=[[o]]: x * d[0][0].k → o
 default lambda of an object:  → lambda x, get=lambda: o.k: x * get() → o
 default function of a global: def get(): return K → lambda x, get=get: x * get() → K
 default function with a default: def get(o=o): return o.k → lambda x, *, get=get: x * get() → o
@@ -27,8 +26,6 @@ default frozen dataclass that holds a list: @dataclasses.dataclass(frozen=True)\
 default of a function inside: def outer(held):\n  def inner(x, held=held): return x * held.k
   \n  return lambda x: inner(x) → outer(o) → o
 default NumPy array: a = np.ones(2) → lambda x, a=a: x * float(a[0]) → a[0] = 3.0
-default deque: d = collections.deque([2.0]) → lambda x, d=d: x * d[0] → d[0] = 3.0
-default iterator: i = iter([2.0, 3.0]) → lambda x, i=i: x * next(i) → pass
 """)
 
 TRAINER = """
@@ -42,21 +39,13 @@ o = Trainer()
 """
 _METHODS = rows(r"""
 method of an object in a global: {TRAINER} → o.step → o
-__call__ of an object: {TRAINER} → o.__call__ → o
 classmethod: {TRAINER} → o.of_class → Trainer.k = 3.0
 classmethod of a subclass: {TRAINER}class Sub(Trainer): pass → Sub.of_class → Sub.k = 3.0
 method whose class changes: {TRAINER} → o.step → Trainer.k = 3.0
-method by super: {TRAINER}class Sub(Trainer):\n  def step(self, x): return super().step(x)\no = Sub() → o.step → o
 types.MethodType: def step(self, x): return x * self.k → types.MethodType(step, o) → o
 method of an object with its own equality: {TRAINER}class Sub(Trainer):\n  def __eq__(self, other): return type(other)
   is Sub\n  def __hash__(self): return 1\no = Sub() → o.step → o = Sub()\no.k = 3.0
-method of an object without a hash: @dataclasses.dataclass\nclass T:\n  k: float\n  def step(self, x): return x *
-  self.k\no = T(2.0) → o.step → o
 method that reads a global: class T:\n  def step(self, x): return x * K\no = T() → o.step → K
-method that reads a property: class T:\n  rate = property(lambda self: K)\n  def step(self, x): return x * self.rate
-  \no = T() → o.step → K
-method with another default: class T:\n  def step(self, x, k=2.0): return x * k\no = T() → o.step
-  → T.step.__defaults__ = (3.0,)
 method of a list of the user's: class L(list):\n  def step(self, x): return x * self[0]\no = L([2.0]) → o.step
   → o[0] = 3.0
 method of a NamedTuple that holds a list: class T(typing.NamedTuple):\n  k: list\n  def step(self, x): return x *
@@ -137,58 +126,35 @@ class Shared(eqx.Module):
 """
 _TREES = rows(r"""
 Partial with a keyword: {MODULE} → jax.tree_util.Partial(lambda x, o: x * o.k, o=o) → o
-Partial of a method: {MODULE} → jax.tree_util.Partial(o.step) → o
 Partial in a Partial: {MODULE} → jax.tree_util.Partial(lambda f, x: f(x), jax.tree_util.Partial(lambda o, x: x * o.k,
   o)) → o
 eqx.Partial: {MODULE} → eqx.Partial(lambda o, x: x * o.k, o) → o
 eqx.nn.Lambda of a global: {MODULE} → eqx.nn.Lambda(lambda x: x * K) → K
 eqx.nn.Lambda of an object: {MODULE} → eqx.nn.Lambda(lambda x, key=None, o=o: x * o.k) → o
 object in a static field: {MODULE} → Static(o) → o
-object in a field: {MODULE} → Leaf(o) → o
 method of a tree that reads a global: {MODULE} → Global() → K
 tree with a class attribute: {MODULE} → Shared() → Shared.k = 3.0
 tree whose method is replaced: {MODULE} → Global() → Global.__call__ = lambda self, x: x * 3.0
 activation of an MLP: {MODULE}NET = eqx.nn.MLP('scalar', 'scalar', 2, 1, key=jax.random.key(0))
   → eqx.tree_at(lambda net: net.activation, NET, lambda x: x * K) → K = -30.0
-functools.partial of an object: {MODULE} → functools.partial(lambda o, x: x * o.k, o) → o
 class registered with jax: {MODULE}@jax.tree_util.register_pytree_node_class\nclass P:\n  def __init__(self, o): self.o
   = o\n  def tree_flatten(self): return (), self.o\n  @classmethod\n  def tree_unflatten(cls, o, c): return cls(o)
   \n  def __call__(self, x): return x * self.o.k → P(o) → o
 module of Flax: {MODULE}class F(nn.Module):\n  o: typing.Any\n  def __call__(self, x): return x * self.o.k
   → lambda x: F(o).apply({}, x) → o
 jax.jit of an object: {MODULE} → jax.jit(lambda x, o=o: x * o.k) → o
-filter_jit of an object: {MODULE} → partax.filter_jit(lambda x: x * o.k) → o
 tree whose method reads a count: {COUNTING} → Counting() → change_it()
 schedule of optax: {MODULE} → lambda x, tx=optax.sgd(lambda step: K): tx.update(x, tx.init(x))[0] → K
 custom_jvp of an object: {MODULE}@jax.custom_jvp\ndef f(x): return x * o.k\nf.defjvp(lambda p, t: (p[0] * o.k, t[0] *
   o.k)) → lambda x: f(x) → o
 """)
-
-
-KINDS: dict[str, dict[str, str]] = {
-    kind: {name: program_of(*parts_of(row)) for name, row in programs.items()}
-    for kind, programs in {
-        "default": _DEFAULTS,
-        "method": _METHODS,
-        "recursive": _RECURSIVE,
-        "tree": _TREES,
-        "counting": _COUNTING,
-    }.items()
-}
-
-
 # What they define → the function → what it is called with after its array → the change.
-_ARGUMENTS: dict[str, tuple[str, str, str, str]] = rows(r"""
+_ARGUMENTS = rows(r"""
 object:  → lambda x, o: x * o.k → o, → o
 objects in a list:  → lambda x, os: x * os[1][0].k → [1, [o]], → o
-objects in a dictionary:  → lambda x, os: x * os['o'].k → {'o': o}, → o
-object in a NamedTuple: class N(typing.NamedTuple): o: O → lambda x, n: x * n.o.k → N(o), → o
 object with its own equality: class E(O):\n  def __eq__(self, other): return type(other) is E
   \n  def __hash__(self): return 1\no = E() → lambda x, o: x * o.k → o, → o
 object whose class changes:  → lambda x, o: x * o.k → o, → O.k = 3.0
-object with a method that reads a global: class G:\n  def rate(self): return K\ng = G() → lambda x, g: x * g.rate() → g,
-  → K
-method:  → lambda x, step: step(x) → o.step, → o
 function of a global: def get(): return K → lambda x, get: x * get() → get, → K
 partial of an object:  → lambda x, get: x * get('k') → functools.partial(getattr, o), → o
 Partial of an object:  → lambda x, f: f(x) → jax.tree_util.Partial(lambda o, x: x * o.k, o), → o
@@ -200,8 +166,6 @@ module of Equinox with a class attribute: class M(eqx.Module):\n  k: typing.Clas
   return x * self.k → lambda x, m: m(x) → M(), → M.k = 3.0
 module of Equinox with an object in a static field: class M(eqx.Module):\n  o: O = eqx.field(static=True)
   \n  def __call__(self, x): return x * self.o.k → lambda x, m: m(x) → M(o), → o
-module of Equinox whose property reads a global: class M(eqx.Module):\n  rate = property(lambda self: K)
-  → lambda x, m: x * m.rate → M(), → K
 module of Equinox's own with a lambda:  → lambda x, m: m(x) → eqx.nn.Lambda(lambda x: x * K), → K
 module of Flax that reads a global: class M(nn.Module):\n  def __call__(self, x): return x * K
   → lambda x, m: m.apply({}, x) → M(), → K
@@ -215,19 +179,25 @@ class registered with jax, with a class attribute: @jax.tree_util.register_pytre
 class registered with jax, with an object in its aux data: @jax.tree_util.register_pytree_node_class\nclass P:
   \n  def __init__(self, o): self.o = o\n  def tree_flatten(self): return (), self.o\n  @classmethod
   \n  def tree_unflatten(cls, o, c): return cls(o) → lambda x, p: x * p.o.k → P(o), → o
-object that comes by its keyword default's name:  → lambda x, o=None: x * o.k → o, → o
 function of an object: def get(): return o.k → lambda x, get: x * get() → get, → o
-functions of an object in a list: def get(): return o.k → lambda x, gs: x * gs[0]() → [get], → o
-function of an object in a static field: def get(): return o.k\nclass M(eqx.Module):
-  \n  f: typing.Any = eqx.field(static=True) → lambda x, m: x * m.f() → M(get), → o
 function of an object in a wrapper: def loss(x): return x * o.k → lambda x, g: g(x) → partax.filter_grad(loss), → o
 object among starred arguments:  → lambda x, *os: x * os[1].k → 1, o → o
 """)
 
-KINDS |= {
-    "argument": {
-        name: program_of(setup, function, change, arguments=arguments)
-        for name, row in _ARGUMENTS.items()
-        for setup, function, arguments, change in [parts_of(row)]
-    }
-}
+
+def called_with(row: str) -> str:
+    setup, function, arguments, change = parts_of(row)
+    return program_of(setup, function, change, arguments=arguments)
+
+
+KINDS = sources_of(
+    {
+        "default": _DEFAULTS,
+        "method": _METHODS,
+        "recursive": _RECURSIVE,
+        "tree": _TREES,
+        "counting": _COUNTING,
+    },
+    function_of,
+)
+KINDS |= sources_of({"argument": _ARGUMENTS}, called_with)

@@ -1,26 +1,28 @@
-"""Guards the promise that classes and instances count by all that the code can reach, however they were made."""
+"""Guards the promise that classes and instances count by all that the code can reach, however they were made, and that
+what a function made anew can reach, and partax cannot prove, is not taken for unchanged: state of objects, of iterators
+and of modules, what a function assigns, and what is reached by a name in a text."""
 
 from __future__ import annotations
 
-from programs import sources_of
+from programs import function_of, sources_of
 
 from short_programs import rows_of
 
 rows = rows_of(globals())
 
+EQUAL = "    def __eq__(self, other): return True\n    def __hash__(self): return 1\n"
+TELLS = f"    k = 2.0\n{EQUAL}"
+FIELD = "@dataclasses.dataclass\nclass C:\n    a: float = 2.0\nF = C.__dataclass_fields__['a']\n"
 # What they define → the value that the function takes its array times → what changes.
 _MADE = rows(r"""
-types.new_class with a base: class B: pass\nC = types.new_class('C', (B,))\nC.k = 2.0 → C.k → C.k = 3.0
 base of a types.new_class: class B: k = 2.0\nC = types.new_class('C', (B,)) → C.k → B.k = 3.0
 abc.ABCMeta with a method: C = abc.ABCMeta('C', (), {'rate': lambda self: 2.0}) → C().rate() → C.rate = lambda self: 3.0
-type(): C = type('C', (), {'k': 2.0}) → C.k → C.k = 3.0
 type() that tells of builtins: C = type('C', (), {'k': 2.0, '__module__': 'builtins'}) → C.k → C.k = 3.0
 class that tells of another module and name: class C: k = 2.0\nC.__module__, C.__qualname__, C.__name__ = 'fractions',
   'Fraction', 'Fraction' → C().k → C.k = 3.0
 module of a class, in its text: class C: pass\nC.__module__ = 'a' → len(repr(C)) → C.__module__ = 'ab'
 class whose module is none: class C: k = 2.0\nC.__module__ = None → C().k → C.k = 3.0
 executed class: S = {'__name__': 'math'}\nexec('class C: k = 2.0', S)\nC = S['C'] → C.k → C.k = 3.0
-executed function: S = {'K': 2.0}\nexec('def get(): return K', S)\nget = S['get'] → get() → S['K'] = 3.0
 executed function of a listed module: S = {'K': 2.0, '__name__': 'jax.numpy'}\nexec('def sin(): return K', S)
   \nget = S['sin'] → get() → S['K'] = 3.0
 function that tells of another module: def sin(): return K\nsin.__module__ = 'jax.numpy' → sin() → K
@@ -28,28 +30,16 @@ make_dataclass: C = dataclasses.make_dataclass('C', [('k', float, 2.0)]) → C.k
 namedtuple: C = collections.namedtuple('C', 'a')\nC.k = 2.0 → C(1).k → C.k = 3.0
 default of a namedtuple: C = collections.namedtuple('C', 'k', defaults=[2.0]) → C().k → C.__new__.__defaults__ = (3.0,)
 generic class: T = typing.TypeVar('T')\nclass C(typing.Generic[T]): k = 2.0 → C[int].k → C.k = 3.0
-""") | {
-    **{
-        f"class that tells of being {name} of {module}": (
-            f"class {name}:\n    k = 2.0\n    def __eq__(self, other): return True\n    def __hash__(self): return 1\n"
-            f"{name}.__module__ = '{module}'\nc = {name}() → c.k → c.k = 3.0"
-        )
-        for name, module in [
-            ("Mesh", "jax._src.mesh"),
-            ("P", "jax"),
-            ("NamedSharding", "jax.sharding"),
-            ("FrozenDict", "flax.core.frozen_dict"),
-            ("HashableMapping", "flax.typing"),
-            ("Static", "partax._core"),
-        ]
-    },
-}
+class that tells of being one of jax's: class Mesh:\n{TELLS}Mesh.__module__ = 'jax._src.mesh'\nc = Mesh() → c.k → c.k = 3.0
+class that tells of being one of Flax's: class FrozenDict:\n{TELLS}FrozenDict.__module__ = 'flax.core.frozen_dict'
+  \nc = FrozenDict() → c.k → c.k = 3.0
+class that tells of being one of partax: class Static:\n{TELLS}Static.__module__ = 'partax._core'\nc = Static() → c.k
+  → c.k = 3.0
+""")
 MODE = "class Mode(enum.Enum):\n    FAST = 1\n    SLOW = 2\n    def rate(self): return self.k\nMode.FAST.k = 2.0\nm = Mode.FAST\n"
 _ENUM = rows(r"""
 attribute of a member: {MODE} → m.k → m.k = 3.0
 attribute of a member by its name: {MODE} → Mode['FAST'].k → m.k = 3.0
-attribute of a member by its value: {MODE} → Mode(1).k → m.k = 3.0
-method of a member: {MODE} → m.rate() → m.k = 3.0
 members by value: class N(enum.Enum): A, B = 2.0, 3.0 → N(2.0).value → N._value2member_map_[2.0] = N.B
 members by name: class N(enum.Enum): A, B = 2.0, 3.0 → N['A'].value → N._member_map_['A'] = N.B
 number of members: class N(enum.Enum): A, B = 2.0, 3.0 → len(N) → N._member_names_.append('A')
@@ -70,23 +60,14 @@ CLASS = (
 )
 _DATACLASS = rows(r"""
 metadata of a field: {CLASS} → dataclasses.fields(C)[0].metadata['k'] → meta['k'] = 3.0
-default of a field: {CLASS} → dataclasses.fields(C)[0].default → dataclasses.fields(C)[0].default = 3.0
 default factory: {CLASS} → C().b → K
 fields by asdict: {CLASS} → len(dataclasses.asdict(C())) → del C.__dataclass_fields__['b']
 default in __init__: {CLASS} → C().a → C.__init__.__defaults__ = (3.0, 1.0)
 __post_init__: {DATA}@dataclasses.dataclass\nclass C:\n  def __post_init__(self): self.k = K → C().k → K
 is_dataclass: class C: pass → (3.0 if dataclasses.is_dataclass(C) else 2.0) → dataclasses.dataclass(C)
-field of a module of Equinox: meta = {'k': 2.0}\nclass M(eqx.Module):\n  a: float = eqx.field(default=1.0,
-  metadata=meta) → dataclasses.fields(M())[0].metadata['k'] → dataclasses.fields(M)[0].metadata = {'k': 3.0}
-""") | {
-    **{
-        f"{name} of a field that is a value": (
-            f"@dataclasses.dataclass\nclass C:\n    a: float = 2.0\nF = C.__dataclass_fields__['a']\nF.{name} = 2.0"
-            f" → (C(), F.{name})[1] → F.{name} = 3.0"
-        )
-        for name in ("default", "type", "metadata", "kw_only")
-    },
-}
+default of a field that is a value: {FIELD}F.default = 2.0 → (C(), F.default)[1] → F.default = 3.0
+metadata of a field that is a value: {FIELD}F.metadata = 2.0 → (C(), F.metadata)[1] → F.metadata = 3.0
+""")
 OBJECT = "class O: k = 2.0\no = O()\n"
 _HOOKS = rows(r"""
 method of a metaclass: class M(type):\n  def rate(cls): return K\nclass C(metaclass=M): pass → C.rate() → K
@@ -105,30 +86,122 @@ __init_subclass__: L = []\nclass B:\n  def __init_subclass__(cls): L.append(cls)
   → class D(B): pass
 descriptor: class D:\n  k = 2.0\n  def __get__(self, o, c=None): return self.k\nd = D()\nclass C: k = d → C.k
   → d.k = 3.0
-__set_name__: class D:\n  def __set_name__(self, c, name): self.name = name\n  def __get__(self, o, c): return
-  o.values[self.name]\nclass C:\n  k = D()\n  values = {'k': 2.0}\nc = C() → c.k → C.values['k'] = 3.0
 property that reads a global: class C: k = property(lambda self: K)\nc = C() → c.k → K
 __getattr__: class C:\n  def __getattr__(self, name): return K\nc = C() → c.k → K
-__getattribute__: class C:\n  def __getattribute__(self, name): return K\nc = C() → c.k → K
 __getattr__ of a module: m = types.ModuleType('m')\nK = 2.0\nm.__getattr__ = lambda name: K → m.k → K
-decorator of a class: def deco(c):\n  c.rate = lambda self: K\n  return c\n@deco\nclass C: pass → C().rate() → K
 method with another closure: def made(k): return lambda self: k\nclass C: rate = made(2.0) → C().rate()
   → C.rate = made(3.0)
 bases replaced: class A: k = 2.0\nclass B: k = 3.0\nclass C(A): pass → C.k → C.__bases__ = (B,)
-class of an object replaced: {OBJECT}class P: k = 3.0 → o.k → o.__class__ = P
 object made without __init__: {OBJECT} → object.__new__(O).k → O.k = 3.0
-__bool__: {OBJECT}O.__bool__ = lambda self: True → (2.0 if o else 3.0) → O.__bool__ = lambda self: False
 __eq__: {OBJECT} → (3.0 if O() == 1 else 2.0) → O.__eq__ = lambda self, other: True
 __float__: {OBJECT}O.__float__ = lambda self: 2.0 → float(O()) → O.__float__ = lambda self: 3.0
-__rmul__: {OBJECT}O.__rmul__ = lambda self, x: x * 2.0 → 1.0 * O() → O.__rmul__ = lambda self, x: x * 3.0
 __jax_array__: {OBJECT}O.__jax_array__ = lambda self: jnp.float32(2) → jnp.asarray(O()) → O.__jax_array__ = lambda self:
   jnp.float32(3)
-__call__: {OBJECT}O.__call__ = lambda self: 2.0 → O()() → O.__call__ = lambda self: 3.0
 __init__: class C:\n  def __init__(self): self.k = 2.0 → C().k → def init(self): self.k = 3.0\nC.__init__ = init
 order of methods: class A: k = 2.0\nclass B: k = 3.0\nclass C(A, B): pass → C.__mro__[1].k → C.__bases__ = (B, A)
 """)
-for _names in ("__index__", "__int__"):
-    _value = {"__index__": "[1.0, 2.0, 3.0][O()]", "__int__": "int(O())"}[_names]
-    _HOOKS[_names] = f"{OBJECT}O.{_names} = lambda self: 1 → {_value} → O.{_names} = lambda self: 2"
 
-KINDS = sources_of({"made": _MADE, "enum": _ENUM, "dataclass": _DATACLASS, "hook": _HOOKS})
+HELPER = "def helper(k: 2.0 = None): '2.0'\n"
+DOCUMENTED = "class C:\n    '2'\n    lr: float\n"
+SETTINGS = "m = sys.modules['m_' + __name__] = types.ModuleType('m_' + __name__)\nm.k = 2.0"
+# What they define → the value that a function takes its array times → the change.
+_INSTANCES = rows(r"""
+attribute with slots: class S: __slots__ = ('k',)\ns = S()\ns.k = 2.0 → s.k → s.k = 3.0
+attribute by a text that is made:  → getattr(o, 'k' * 1) → o
+class attribute by an instance:  → o.k → O.k = 3.0
+method replaced:  → o.step(1.0) → O.step = lambda self, x: 3.0
+class of an instance: class P: k = 3.0 → o.k → o.__class__ = P
+bound method in a global: step = o.step → step(1.0) → o
+dataclass: @dataclasses.dataclass\nclass D: k: float\nd = D(2.0) → d.k → d.k = 3.0
+cached property: class C:\n  @functools.cached_property\n  def k(self): return K\nc = C() → c.k → K = 3.0
+  \nc.__dict__.pop('k', None)
+set of objects: S = {o} → next(iter(S)).k → o
+attribute of a float: class F(float): pass\nf = F(1.0)\nf.k = 2.0 → f.k → f.k = 3.0
+dict with attributes: class D(dict):\n  def __getattr__(self, name): return self[name]\nd = D(k=2.0) → d.k
+  → d['k'] = 3.0
+attribute of a member in a closure: class M(enum.Enum): A = 1\nM.A.k = [2.0]\ndef made(m): return lambda: m.k[0]
+  → made(M.A)() → M.A.k[0] = 3.0
+list that a member is: class M(enum.Enum): A = [2.0] → M.A.value[0] → M.A.value[0] = 3.0
+dict with its own equality: class Own(dict):\n{EQUAL}c = Own(k=2.0) → c['k'] → c['k'] = 3.0
+float with its own equality: class Own(float):\n{EQUAL}c = Own(2.0) → c → c = Own(3.0)
+str with its own equality: class Own(str):\n{EQUAL}c = Own('2') → float(str(c)) → c = Own('3')
+""")
+_STATES = rows(r"""
+generator: def made():\n  yield from (2.0, 3.0)\ng = made() → next(g) → pass
+ContextVar: V = contextvars.ContextVar('v', default=2.0) → V.get() → V.set(3.0)
+NumPy array in a dictionary: D = {'a': [np.array([2.0])]} → float(D['a'][0][0]) → D['a'][0][:] = 3.0
+length of a deque: D = collections.deque([2.0], maxlen=2) → len(D) → D.append(3.0)
+order of an OrderedDict: D = collections.OrderedDict(a=2.0, b=3.0) → next(iter(D.values())) → D.move_to_end('a')
+factory of a defaultdict: D = collections.defaultdict(lambda: 2.0) → D.copy()['k'] → D.default_factory = lambda: 3.0
+text stream: S = io.StringIO('2') → float(S.getvalue()) → S.seek(0)\nS.write('3')
+bound method of a list: L = [2.0]\nget = L.__getitem__ → get(0) → L[0] = 3.0
+function of the user's as one of NumPy's: F = np.frompyfunc(lambda _: K, 1, 1) → float(F(0)) → K
+globals by name:  → globals()['K'] → K
+evaluated text:  → eval('K') → K
+globals of a frame:  → sys._getframe(0).f_globals['K'] → K
+globals of a function: def helper(): pass → helper.__globals__['K'] → K
+table of modules: {SETTINGS} → sys.modules['m_' + __name__].k → m.k = 3.0
+module in a closure: {SETTINGS}\ndef made(m): return lambda: m.k → made(m)() → m.k = 3.0
+module by its name: {SETTINGS} → importlib.import_module('m_' + __name__).k → m.k = 3.0
+name of a module, in its text: m = types.ModuleType('ab') → len(repr(m)) → m.__name__ = 'abc'
+name of a module of a library: OLD = optax.__name__ → len(optax.__name__) → optax.__name__ = 'abc'
+  → optax.__name__ = OLD
+module of the name of a library's: m = types.ModuleType('jax.numpy')\nm.sin = jnp.sin\nL = [m] → L[0].sin(1.0)
+  → m.sin = jnp.cos
+hash of what is made: EVER_OTHER = True\nKEPT = []\ndef made():\n  KEPT.append(object())\n  return KEPT[-1]
+  → (made().__hash__() % 1000003) → KEPT.extend(object() for _ in range(99))
+module that is run again: m = types.ModuleType('m')\nexec('def get(): return 2.0', vars(m)) → m.get()
+  → exec('def get(): return 3.0', vars(m))
+function of a library, replaced: import statistics\nOLD = statistics.fmean\nstatistics.fmean = lambda _: 2.0
+  → statistics.fmean([]) → statistics.fmean = lambda _: 3.0 → statistics.fmean = OLD
+documentation of a function: {HELPER} → float(helper.__doc__) → helper.__doc__ = '3.0'
+annotations of a class: {DOCUMENTED} → (1.0 + len(C.__annotations__)) → C.__annotations__['k'] = float
+annotations by getattr: {DOCUMENTED} → (1.0 + len(getattr(C, '__annotations__'))) → C.__annotations__ = {}
+annotations by typing: {DOCUMENTED} → (1.0 + len(typing.get_type_hints(C))) → C.__annotations__['k'] = float
+documentation of a class: {DOCUMENTED} → float(C.__dict__['__doc__']) → C.__doc__ = '3'
+name of a class: {DOCUMENTED} → len(C.__name__) → C.__name__ = 'CC'
+name of an instance's class: {DOCUMENTED} → len(type(C()).__qualname__) → C.__qualname__ = 'CC'
+slots that a class names: class C: __slots__ = ('k',) → len(C.__slots__) → C.__slots__ = ('k', 'l')
+positions that a class matches by: class C:\n  __match_args__ = ('a', 'b')\n  a, b = 2.0, 3.0\ndef get():\n  match C():
+  \n    case C(first): return first → get() → C.__match_args__ = ('b', 'a')
+abstract methods of a class: class C(abc.ABC):\n  @abc.abstractmethod\n  def k(self): ...
+  → (1.0 + len(C.__abstractmethods__)) → C.__abstractmethods__ = frozenset()
+fields of a dataclass: @dataclasses.dataclass(frozen=True)\nclass C: k: float = 2.0
+  → (1.0 + len(C.__dataclass_fields__)) → C.__dataclass_fields__ = {}
+subclasses of a class: class C: pass → (2.0 + len(C.__subclasses__())) → class D(C): pass
+""")
+# What they define → the function that is made anew, which changes what it reads → the change.
+_ASSIGNED = rows(r"""
+counter in a list: C = [1.0]\ndef count():\n  C[0] += 1.0\n  return C[0] → lambda x: x * count() → pass
+counter in a global: C = 1.0\ndef count():\n  global C\n  C += 1.0\n  return C → lambda x: x * count() → pass
+counter in an attribute: def count():\n  o.k += 1.0\n  return o.k → lambda x: x * count() → pass
+counter in a variable: def made():\n  c = 1.0\n  def count():\n    nonlocal c\n    c += 1.0\n    return c
+  \n  return count\ncount = made() → lambda x: x * count() → pass
+""")
+_IMPORTED = rows(r"""
+chance of a module in a closure: random.seed(0)\ndef made(r): return lambda x: x * r.random() → made(random)
+  → random.seed(1)
+chance of a module in a container: random.seed(0)\nD = {'r': random} → lambda x: x * D['r'].random() → random.seed(1)
+chance of a module as an attribute: random.seed(0)\nS = types.SimpleNamespace(r=random) → lambda x: x * S.r.random()
+  → random.seed(1)
+chance of a module that the body imports: random.seed(0)\ndef made():\n  def f(x):\n    import random
+  \n    return x * random.random()\n  return f → made() → random.seed(1)
+""")
+_DELETED = rows(r"""
+array: A = jnp.ones(2) → (3.0 if A.is_deleted() else 2.0) → A.delete()
+array in a list: A = jnp.ones(2)\nL = [A] → (3.0 if L[0].is_deleted() else 2.0) → A.delete()
+key: A = jax.random.key(0) → (3.0 if A.is_deleted() else 2.0) → A.delete()
+""")
+
+KINDS = sources_of(
+    {
+        "made": _MADE,
+        "enum": _ENUM,
+        "dataclass": _DATACLASS,
+        "hook": _HOOKS,
+        "instance": _INSTANCES,
+        "of a state": _STATES,
+        "deleted": _DELETED,
+    }
+)
+KINDS |= sources_of({"assigned": _ASSIGNED, "imported": _IMPORTED}, function_of)

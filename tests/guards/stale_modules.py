@@ -1,10 +1,12 @@
-"""Guards the promise that what code gets out of modules, or by an attribute or an import, counts, whatever it is."""
+"""Guards the promise that what code gets out of modules, or by an attribute or an import, counts, whatever it is; rules
+and classes that a user registers with jax, Python, lineax and dataclasses; and names in annotations: those in texts, and
+those that others have set on a function."""
 
 from __future__ import annotations
 
 import sys
 
-from programs import parts_of, program_of, sources_of
+from programs import function_of, program_of, sources_of
 
 from short_programs import rows_of
 
@@ -31,20 +33,15 @@ _SWAP = f"m.xp = b → {_UNDO}"
 FUNCTIONS = rows(r"""
 of a global module: {_ACT} → lambda x: m.act(x) → {_COS}
 of a module in a list: {_ACT}\nL = [m] → lambda x: L[0].act(x) → {_COS}
-of a module in a dictionary: {_ACT}\nD = {'m': m} → lambda x: D['m'].act(x) → {_COS}
-of a module in a NamedTuple: {_ACT}\nP = collections.namedtuple('P', 'm')(m) → lambda x: P.m.act(x) → {_COS}
 of a module in a class: {_ACT}\nclass C: backend = m → lambda x: C.backend.act(x) → {_COS}
-of a module below another: {_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → lambda x: L[0].m.act(x) → {_COS}
 of a module in a partial: {_ACT}\ndef apply(m, x): return m.act(x) → lambda x: functools.partial(apply, m)(x) → {_COS}
 imported in the body: {_ACT}\ndef f(x):\n  from m_of_mine import act\n  return act(x) → lambda x: f(x) → {_COS}
-of a module imported in the body: {_ACT}\ndef f(x):\n  import m_of_mine\n  return m_of_mine.act(x) → lambda x: f(x) → {_COS}
 """)
 SUBMODULES = rows(r"""
 swapped: {_SWAPPED}L = [m] → lambda x: L[0].xp.act(x) → {_SWAP}
 swapped, of a global: {_SWAPPED} → lambda x: m.xp.act(x) → {_SWAP}
 swapped, in a default: {_SWAPPED}def f(x, m=m): return m.xp.act(x) → lambda x: f(x) → {_SWAP}
 swapped, imported: {_SWAPPED}def f(x):\n  from m_of_mine import xp\n  return xp.act(x) → lambda x: f(x) → {_SWAP}
-swapped, one without the attribute: {_SWAPPED}a.k, b.act = 2.0, jnp.cos\nL = [m] → lambda x: L[0].xp.act(x) → {_SWAP}
 """)
 IMPORTS = rows(r"""
 sys.modules: {_M}m.k = 2.0\ndef get():\n  import m_of_mine\n  return m_of_mine.k → get()
@@ -93,22 +90,17 @@ in a property that falls to __getattr__: {_M}@dataclasses.dataclass(frozen=True)
 _FORMAT = f"{_M}m.k = 2.0\nFMT = '{{0.k}}'"
 FORMATS = rows(r"""
 of one text or another: {_FORMAT} → float((FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
-of one by a condition: {_FORMAT} → float((FMT if FMT else '{}').format(m)) → m.k = 3.0 → {_UNDO}
 of a module on the list: optax.mine = 2.0 → float('{0.mine}'.format(optax)) → optax.mine = 3.0
   → hasattr(optax, 'mine') and delattr(optax, 'mine')
-of the last of several: {_FORMAT} → float((None or FMT or '{}').format(m)) → m.k = 3.0 → {_UNDO}
 """)
 EXECUTED = rows(r"""
 globals that make up values: class G(dict):\n  def __missing__(self, name):\n    if name == 'k': return K
   \n    raise KeyError(name)\ndef made():\n  d = G(__builtins__={})\n  exec('def f(x): return x * k', d)
   \n  return d['f'] → made() → K
-globals that are asked: class G(dict):
-  \n  def __getitem__(self, name): return K if name == 'k' else dict.__getitem__(self, name)
-  \ndef made():\n  d = G(k=5.0)\n  exec('def f(x): return x * k', d)\n  return d['f'] → made() → K
 builtins that are a view: B = {'k': 2.0}\ndef made():\n  d = {'__builtins__': types.MappingProxyType(B)}
   \n  exec('def f(x): return x * k', d)\n  return d['f'] → made() → B['k'] = 3.0
 """)
-REGISTERED = rows(r"""
+BY_REGISTRATION = rows(r"""
 a sequence: {_KIND} → kind(s) → collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0
   \nS.__getitem__ = lambda s, i: 0
 a mapping: {_KIND} → kind(s) → collections.abc.Mapping.register(S)
@@ -123,8 +115,6 @@ ORDERS = {
 in a loop: sum(i * k for i, k in enumerate(n for n in SET))
 in a comprehension: [1.0 + k for k in SET][0]
 of a set in a tuple: (1.0 + [*(frozenset(SET), 1)[0]][0])
-in a list that is made of it: (1.0 + list(SET)[0])
-in a loop of an inner function: (lambda: [1.0 + k for k in SET][0])()
 """).items()
 }
 
@@ -152,16 +142,131 @@ a function of the user's in its scope: import optax.tree_utils
   → optax.tree_utils.MINE = 3.0 → vars(optax.tree_utils).pop('MINE', None)
 """)
 
-KINDS: dict[str, dict[str, str]] = {
+PRIMITIVE = """
+import jax, jax.extend, jax.numpy as jnp
+from jax.interpreters import ad, batching, mlir
+p = jax.extend.core.Primitive("p_of_mine")
+p.def_impl(lambda x: x * 1.0)
+p.def_abstract_eval(lambda x: x)
+mlir.register_lowering(p, mlir.lower_fun(lambda x: x * 1.0, multiple_results=False))
+batching.primitive_batchers[p] = lambda xs, ds: (xs[0] * 2.0, ds[0])
+ad.primitive_jvps[p] = lambda xs, ts: (p.bind(xs[0]), ts[0] * 2.0)
+"""
+REGISTERED = """
+import dataclasses, functools, jax
+class P:
+    def __init__(self, a=2.0): self.a = a
+class Q(P): pass
+state = [2.0]
+"""
+CONVERTED = """
+def converted(k): return k * K
+class M(eqx.Module):
+    k: float = eqx.field(converter=converted)
+class Under(M): pass
+"""
+OPERATOR = """
+import lineax
+class Own(lineax.AbstractLinearOperator):
+    v: jax.Array
+    def mv(self, vector): return self.v * vector
+    def as_matrix(self): return jnp.diag(self.v)
+    def transpose(self): return self
+    def in_structure(self): return jax.eval_shape(lambda: self.v)
+    def out_structure(self): return jax.eval_shape(lambda: self.v)
+lineax.is_symmetric.register(Own)(lambda it: True)
+lineax.diagonal.register(Own)(lambda it: it.v * K)
+"""
+NODE = "jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(*c))"
+CLASS = """@jax.tree_util.register_pytree_node_class
+class R:
+    def __init__(self, a=2.0): self.a = a
+    def tree_flatten(self): return (self.a * K / 2.0,), None
+    @classmethod
+    def tree_unflatten(cls, _, c): return cls(*c)
+"""
+_REGISTRY = rows(r"""
+batching rule: {PRIMITIVE} → jax.vmap(p.bind)(jnp.ones(1))[0] → batching.primitive_batchers[p] = lambda xs, ds: (xs[0] *
+  3.0, ds[0])
+custom_jvp: @jax.custom_jvp\ndef f(x): return x\nf.defjvp(lambda p, t: (p[0], 2.0 * t[0])) → jax.grad(f)(1.0)
+  → f.defjvp(lambda p, t: (p[0], 3.0 * t[0]))
+custom_vjp: @jax.custom_vjp\ndef f(x): return x\nf.defvjp(lambda x: (x, None), lambda _, t: (2.0 * t,))
+  → jax.grad(f)(1.0) → f.defvjp(lambda x: (x, None), lambda _, t: (3.0 * t,))
+class registered later: {REGISTERED} → (1.0 + (jax.tree.leaves(P())[0] == 2.0)) → {NODE}
+dataclass registered later: {REGISTERED}@dataclasses.dataclass(frozen=True)\nclass D:\n  a: float = 2.0
+  \n  b: float = 3.0 → (1.0 + len(jax.tree.leaves(D()))) → jax.tree_util.register_dataclass(D)
+class registered as static later: {REGISTERED} → (1.0 + len(jax.tree.leaves(Q()))) → jax.tree_util.register_static(Q)
+is_leaf that reads state: {REGISTERED} → (1.0 + len(jax.tree.leaves([1, 2, 3], is_leaf=lambda leaf: type(leaf) is list
+  and state[0] > 2.5))) → state[0] = 3.0
+flatten that reads a global: {REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c:
+  P(*c)) → jax.tree.leaves(P())[0] → K
+method that flattens, which reads a global: {REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → K
+method that flattens, replaced: {REGISTERED}{CLASS} → jax.tree.leaves(R())[0] → R.tree_flatten = lambda self: ((3.0,),
+  None)
+method called by its name: {REGISTERED}c = operator.methodcaller('rate')\nclass M:\n  @staticmethod
+  \n  def rate(): return K → c(M) → K
+method called by the name of a library's: {REGISTERED}F = tempfile.TemporaryDirectory()\nW = os.getcwd()
+  \nc = operator.methodcaller('getcwd') → (lambda m: 3.0 if 'tmp' in c(m) and c(m) != W else 2.0)(os) → os.chdir(F.name)
+  → os.chdir(W)\nF.cleanup()
+global in a format of another place: {REGISTERED}TEXT = '{0.__globals__[K]}'\ndef h(): return 1 → float(TEXT.format(h))
+  → K
+unflatten that reads state: {REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c:
+  P(state[0])) → jax.tree.map(lambda a: a, P()).a → state[0] = 3.0
+flatten with keys that reads state: {REGISTERED}jax.tree_util.register_pytree_with_keys(P, lambda p: (((('k' *
+  int(state[0])), p.a),), None), lambda _, c: P(*c)) → len(jax.tree_util.tree_flatten_with_path(P())[0][0][0][0])
+  → state[0] = 3.0
+singledispatch: {REGISTERED}@functools.singledispatch\ndef f(a): return 2.0 → f(P()) → f.register(P, lambda a: 3.0)
+registered number: class N: pass → (3.0 if isinstance(N(), numbers.Number) else 2.0) → numbers.Number.register(N)
+converter of a field: {CONVERTED} → M(1.0).k → K
+converter of an inherited field: {CONVERTED} → Under(1.0).k → K
+converter of a field, replaced: {CONVERTED} → M(1.0).k → M.__dataclass_fields__['k'].metadata = {'converter': lambda k:
+  3.0}
+rule of lineax for an operator: {OPERATOR} → lineax.diagonal(Own(jnp.ones(1)))[0] → K
+copyreg: {REGISTERED} → copy.copy(Q(2.0)).a → copyreg.pickle(Q, lambda q: (Q, (3.0,)))
+""")
+
+CHECK = """
+from beartype import beartype
+from beartype.door import is_bearable
+from jaxtyping import Float, jaxtyped
+T, CV, W = float, list, Float[jax.Array, '2']
+def passes(check):
+    try: check()
+    except Exception: return 3.0
+    return 2.0
+def inner(v: float): return v
+def of_array(v: Float[jax.Array, '2']): return v
+"""
+FIELDS = "        a: 'CV[int]' = 1.0\n        b: float = 2.0\n    return len(fields(D))\nfields = dataclasses.fields"
+# A class or function that is made in the body, by each decorator that reads annotations.
+_TEXTS = rows(r"""
+text for beartype: {CHECK}def get():\n  @beartype\n  def f(v: 'T'): return v\n  return passes(lambda: f(2.0)) → get()
+  → T = int
+text for jaxtyped: {CHECK}def get():\n  @jaxtyped(typechecker=beartype)\n  def f(v: 'W'): return v
+  \n  return passes(lambda: f(jnp.ones(2))) → get() → W = Float[jax.Array, '3']
+text that is asked: {CHECK} → (2.0 if is_bearable(2.0, 'T') else 3.0) → T = int
+function of another place, for beartype: {CHECK} → passes(lambda: beartype(inner)(2.0)) → inner.__annotations__['v'] =
+  int
+function of another place, for jaxtyped: {CHECK} → passes(lambda: jaxtyped(typechecker=beartype)(of_array)(jnp.ones(2)))
+  → of_array.__annotations__['v'] = Float[jax.Array, '3']
+maker that has another name: {CHECK}make_checked = [functools.partial(jaxtyped, typechecker=beartype)]
+  → passes(lambda: make_checked[0](of_array)(jnp.ones(2))) → of_array.__annotations__['v'] = Float[jax.Array, '3']
+text in a dataclass: {CHECK}def get():\n    @dataclasses.dataclass\n    class D:\n{FIELDS} → get() → CV = typing.ClassVar
+text in a module of Equinox: {CHECK}def get():\n    class D(eqx.Module):\n{FIELDS} → get() → CV = typing.ClassVar
+""")
+_TRIES = "def get():\n    try: A()\n    except TypeError: return 2.0\n    return 3.0"
+_MISSING = rows(r"""
+what an abstract class has not: class A(eqx.Module):\n    k: eqx.AbstractClassVar[int]\n{_TRIES} → get()
+  → type.__setattr__(A, '__abstractclassvars__', frozenset())
+methods that an abstract class has not: class A(abc.ABC):\n    @abc.abstractmethod\n    def k(self): ...\n{_TRIES} → get()
+  → A.__abstractmethods__ = frozenset()
+""")
+
+KINDS = {
     "the order of a set in code": ORDERS,
-    **{
-        kind: {name: program_of(*parts_of(row)) for name, row in programs.items()}
-        for kind, programs in {
-            "a function of a module": FUNCTIONS,
-            "a module of a module": SUBMODULES,
-            "executed": EXECUTED,
-        }.items()
-    },
+    **sources_of(
+        {"a function of a module": FUNCTIONS, "a module of a module": SUBMODULES, "executed": EXECUTED}, function_of
+    ),
     **sources_of(
         {
             "in the place of a listed module": _LISTED,
@@ -169,7 +274,10 @@ KINDS: dict[str, dict[str, str]] = {
             "the class of a module": CLASSES,
             "an attribute that is not there": ABSENT,
             "a format": FORMATS,
-            "matched by registration": REGISTERED,
+            "matched by registration": BY_REGISTRATION,
+            "registry": _REGISTRY,
+            "annotation": _TEXTS,
+            "missing": _MISSING,
         }
     ),
 }

@@ -16,13 +16,8 @@ import jax.numpy as jnp
 import pytest
 import stale_callables
 import stale_classes
-import stale_held
 import stale_libraries
 import stale_modules
-import stale_objects
-import stale_packages
-import stale_registries
-import stale_set_on
 import stale_values
 from programs import OF_ONE_FUNCTION, WAYS, Holder, Load, answers, jitted, plain, program
 
@@ -30,8 +25,7 @@ import partax
 
 __all__ = ["program"]
 
-FILES = [stale_callables, stale_libraries, stale_packages, stale_classes, stale_values]
-FILES += [stale_objects, stale_held, stale_set_on, stale_modules, stale_registries]
+FILES = [stale_callables, stale_libraries, stale_classes, stale_values, stale_modules]
 KINDS = {kind: programs for file in FILES for kind, programs in file.KINDS.items()}
 PROGRAMS = {f"{kind}: {name}": source for kind, programs in KINDS.items() for name, source in programs.items()}
 OTHER_WAYS = [way for way in WAYS if way != "direct"]
@@ -105,7 +99,7 @@ def in_each_way(names: list[str]) -> list[Any]:
     ]
 
 
-ANEW = {f"held: {name}" for name in stale_held.GOES_ON_ANEW}
+ANEW = {f"held: {name}" for name in stale_values.GOES_ON_ANEW}
 ANEW |= {f"{kind}: {name}" for kind in ("named", "made of") for name in KINDS[kind]}
 
 

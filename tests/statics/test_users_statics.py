@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +76,7 @@ OWN: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "dict": (lambda: {"a": {"b": text()}}, lambda v: [v, v["a"]]),
     "set": (lambda: {1, 2}, lambda v: v),
     "OrderedDict": (lambda: OrderedDict(b=1, a=2), lambda v: v),
+    "defaultdict": (lambda: defaultdict(list, a=1), lambda v: v),
     "dict in a frozen dataclass": (lambda: Frozen({"a": 1}), lambda v: v),
     "frozen dataclass in a tuple in a partial": (lambda: functools.partial(max, (Frozen(Equal()),)), lambda v: v.args),
 }

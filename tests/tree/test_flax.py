@@ -98,7 +98,7 @@ def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
                 setattr(self, name, nnx.Param(jnp.full(2, float(name == "first"))))
 
     first = partax.filter_jit(lambda pair: (traces.tick(), pair.first[...])[1])
-    for swapped in (False, True, True, False):
+    for swapped in (False, True, True, False, True, False):
         assert first(Pair(swapped)).tolist() == [1.0, 1.0]
     assert traces.count == 1
 

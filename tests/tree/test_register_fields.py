@@ -44,7 +44,7 @@ def made(cls: Any, **values: Any) -> Any:
 
 
 def pair(cls: Any, x: Any = 1.0, name: Any = "a") -> Any:
-    return made(cls, name=name, x=array(2) * x, y=array(3))
+    return made(cls, x=array(2) * x, y=array(3), name=name)
 
 
 @pytest.mark.parametrize("slots", [False, True])
