@@ -13,6 +13,9 @@ import pytest
 
 import partax
 from processes import python
+from short_programs import rows_of
+
+rows = rows_of(globals())
 
 PACKAGE = Path(partax.__file__).parents[1]
 
@@ -100,104 +103,73 @@ def again(stored: Path, tmp_path: Path, change: Callable[[World], object]) -> tu
     return world.run()
 
 
-def variable(name: str, value: str) -> Callable[[World], None]:
-    def change(world: World) -> None:
-        before = os.environ.get(name, "") if name == "XLA_FLAGS" else ""
-        world.environment[name] = f"{before} {value}".strip()
-
-    return change
-
-
 Change = Callable[[World], object]
 
 
-def edit(*given: str) -> Change:
-    return lambda world: world.edit(*given)
+def edit(file: str, old: str, new: str) -> Change:
+    return lambda world: world.edit(file, old, new)
 
 
-def write(*given: str) -> Change:
-    return lambda world: world.write(*given)
+def write(file: str, text: str) -> Change:
+    return lambda world: world.write(file, text)
 
 
 def installed(*given: str) -> Change:
     return lambda world: world.installed(*given)
 
 
-# A change, and what `explain` names where the program is traced for it.
+def variable(name: str, value: str) -> Change:
+    before = os.environ.get(name, "") if name == "XLA_FLAGS" else ""
+    return lambda world: world.environment.update({name: f"{before} {value}".strip()})
+
+
+IN_PLACE, COMMIT = '{"dir_info": {"editable": true}}', '{"vcs_info": {"vcs": "git", "commit_id": "b"}}'
+PLAIN = str(1 - int(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")))
+# How it is done → what with → what `explain` names where the program is traced for it.
+_TRACED = rows(r"""
+the version of a library: installed → library → 1.1 → the version of a library
+the version of what it stands on: installed → support → 4.1 → the version of a library
+a library that becomes editable: installed → library → 1.0 → {IN_PLACE} → installed in place
+another commit of a library of one version: installed → library → 1.0 → {COMMIT} → the version of a library
+a file of a library of one version: write → site-packages/library-1.dist-info/RECORD → library.py,sha256=2,28
+  → the version of a library
+a copy of a library that is found first: write → first/library.py → def twice(x): return x * 3 → another is imported
+the file of an editable library: edit → source/inplace.py → x + 1 → x + 2 → inplace.py
+a helper in a package: edit → modules/helpers/scale.py → x * 3 → x * 4 → scale.py
+a value of another module: edit → modules/settings.py → 2.0 → 2.5 → RATE
+another module that is found first: write → first/settings.py → RATE = 7.0 → RATE
+a function of jax that the user replaces: edit → modules/settings.py → OTHER
+  → import jax.numpy as jnp\njnp.sin = jnp.cos\nOTHER → sin
+a function of a library that the user replaces: edit → modules/settings.py → OTHER
+  → import library\nlibrary.twice = lambda x: x\nOTHER → twice
+a method of a class that the user replaces: edit → user/train.py → step =
+  → Model.__call__ = lambda self, x: x - 1\nstep = → traced
+the generator of random numbers: variable → JAX_DEFAULT_PRNG_IMPL → rbg → jax_default_prng_impl
+the promotion of ranks: variable → JAX_NUMPY_RANK_PROMOTION → warn → jax_numpy_rank_promotion
+what the compiler optimises: variable → JAX_DISABLE_MOST_OPTIMIZATIONS → {PLAIN} → jax_disable_most_optimizations
+a flag of XLA: variable → XLA_FLAGS → --xla_cpu_enable_fast_math=true → environment variable
+a switch of Equinox: variable → EQX_ON_ERROR → nan → environment variable
+a setting in the program: edit → user/train.py → step =
+  → jax.config.update('jax_random_seed_offset', 5)\nstep = → jax_random_seed_offset
+a context of settings: edit → user/train.py → with partax
+  → with jax.default_matmul_precision('float32'), partax → matmul_precision
+""")
+WAYS: dict[str, Callable[..., Change]] = {"edit": edit, "write": write, "installed": installed, "variable": variable}
 TRACED: dict[str, tuple[Change, str]] = {
-    "the version of a library": (installed("library", "1.1"), "the version of a library"),
-    "the version of what it stands on": (installed("support", "4.1"), "the version of a library"),
-    "a library that becomes editable": (
-        installed("library", "1.0", '{"dir_info": {"editable": true}}'),
-        "installed in place",
-    ),
-    "another commit of a library of one version": (
-        installed("library", "1.0", '{"vcs_info": {"vcs": "git", "commit_id": "b"}}'),
-        "the version of a library",
-    ),
-    "a file of a library of one version": (
-        write("site-packages/library-1.dist-info/RECORD", "library.py,sha256=2,28\n"),
-        "the version of a library",
-    ),
-    "a copy of a library that is found first": (
-        write("first/library.py", "def twice(x):\n    return x * 3\n"),
-        "another is imported",
+    **{name: (WAYS[way](*given), named) for name, row in _TRACED.items() for way, *given, named in [row.split(" → ")]},
+    "a library of no version": (
+        lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"),
+        "whose version nobody knows",
     ),
     "a copy of what a library stands on": (
         lambda w: [w.write("first/support.py", ""), w.edit("user/train.py", "import sys", "import sys, support")],
         "another is imported",
     ),
-    "a library of no version": (
-        lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"),
-        "whose version nobody knows",
-    ),
-    "the file of an editable library": (edit("source/inplace.py", "x + 1", "x + 2"), "inplace.py"),
-    "a helper in a package": (edit("modules/helpers/scale.py", "x * 3", "x * 4"), "scale.py"),
-    "a value of another module": (edit("modules/settings.py", "2.0", "2.5"), "RATE"),
-    "another module that is found first": (write("first/settings.py", "RATE = 7.0"), "RATE"),
     "another package that is found first": (
         lambda w: [w.write("first/helpers/__init__.py", ""), w.write("first/helpers/scale.py", "scale = lambda x: -x")],
         "scale.py",
     ),
-    "a function of jax that the user replaces": (
-        edit("modules/settings.py", "OTHER", "import jax.numpy as jnp\njnp.sin = jnp.cos\nOTHER"),
-        "sin",
-    ),
-    "a function of a library that the user replaces": (
-        edit("modules/settings.py", "OTHER", "import library\nlibrary.twice = lambda x: x\nOTHER"),
-        "twice",
-    ),
-    "a method of a class that the user replaces": (
-        edit("user/train.py", "step =", "Model.__call__ = lambda self, x: x - 1\nstep ="),
-        "",
-    ),
-    "x64": (variable("JAX_ENABLE_X64", "1"), ""),
-    "the precision of matrix products": (
-        variable("JAX_DEFAULT_MATMUL_PRECISION", "highest"),
-        "jax_default_matmul_precision",
-    ),
-    "the generator of random numbers": (variable("JAX_DEFAULT_PRNG_IMPL", "rbg"), "jax_default_prng_impl"),
-    "how random bits are split": (variable("JAX_THREEFRY_PARTITIONABLE", "0"), "jax_threefry_partitionable"),
-    "the promotion of types": (variable("JAX_NUMPY_DTYPE_PROMOTION", "strict"), "jax_numpy_dtype_promotion"),
-    "the promotion of ranks": (variable("JAX_NUMPY_RANK_PROMOTION", "warn"), "jax_numpy_rank_promotion"),
-    "what the compiler optimises": (
-        variable("JAX_DISABLE_MOST_OPTIMIZATIONS", str(1 - int(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")))),
-        "jax_disable_most_optimizations",
-    ),
-    "a flag of XLA": (variable("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"), "environment variable"),
-    "the number of devices": (
-        variable("XLA_FLAGS", "--xla_force_host_platform_device_count=3"),
-        "environment variable",
-    ),
-    "a switch of Equinox": (variable("EQX_ON_ERROR", "nan"), "environment variable"),
-    "a setting in the program": (
-        edit("user/train.py", "step =", "jax.config.update('jax_random_seed_offset', 5)\nstep ="),
-        "jax_random_seed_offset",
-    ),
-    "a context of settings": (
-        edit("user/train.py", "with partax", "with jax.default_matmul_precision('float32'), partax"),
-        "matmul_precision",
-    ),
+    "x64": (variable("JAX_ENABLE_X64", "1"), ""),  # which is another program, not one that has changed
     "no assertions": (lambda w: w.options.append("-O"), "train.py"),
 }
 
@@ -216,7 +188,6 @@ LOADED: dict[str, Change] = {
         "library-1.dist-info/INSTALLER,,\n../../bin/tool,sha256=3,1\n__pycache__/library.pyc,,\nlibrary.py,sha256=1,28\n",
     ),
     "an unrelated library": installed("unrelated", "3.0"),
-    "an unrelated variable": variable("TERM", "dumb"),
     "a variable of the user": variable("TRAIN_RATE", "3"),
     "another time zone": variable("TZ", "Asia/Tokyo"),
     "options of the interpreter": lambda w: w.options.extend(["-X", "dev"]),
