@@ -57,7 +57,6 @@ static method that reads its class: class T:\n  k = 2.0\n  @staticmethod\n  def 
 partialmethod: class T:\n  k = 2.0\n  def by(self, n, x): return x * self.k\n  step = functools.partialmethod(by, 1)
   \no = T() → o.step → o
 method in a closure: {TRAINER} → (lambda step: lambda x: step(x))(o.step) → o
-vmap of a method: {TRAINER} → lambda x: jax.vmap(o.step)(x[None])[0] → o
 method of a module of Equinox: class M(eqx.Module):\n  k: list = eqx.field(static=True)\n  def step(self, x): return x *
   self.k[0]\no = M([2.0]) → o.step → o.k[0] = 3.0
 """)

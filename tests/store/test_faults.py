@@ -36,12 +36,12 @@ def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
     whole, chance = file.read_bytes(), np.random.default_rng(0)
     for at in range(DAMAGES):
         data = bytearray(whole)
+        begin = int(chance.integers(len(data)))
         if at % 3 == 0:
-            del data[int(chance.integers(len(data))) :]
+            del data[begin:]
         elif at % 3 == 1:
-            data[int(chance.integers(len(data)))] ^= 1 << int(chance.integers(8))
+            data[begin] ^= 1 << int(chance.integers(8))
         else:  # a part of it is zeros, as after a power cut
-            begin = int(chance.integers(len(data) - 1))
             data[begin : begin + 512] = bytes(len(data[begin : begin + 512]))
         if data == whole:
             continue
