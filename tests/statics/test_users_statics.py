@@ -205,12 +205,13 @@ CONTENT: dict[type, tuple[Any, ...]] = {
 
 
 def comparing(base: type, truth: Callable[[bool], Any] = bool) -> type:
-    """A class that has one attribute equal in all that are equal, and tells that by any truth value."""
+    """Objects of the class are equal if one attribute is, which it tells by any truth value: then all have one hash."""
 
     def eq(self: Any, other: Any) -> Any:
         return truth(type(self) is type(other) and self.k == other.k)
 
-    return type(f"Own_{base.__name__}", (base,), {"__eq__": eq, "__hash__": lambda self: hash(self.k)})
+    hashed = lambda self: hash(self.k) if truth is bool else 1
+    return type(f"Own_{base.__name__}", (base,), {"__eq__": eq, "__hash__": hashed})
 
 
 def comparing_dataclass(eq: Callable[[Any, Any], bool]) -> type:
@@ -226,7 +227,7 @@ class Odd:
         return self.truth
 
 
-TRUTHS = [int, np.bool_, Odd, lambda b: "yes" if b else "", lambda b: [1] if b else [], jnp.asarray]
+TRUTHS = [lambda b: b, int, np.bool_, Odd, lambda b: "yes" if b else "", lambda b: [1] if b else [], jnp.asarray]
 COMPARING: dict[str, type] = {
     **{f"a {base.__name__}": comparing(base) for base in CONTENT},
     **{f"truth {i}": comparing(object, truth) for i, truth in enumerate(TRUTHS)},

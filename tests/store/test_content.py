@@ -117,10 +117,8 @@ a frozen set in a list: K = [frozenset(['a', 'bb', 'ccc', 'dddd'])]\ndef f(x):\n
 a set in a helper: def g():\n  return [*{'a', 'bb', 'ccc', 'dddd'}]\ndef f(x):\n  k = g()\n{IN_ITS_ORDER}
 a hash: def f(x): return x * ('a'.__hash__() % 1000)
 keys by a method: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.keys().__sub__(())\n{IN_ITS_ORDER}
-a set of numbers: K = {1, 2.5, (3, 4)} → len(K)
 an empty set: K = frozenset() → (1 + len(K))
 functions: def f(x):\n  for g in {jnp.sin, jnp.cos, jnp.tan, jnp.exp}: x = x * 2 + g(1.0)\n  return x
-a global set of functions: K = {jnp.sin, jnp.cos}\ndef f(x):\n  for g in K: x = x * 2 + g(1.0)\n  return x
 a constant set: def f(x):\n  for k in {'a', 'bb', 'ccc', 'dddd'}: x = x * 2 + len(k)\n  return x
 a constant set of numbers: def f(x):\n  for k in {0, 8}: x = x * 2 + k\n  return x
 keys by a function: import operator\nD = dict(a=1, bb=1, ccc=1)\ndef f(x):\n  k = operator.or_(D.keys(), D.keys())

@@ -30,8 +30,6 @@ operator in the body: def f(x): return x «*→+» 2
 constant in the body: def f(x): return x * «2→3»
 type of a constant: def f(x): return x.astype(int) * «2→2.0»
 sign of a zero: def f(x): return 1 / (x * 0 «+ →* -»0.0)
-constant in a tuple: def f(x): return x * (1, «2→3»)[1]
-constant in a set: def f(x): return x * (2 if len('ab') in {«2→4», 5} else 3)
 default: def f(x, k=«2→3»): return x * k
 keyword-only default: def f(x, *, k=«2→3»): return x * k
 closure: def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(«2→3»)
@@ -40,24 +38,19 @@ global list: K = [1, «2→3»] → K[1]
 order of a dictionary: K = {'«a': 2, 'b': 3→b': 3, 'a': 2»} → [*K.values()][0]
 helper of a helper: def h(x): return x * «2→3»\ndef g(x): return h(x)\ndef f(x): return g(x)
 helper that is another: def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return «g→h»(x)
-default of a helper: def g(x, k=«2→3»): return x * k\ndef f(x): return g(x)
 decorator: def twice(g): return functools.wraps(g)(lambda x: g(x) * «2→3»)\n@twice\ndef f(x): return x
 decorator that is gone: def twice(g): return lambda x: g(x) * 2\n«@twice\n→»def f(x): return x
 partial: def g(k, x): return x * k\nmake = lambda: functools.partial(g, «2→3»)
-keyword of a partial: def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=«2→3»)
 function of a library: def f(x): return «jnp.sin→jnp.cos»(x)
 attribute of a class: class C: k = «2→3» → C.k
 static method: class C:\n  @staticmethod\n  def g(x): return x * «2→3»\ndef f(x): return C.g(x)
 class method: class C:\n  k = «2→3»\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)
 base class: class A: k = 2\nclass B: k = 3\nclass C(«A→B»): pass → C.k
-inherited method: class A:\n  @staticmethod\n  def g(x): return x * «2→3»\nclass C(A): pass\ndef f(x): return C.g(x)
 member of an enumeration: class E(enum.Enum): A = «2→5»; B = 3 → E.A.value
-another member: class E(enum.Enum): A = 2; B = 3\nM = «E.A→E.B» → M.value
 field of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C: k: int = «2→3»\nc = C() → c.k
 method of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x
   «*→+» self.k\nc = C()\ndef f(x): return c.g(x)
 captured array: A = jnp.array([1., 2., «3.→4.»]) → A
-shape of a captured array: A = jnp.ones(«3→(2, 3)») → A
 captured key: K = jax.random.key(«1→2») → jax.random.uniform(K, (3,))
 activation in a module: class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return
   self.act(x)\nARGUMENTS = (M(«jnp.sin→jnp.cos»), jnp.ones(3))\ndef f(m, x): return m(x)
@@ -75,7 +68,6 @@ dtype of an argument: ARGUMENTS = (jnp.ones(3«→, jnp.int32»),) → 2
 weak type of an argument: ARGUMENTS = (jnp.asarray(2.0«→, jnp.float32»),)\ndef f(x): return x + jnp.bfloat16(1)
 array that is NumPy's: ARGUMENTS = («jnp.ones(3→np.full(3, 2., np.float32»),) → 2
 what is returned: def f(x): return x, '«a→b»'
-structure of the result: def f(x): return «(x, x)→[x, x]»
 what comes back: def f(x): return x«, x * 2→ * 2, x»
 gradient: def g(x): return (x ** «2→3»).sum()\nmake = lambda: jax.grad(g)
 function in a jit: @jax.jit\ndef g(x): return x * «2→3»\ndef f(x): return g(x)
@@ -98,9 +90,8 @@ def test_a_process_whose_modules_have_changed_gets_their_results(tmp_path: Path)
 
 
 def test_a_process_gets_the_results_of_whatever_has_changed(tmp_path: Path) -> None:
-    names = [f"of {name}" for name in OF_MODULES][:: 1 if EXAMPLES > 100 else 2]  # no module of Python's is called so
-    sources = {name: module_of(OF_MODULES[name.removeprefix("of ")]) for name in names}
-    first, again, found = in_three_processes(sources, tmp_path)
+    names = [*OF_MODULES][:: 1 if EXAMPLES > 100 else 2]
+    first, again, found = in_three_processes({name: module_of(OF_MODULES[name]) for name in names}, tmp_path)
     assert [name for name in names if found[name].value == first[name].value] == [], "else nothing has changed"
     assert sum(it.traces == 0 for it in again.values()) > len(names) * 0.8, "else the test would say nothing"
 

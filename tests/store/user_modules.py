@@ -74,26 +74,27 @@ class Run(NamedTuple):
     right: Any  # what plain Python gives in the same process
 
 
+def called(module: Any, **jit: Any) -> Run:
+    """Calls what a module's `make()` gives, with its `ARGUMENTS` and `KEYWORDS` if it has these; else with an array."""
+    step, keywords = partax.filter_jit(module.make(), **jit), getattr(module, "KEYWORDS", {})
+    given = lambda: getattr(module, "ARGUMENTS", None) or (jnp.arange(3.0),)  # another one, where it is donated
+    step.clear_cache()  # of an equal function before: another process has none
+    value = step(*given(), **keywords)
+    traces = step.cache_info().traces
+    step.clear_cache()
+    return Run(value, traces, module.make()(*given(), **keywords))
+
+
 def run(
     source: str, folder: Path, store: Path, change: Callable[[types.ModuleType], None] = lambda module: None, **jit: Any
 ) -> Run:
-    """Imports a module, calls what its `make()` gives, and forgets both.
-
-    The module may have `ARGUMENTS` and `KEYWORDS`, which the function is called with; else it is an array.
-    """
+    """Imports a module, calls what its `make()` gives, and forgets both."""
     with partax.store(store), imported(source, folder, NAME) as module:
         change(module)
-        step = partax.filter_jit(module.make(), **jit)
-        step.clear_cache()  # of an equal function before: another process has none
-        arguments, keywords = getattr(module, "ARGUMENTS", None), getattr(module, "KEYWORDS", {})
-        value = step(*(arguments or (jnp.arange(3.0),)), **keywords)
-        traces = step.cache_info().traces
-        step.clear_cache()
-        right = module.make()(*(arguments or (jnp.arange(3.0),)), **keywords)  # another one, where it is donated
+        found = called(module, **jit)
     written()
-    del step
     gc.collect()
-    return Run(value, traces, right)
+    return found
 
 
 def alike(found: Any, right: Any) -> bool:
@@ -121,12 +122,13 @@ def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[s
     """Runs modules in a process of its own, in a folder that processes before it have run in."""
     modules = folder / "modules"
     modules.mkdir(exist_ok=True)
+    files = {name: f"of_{re.sub('[ -]', '_', name)}" for name in sources}  # no module of Python's is called so
     for name, source in sources.items():
-        (modules / f"{name.replace(' ', '_').replace('-', '_')}.py").write_text(source, encoding="utf-8")
+        (modules / f"{files[name]}.py").write_text(source, encoding="utf-8")
     path = os.pathsep.join(map(str, (PACKAGE, Path(__file__).parents[1])))
     python("-W", "error", __file__, str(folder), PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", **environment)
     told = pickle.loads((folder / "told").read_bytes())
-    return {name: Told(*told[name.replace(" ", "_").replace("-", "_")]) for name in sources}
+    return {name: Told(*told[file]) for name, file in files.items()}
 
 
 def in_three_processes(sources: dict[str, str], folder: Path, **environment: str) -> list[dict[str, Told]]:
@@ -158,15 +160,9 @@ def tell(folder: Path) -> None:
     told: dict[str, tuple[str, int, bool]] = {}
     with partax.store(folder / "store"):
         for file in sorted(folder.glob("modules/*.py")):
-            module: Any = __import__(file.stem)
-            step = partax.filter_jit(module.make())
-            step.clear_cache()  # of an equal function of a module before
-            arguments = getattr(module, "ARGUMENTS", (jnp.arange(3.0),))
-            keywords = getattr(module, "KEYWORDS", {})
-            value = step(*arguments, **keywords)
-            right = module.make()(*arguments, **keywords)
-            text = f"{jax.tree.structure(value)} {[repr(it) for it in jax.tree.leaves(value)]}"
-            told[file.stem] = (text, step.cache_info().traces, alike(value, right))
+            found = called(__import__(file.stem))
+            text = f"{jax.tree.structure(found.value)} {[repr(it) for it in jax.tree.leaves(found.value)]}"
+            told[file.stem] = (text, found.traces, alike(found.value, found.right))
     (folder / "told").write_bytes(pickle.dumps(told))
 
 
