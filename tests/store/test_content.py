@@ -117,6 +117,10 @@ a frozen set in a list: K = [frozenset(['a', 'bb', 'ccc', 'dddd'])]\ndef f(x):\n
 a set in a helper: def g():\n  return [*{'a', 'bb', 'ccc', 'dddd'}]\ndef f(x):\n  k = g()\n{IN_ITS_ORDER}
 a hash: def f(x): return x * ('a'.__hash__() % 1000)
 keys by a method: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.keys().__sub__(())\n{IN_ITS_ORDER}
+keys as a set in a helper: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef g(a, b): return a & b
+  \ndef f(x):\n  k = g(D.keys(), D.keys())\n{IN_ITS_ORDER}
+methods that give keys: D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef g(a, b): return a() & b()
+  \ndef f(x):\n  k = g(D.keys, D.keys)\n{IN_ITS_ORDER}
 an empty set: K = frozenset() → (1 + len(K))
 functions: def f(x):\n  for g in {jnp.sin, jnp.cos, jnp.tan, jnp.exp}: x = x * 2 + g(1.0)\n  return x
 a constant set: def f(x):\n  for k in {'a', 'bb', 'ccc', 'dddd'}: x = x * 2 + len(k)\n  return x
@@ -130,6 +134,7 @@ UNHASHED = rows(r"""
 a constant set that is asked: def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)
 a set that is asked: def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)
 keys in a loop: D = dict(a=1, bb=2)\ndef f(x):\n  for k in D.keys(): x = x - D[k]\n  return x
+keys in a list: D = dict(a=1, bb=2)\ndef f(x): return x * len([*D.keys(), *sorted(D.items())])
 """)
 
 

@@ -52,6 +52,8 @@ method of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C:\n  k
   «*→+» self.k\nc = C()\ndef f(x): return c.g(x)
 captured array: A = jnp.array([1., 2., «3.→4.»]) → A
 captured key: K = jax.random.key(«1→2») → jax.random.uniform(K, (3,))
+two objects or one: A = object()\nB = «A→object()» → (2 if A is B else 3)
+two NaNs or one: A = float('nan')\nB = [«A→float('nan')»] → (2 if A in B else 3)
 activation in a module: class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return
   self.act(x)\nARGUMENTS = (M(«jnp.sin→jnp.cos»), jnp.ones(3))\ndef f(m, x): return m(x)
 static field: class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(«2→3»), jnp.ones(3))

@@ -10,8 +10,11 @@ from typing import Any
 from partax._guards.bytecode import steps_of
 from partax._guards.user_objects import asked_once
 
-_OF_SETS = {"&", "|", "^", "-"}
+# Methods of dictionaries that give what may become a set, and what only goes through it.
 _VIEWS = {"keys", "items"}
+_THROUGH = {"GET_ITER", "GET_YIELD_FROM_ITER", "LIST_EXTEND", "UNPACK_SEQUENCE", "CONTAINS_OP"}
+_LOOPING = {"dict", "enumerate", "iter", "len", "list", "max", "min", "reversed", "sorted", "sum", "tuple"}
+_LOADS = {"LOAD_GLOBAL", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF"}
 # Attributes that give a hash, or a set of what is none.
 _OF_HASHES = {"__hash__", *(f"__{side}{it}__" for it in ("or", "xor", "and", "sub") for side in ("", "r"))}
 _BUILD_SET = dis.opmap["BUILD_SET"]
@@ -76,13 +79,26 @@ def reads_hashes(code: types.CodeType) -> bool:
         return False
     steps = steps_of(code)
     makes = any(step.opname == "BUILD_SET" and not _is_asked(steps, i) for i, step in enumerate(steps))
-    return makes or _joins_views(steps)
+    return makes or not all(_goes_through(steps, i) for i, step in enumerate(steps) if _is_view(step))
 
 
-def _joins_views(steps: list[dis.Instruction]) -> bool:
-    """Whether a view of a dictionary may become a set: it is more than looped over, and there are its operators."""
-    is_held = any(step.argval in _VIEWS and steps[i + 2].opname != "GET_ITER" for i, step in enumerate(steps[:-2]))
-    return is_held and any(it.opname == "BINARY_OP" and it.argrepr.rstrip("=") in _OF_SETS for it in steps)
+def _is_view(step: dis.Instruction) -> bool:
+    return step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval in _VIEWS
+
+
+def _goes_through(steps: list[dis.Instruction], at: int) -> bool:
+    """Whether a view that a step asks a dictionary for is looped over at once: by code, or as all that it gives to a
+    function of Python's that does no more, as in `sorted(a.b.items())`. Another function may join it with a set.
+    """
+    call, then = steps[at + 1], steps[at + 2]
+    if (call.opname, call.arg) != ("CALL", 0):
+        return False
+    if then.opname in _THROUGH:
+        return True
+    while steps[at].opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        at -= 1
+    is_given = (then.opname, then.arg) == ("CALL", 1) and steps[at].opname in _LOADS
+    return is_given and steps[at - 1].opname == "LOAD_GLOBAL" and steps[at - 1].argval in _LOOPING
 
 
 def _only_asked(code: types.CodeType, constant: frozenset[Any]) -> bool:

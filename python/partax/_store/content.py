@@ -15,7 +15,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax._guards import walk as checks
-from partax._guards.constants import PLAIN
+from partax._guards.constants import DESCRIPTORS, PLAIN
 from partax._guards.installed import is_installed
 from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place as place_of
@@ -113,6 +113,9 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
+        self._objects: dict[
+            int, int
+        ] = {}  # those of no class of their own, by the order they are met in
         self._listed: set[int] = set()  # functions whose code is a pure library's
 
     def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
@@ -194,13 +197,15 @@ class _Reader:
         if isinstance(value, np.generic):
             return value.dtype.name, value.dtype.str, value.tobytes()  # those of ml_dtypes have `<V1` in common
         if cls is object:
-            return "object"
+            return "object", self._objects.setdefault(id(value), len(self._objects))
         if id(value) in _SENTINELS:
             return _SENTINELS[id(value)]
         placed = placement_content(value)  # meshes can be called too
         if placed is not None:
             return placed
-        if callable(value) or isinstance(value, type):
+        if type(value) is _GETTER:
+            return "item", value.__reduce__()[1][0]
+        if id(cls) in DESCRIPTORS or callable(value) or isinstance(value, type):
             return self._named(value)
         if facts(cls).constant and is_installed(cls.__module__):
             self._library(cls.__module__)
@@ -246,14 +251,8 @@ class _Reader:
         return "array", dtype_content(value), value.shape, bool(getattr(value, "weak_type", False)), lies, bits
 
     def _address(self, value: Any) -> Any:
-        """The globals of a library's function, or of one that a library has written into a class; or an attribute of a
-        class that is written in C.
-        """
-        if isinstance(value, dict):
-            name = value.get("__name__")
-            if is_installed(name):
-                self._library(str(name))
-            return "globals", name
-        if type(value) is _GETTER:
-            return "item", value.__reduce__()[1][0]
-        return self._named(value)
+        """The globals of a library's function, or of one that a library has written into a class."""
+        name = value.get("__name__")
+        if is_installed(name):
+            self._library(str(name))
+        return "globals", name
