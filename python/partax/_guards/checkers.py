@@ -24,6 +24,8 @@ def parts_of_checker(function: Any) -> tuple[Any, ...]:
     by, objects = _checked_by(function)
     texts = [hint for hint in hints.values() if isinstance(hint, str)]
     meant = tuple(_meant(hint, inner.__globals__, is_known=bool(objects)) for hint in texts)
+    if any(map(_has_text, (*hints.values(), *meant))):
+        raise TypeError("a text inside of a hint, as in list['T']")
     resolved = vars(function).get("__beartype_annotations")  # on Python 3.14
     return inner, hints, meant, objects, resolved, function.__code__.co_qualname, by
 
@@ -51,6 +53,10 @@ def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
 
 def _version() -> str:
     return f"beartype {sys.modules['beartype'].__version__}"
+
+
+def _has_text(hint: Any) -> bool:
+    return any(isinstance(it, str) or _has_text(it) for it in getattr(hint, "__args__", ()))
 
 
 def _cell(function: types.FunctionType, name: str) -> Any:
