@@ -101,12 +101,32 @@ f, count, inner, change_it, size = made()
 class Counting(eqx.Module):
     def __call__(self, x): return f(x) * count()
 """
+# A function that only adds to what it holds, but tells whether that has failed.
+TRIED = """
+def made(log, add, error):
+    scope = dict(error=error)
+    exec(f'''def made(log):
+    def f(x):
+        nonlocal log
+        try: {add}
+        except error: return x * 2.0
+        return x * 3.0
+    return f''', scope)
+    return scope['made'](log), log
+"""
 _COUNTING = rows(r"""
 count that another function reads: {COUNTING} → lambda x: f(x) * count() → change_it()
 count under a checkpoint: {COUNTING} → partax.filter_checkpoint(lambda x: f(x) * count()) → change_it()
 count that a function inside reads: {COUNTING} → functools.partial(inner) → change_it()
 count under a gradient: {COUNTING} → partax.filter_grad(lambda x: f(x) * count()) → change_it()
 log whose length is read: {COUNTING} → lambda x, size=size: f(x) * size() → change_it()
+log that is too short: {TRIED}f, log = made([], 'log[0] = 1', IndexError) → functools.partial(f) → log.append(1)
+log that is full: {TRIED}f, log = made(collections.deque(maxlen=2), 'log.insert(0, 1)', IndexError)
+  → functools.partial(f) → log.extend((1, 2))
+count that becomes a text: {TRIED}f, _ = made(0, 'log += 1', TypeError) → functools.partial(f)
+  → f.__closure__[0].cell_contents = 'a'
+log that becomes a set: {TRIED}f, _ = made([], 'log.append(1)', AttributeError) → functools.partial(f)
+  → f.__closure__[0].cell_contents = set()
 """)
 
 MODULE = """

@@ -51,6 +51,9 @@ class attribute of an enumeration: {MODE}type.__setattr__(Mode, 'shared', 2.0) �
   'shared', 3.0)
 _missing_ that reads a global: class N(enum.Enum):\n  A, B = 2.0, 3.0\n  @classmethod\n  def _missing_(cls, v): return
   cls(K) → N('any').value → K
+type of its values: {MODE} → (2.0 if Mode._member_type_ is object else 3.0) → Mode._member_type_ = float
+how it prints a value: {MODE} → len(repr(m)) → Mode._value_repr_ = lambda value: 'abcdefg'
+how it makes a value: {MODE} → (2.0 if Mode._generate_next_value_ is len else 3.0) → Mode._generate_next_value_ = len
 enumeration made by a call: N = enum.Enum('N', 'A', module='jax')\nN.A.k = 2.0 → N.A.k → N.A.k = 3.0
 """)
 DATA = "def default(): return K\nmeta = {'k': 2.0}\n"
@@ -91,6 +94,11 @@ __getattr__: class C:\n  def __getattr__(self, name): return K\nc = C() → c.k 
 __getattr__ of a module: m = types.ModuleType('m')\nK = 2.0\nm.__getattr__ = lambda name: K → m.k → K
 method with another closure: def made(k): return lambda self: k\nclass C: rate = made(2.0) → C().rate()
   → C.rate = made(3.0)
+what makes classes: REAL = builtins.__build_class__\ndef get():\n  class C: k = 2.0\n  return C.k
+  \ndef build(body, name, *bases, **kw): return O3 if name == 'C' else REAL(body, name, *bases, **kw)
+  \nclass O3: k = 3.0 → get() → builtins.__build_class__ = build → builtins.__build_class__ = REAL
+cached property that has another name: @dataclasses.dataclass(frozen=True)\nclass C:\n  a: float = 3.0
+  \n  @functools.cached_property\n  def k(self): return 2.0\n → C().k → vars(C)['k'].attrname = 'a'
 bases replaced: class A: k = 2.0\nclass B: k = 3.0\nclass C(A): pass → C.k → C.__bases__ = (B,)
 object made without __init__: {OBJECT} → object.__new__(O).k → O.k = 3.0
 __eq__: {OBJECT} → (3.0 if O() == 1 else 2.0) → O.__eq__ = lambda self, other: True

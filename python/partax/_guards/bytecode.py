@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
+from partax._guards.constants import OF_ENUM
 from partax._guards.user_objects import asked_once, read
 
 # Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself;
@@ -25,7 +26,10 @@ _OF_FRAMES = {
     *("ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"),
     *("ag_code", "cr_code", "gi_code", "tb_lasti", "tb_lineno"),
 }
+# What tells of the process: what jax has compiled or keeps, and when.
+_OF_PROCESS = {"_cache_size", "is_ready", "live_arrays", "live_buffers", "live_executables", "memory_stats"}
 _OF_TEXTS = {"format", "format_map"}  # methods that read attributes and items by names in a text
+_LEADING = _OF_FRAMES | _OF_PROCESS | _OF_TEXTS | OF_ENUM
 BY_NAME = {function.__name__: function for function in (getattr, setattr, hasattr, delattr)}
 """Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
 BY_CODE = {**BY_NAME, "__import__": __import__}
@@ -49,7 +53,7 @@ class Named(NamedTuple):
 def leads_anywhere(name: str) -> bool:
     """Whether an attribute of this name may give what the code around it does not name."""
     special = name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL
-    return special or name in _OF_FRAMES or name in _OF_TEXTS
+    return special or name in _LEADING
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -94,6 +98,8 @@ def named_by(code: types.CodeType) -> Named:
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
                 found["__import__",] = None
+            elif step.opname == "LOAD_BUILD_CLASS":
+                found["__build_class__",] = None
     return Named(tuple(found), frozenset(attributes), can_miss, frozenset(imports), unproven)
 
 
@@ -148,7 +154,7 @@ class CellUses(NamedTuple):
 
 
 _COUNTED = (int, float, list, set, dict, collections.deque)
-_ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
+_ADDING = {"append", "appendleft", "extend", "add", "update"}
 
 
 def unseen_cells(function: types.FunctionType) -> tuple[bool, ...]:
@@ -188,10 +194,8 @@ def cell_uses(code: types.CodeType) -> CellUses:
 
 
 def _adds(steps: list[dis.Instruction], at: int) -> bool:
-    """Whether a container is loaded to be appended to, or to be given an item."""
-    after, *then = steps[at + 1 : at + 3]
-    is_item = after.opname in _LOADS and [step.opname for step in then] == ["STORE_SUBSCR"]
-    return is_item or (after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING)
+    """Whether a container is loaded to be appended to; an item of it may be refused, as by a list that is too short."""
+    return steps[at + 1].opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at + 1].argval in _ADDING
 
 
 def _counts(steps: list[dis.Instruction], at: int) -> bool:

@@ -18,7 +18,7 @@ def compares_as(cls: Any, base: Any) -> bool:
 
 DESCRIPTORS = {
     *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
-    *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
+    id(types.GetSetDescriptorType),
     id(type(vars(inspect.FullArgSpec)["args"])),  # an item of a named tuple
 }
 """Methods of classes that are written in C, and attributes of such: entries of classes, never changed."""
@@ -35,6 +35,5 @@ ABOUT_CLASS = {
 }
 # What an enumeration keeps of its members, beside each member itself, and what finds them by name and by value.
 OF_ENUM = {
-    *("_generate_next_value_", "_hashable_values_", "_member_type_", "_new_member_"),
-    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value_repr_"),
+    *("_generate_next_value_", "_hashable_values_", "_new_member_", "_unhashable_values_", "_unhashable_values_map_"),
 }

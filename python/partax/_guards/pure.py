@@ -91,7 +91,7 @@ index indexOf inv invert ior ipow irshift is_ is_not isub itruediv ixor le lengt
 not_ or_ pos pow rshift setitem sub truediv truth xor itemgetter
 """,
     "operator": "itemgetter",
-    "functools": "cached_property partial partialmethod reduce total_ordering update_wrapper wraps",
+    "functools": "cached_property partial partialmethod reduce total_ordering wraps",
     "_functools": "partial reduce",
     "typing": """
 Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpec Protocol TypeVar TypeVarTuple

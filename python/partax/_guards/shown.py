@@ -73,18 +73,32 @@ def bare(it: Any) -> tuple[Any, ...]:
     return ()
 
 
+def is_nan(it: Any) -> bool:
+    """Whether a number is equal to no other and not to itself: a container finds the same object in it, and no equal
+    one.
+    """
+    return isinstance(it, (float, complex, np.generic)) and bool(it != it)
+
+
+def bits_of(number: Any) -> tuple[str, bytes]:
+    array = np.asarray(number)
+    return array.dtype.str, array.tobytes()
+
+
 def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
-    return (*bare(annotation), annotation.dtype, annotation.array_type, annotation.dim_str)
+    shown = annotation.dtype, annotation.array_type, annotation.dim_str
+    return *bare(annotation), *shown, annotation.dtypes, annotation.dims
 
 
 _KNOWN: dict[Any, _Ask] = {
     **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
     re.Pattern: operator.attrgetter("pattern", "flags"),
     types.UnionType: operator.attrgetter("__args__"),
-    types.GenericAlias: operator.attrgetter("__origin__", "__args__"),
+    types.GenericAlias: operator.attrgetter("__origin__", "__args__", "__unpacked__"),
+    types.MemberDescriptorType: operator.attrgetter("__objclass__", "__name__"),  # its class holds it, and nobody else
     property: operator.attrgetter("fget", "fset", "fdel"),
     **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
-    functools.cached_property: operator.attrgetter("func"),
+    functools.cached_property: operator.attrgetter("func", "attrname"),
     operator.methodcaller: _registered_method,
     jax.tree_util.PyTreeDef: _treedef_parts,
     **dict.fromkeys((_core.Static, _core.FlatSpec), _core.roots_of),

@@ -21,7 +21,7 @@ from partax._guards.constants import ABOUT_CLASS, DESCRIPTORS, OF_ENUM, PLAIN, S
 from partax._guards.library_attributes import Pair, leads_to_others, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import TOLD_BY, bare, how_shown
+from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_nan
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
@@ -155,12 +155,12 @@ class Walk:
         kind = id(type(it))
         if it is _NOTHING:
             self._check(None, _ABSENT)
-        elif kind in PLAIN:
+        elif kind in PLAIN and it == it:
             self._check(it, EQUAL)
         elif kind in DESCRIPTORS:
             if leads_anywhere(getattr(it, "__name__", "")):
                 raise _UnprovenError
-            self._check(it, ADDRESS)
+            self._check(it, EQUAL)
         elif id(it) in self._met:
             self._check(it, MET)
         else:
@@ -224,6 +224,8 @@ class Walk:
         cls = type(it)
         if _is_constant(it):
             self._check(it, EQUAL)
+        elif is_nan(it):
+            self._asked(it, bits_of)
         elif known.constant:  # of C; those of Python refuse attributes
             self._asked(it, bare, EQUAL)
         elif known.enum:
@@ -260,7 +262,7 @@ class Walk:
         steps: list[tuple[_Note, Any, str]] = [(CODE, code, "")]
         for name, is_unseen, value in zip(code.co_freevars, unseen, held, strict=False):
             # What its function counts or logs, but cannot see: it is that very function, or traced anew.
-            note = _ANYTHING if is_unseen else Walk._of_library if is_listed else Walk._value
+            note = Walk._counted if is_unseen else Walk._of_library if is_listed else Walk._value
             steps.append((note, value, f"closure cell '{name}'"))
         defaults, by_keyword, attributes, name, qualified, *found = held[len(unseen) :]
         steps += [(Walk._value, defaults, "a default"), (Walk._value, by_keyword, "a default")]
@@ -273,6 +275,10 @@ class Walk:
         if named.unproven:
             steps.append((Walk._unproven, None, named.unproven))
         self._read(*steps)
+
+    def _counted(self, it: Any) -> None:
+        """What nobody reads: of another type, it might refuse what is added."""
+        self._asked(it, lambda _: (), _ANYTHING)
 
     def _of_library(self, it: Any) -> None:
         """What a library's function holds: by beartype that of a checked dataclass asks for the fields alone."""
@@ -336,7 +342,7 @@ def _is_constant(it: Any) -> bool:
     cls = type(it)
     if cls is tuple:
         return all(map(_is_constant, it))
-    return id(cls) in PLAIN or (facts(cls).constant and cls.__dictoffset__ <= 0)
+    return (id(cls) in PLAIN or (facts(cls).constant and cls.__dictoffset__ <= 0)) and not is_nan(it)
 
 
 def written_down(
