@@ -141,6 +141,11 @@ class Frozen:
         return x * self.lr
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slots:
+    a: float = 2.0
+
+
 class Called(typing.NamedTuple):
     name: str
     fun: str = "g"
@@ -223,6 +228,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "what may not be there, handled": lambda: lambda x: optional(x) * 2,
     "cell of a notebook": cell_of_a_notebook,
     "frozen dataclass": lambda: (lambda c: lambda x: c.scale(x) * getattr(c, "lr", 3))(Frozen()),
+    "frozen dataclass with slots": lambda: (lambda c: lambda x: x * c.a)(Slots()),
     "NamedTuple": lambda: (lambda c: lambda x: x * c.eps)(Called("f")),
     "members": lambda: (lambda m: lambda x: x * m.value * Level.A.value)(Level.A),
     "class made inside": lambda: lambda x: Plain(Frozen(x).lr).scaled(),

@@ -98,7 +98,8 @@ Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpe
 TypedDict Union cast final overload
 """,
     "dataclasses": """
-_recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
+_dataclass_getstate _dataclass_setstate _recursive_repr _replace
+FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
 """,
     "reprlib": "recursive_repr",
     "abc": "ABC ABCMeta abstractmethod",

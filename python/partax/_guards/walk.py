@@ -199,6 +199,9 @@ class Walk:
         self._read((_ANYTHING, cls, ""), *zip(notes, found, segments, strict=True))
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW) -> None:
+        if expected == _NEW and id(it) in self._met:
+            self._check(it, MET)
+            return
         cls, *found = self._check(it, expected, _ASKED, (type(it), ask))
         self._read((OBJECT, cls, ".__class__"), *((Walk._value, part, "") for part in found))
 
