@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 from collections.abc import Callable
@@ -111,6 +112,28 @@ def test_another_graph_of_nnx_is_another_program(tmp_path: Path) -> None:
 
     (apart, shared), _ = assert_loads(add, call, tmp_path, programs=2)
     assert np.allclose(apart, 2) and np.allclose(shared, 6)
+
+
+def by_name(name: str, x: Any) -> Any:
+    kind = nnx.variable_type_from_name(name)
+    return x * getattr(kind, "by", 1.0)
+
+
+@pytest.mark.parametrize("of_flax", [True, False])
+def test_what_a_user_s_class_says_by_a_name_that_flax_knows_is_not_stored(of_flax: bool, tmp_path: Path) -> None:
+    for factor in (2.0, 3.0):
+        kind = type("Kind", (nnx.Variable,), {"by": factor})
+        name = "kind_of_a_test"
+        nnx.register_variable_name(name, nnx.Param if of_flax else kind, overwrite=True)
+        try:
+            step = partax.filter_jit(functools.partial(by_name, name))
+            with partax.store(tmp_path):
+                assert float(step(jnp.ones(()))) == (1.0 if of_flax else factor)
+        finally:
+            nnx.variablelib.VariableTypeCache.pop(name)
+        written()
+        step.clear_cache()
+    assert len(list(tmp_path.iterdir())) == of_flax
 
 
 # ---- Devices.

@@ -97,11 +97,15 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
     return ask_more if called else ask, (*names, *(name for _, of_answers in called for name in of_answers))
 
 
-def of_libraries() -> dict[str, str]:
-    """The settings that are in force now, of all such libraries that are imported, as texts."""
+def of_libraries() -> dict[str, Any]:
+    """The settings that are in force now, of all such libraries that are imported."""
     ask, names = asked_of(_LIBRARIES)
     found = zip(names, ask(SETTINGS), strict=True)
-    return {name: repr(_in_order(value)) for name, value in found if not name.startswith("jax.")}
+    return {name: value for name, value in found if not name.startswith("jax.")}
+
+
+def texts_of_libraries() -> dict[str, str]:
+    return {name: repr(_in_order(value)) for name, value in of_libraries().items()}
 
 
 def _in_order(value: Any) -> Any:

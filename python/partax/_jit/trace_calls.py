@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._families.settings import of_libraries
+from partax._families.settings import texts_of_libraries
 from partax._jax.private import configuration, mesh_of_call
 from partax._jax.settings import every_setting
 from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
@@ -142,7 +142,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
 def _in_force() -> tuple[Any, ...]:
     """The settings that are in force in this thread: what `with` statements have set holds in their thread alone."""
-    return configuration(), every_setting(), of_libraries(), mesh_of_call()
+    return configuration(), every_setting(), texts_of_libraries(), mesh_of_call()
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:

@@ -113,9 +113,7 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
-        self._objects: dict[
-            int, int
-        ] = {}  # those of no class of their own, by the order they are met in
+        self._objects: dict[int, int] = {}  # those of no class of their own, by the order they are met in
         self._listed: set[int] = set()  # functions whose code is a pure library's
 
     def add(self, check: checks.Check, value: Any, whole: int, segment: str | int) -> None:
