@@ -147,10 +147,11 @@ def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
 
 
 class CellUses(NamedTuple):
-    """The free variables that code and the code inside it assign, and those whose value it can see."""
+    """Free variables that code and the code inside it assign, whose value they can see, and that they give items."""
 
     assigned: Set[str]
     read: Set[str]
+    given: Set[str]
 
 
 _COUNTED = (int, float, list, set, dict, collections.deque)
@@ -161,9 +162,13 @@ def unseen_cells(function: types.FunctionType) -> tuple[bool, ...]:
     """Of each free variable of a function whether it is a number or a container that its code cannot see: it only
     assigns it, counts it up by a constant, or appends to it.
     """
-    seen = cell_uses(function.__code__).read
+    _, seen, given = cell_uses(function.__code__)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return tuple(name not in seen and type(read(cell, "cell_contents")) in _COUNTED for name, cell in cells)
+
+    def is_unseen(name: str, cls: type) -> bool:  # of a list that is too short an item is refused
+        return name not in seen and cls in _COUNTED and (name not in given or cls is dict)
+
+    return tuple(is_unseen(name, type(read(cell, "cell_contents"))) for name, cell in cells)
 
 
 def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
@@ -177,25 +182,34 @@ def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
 
 @asked_once
 def cell_uses(code: types.CodeType) -> CellUses:
-    assigned, seen = set[str](), set[str]()
+    assigned, seen, given = set[str](), set[str](), set[str]()
     steps = steps_of(code)
     for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)
         elif step.opname in ("LOAD_DEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
-            seen |= set[str]() if _adds(steps, i) or _counts(steps, i) else {step.argval}
+            if _gives_item(steps, i):
+                given.add(step.argval)
+            elif not (_adds(steps, i) or _counts(steps, i)):
+                seen.add(step.argval)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             inside = cell_uses(inner)
             assigned |= inside.assigned
             seen |= inside.read
+            given |= inside.given
     free = set(code.co_freevars)  # else they are variables of this code
-    return CellUses(assigned & free, seen & free)
+    return CellUses(assigned & free, seen & free, given & free)
 
 
 def _adds(steps: list[dis.Instruction], at: int) -> bool:
-    """Whether a container is loaded to be appended to; an item of it may be refused, as by a list that is too short."""
+    """Whether a container is loaded to be appended to."""
     return steps[at + 1].opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at + 1].argval in _ADDING
+
+
+def _gives_item(steps: list[dis.Instruction], at: int) -> bool:
+    """Whether a container is loaded to be given an item by a simple key."""
+    return steps[at + 1].opname in _LOADS and [step.opname for step in steps[at + 2 : at + 3]] == ["STORE_SUBSCR"]
 
 
 def _counts(steps: list[dis.Instruction], at: int) -> bool:

@@ -281,7 +281,7 @@ class Walk:
 
     def _counted(self, it: Any) -> None:
         """What nobody reads: of another type, it might refuse what is added."""
-        self._asked(it, lambda _: (), _ANYTHING)
+        self._asked(it, type, _ANYTHING)
 
     def _of_library(self, it: Any) -> None:
         """What a library's function holds: by beartype that of a checked dataclass asks for the fields alone."""
