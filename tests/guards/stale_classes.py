@@ -149,6 +149,7 @@ module by its name: {SETTINGS} → importlib.import_module('m_' + __name__).k �
 name of a module, in its text: m = types.ModuleType('ab') → len(repr(m)) → m.__name__ = 'abc'
 name of a module of a library: OLD = optax.__name__ → len(optax.__name__) → optax.__name__ = 'abc'
   → optax.__name__ = OLD
+what is compiled: G = jax.jit(lambda y: y)\nG(1.0) → G._cache_size() → G(jnp.ones(3))
 module of the name of a library's: m = types.ModuleType('jax.numpy')\nm.sin = jnp.sin\nL = [m] → L[0].sin(1.0)
   → m.sin = jnp.cos
 hash of what is made: EVER_OTHER = True\nKEPT = []\ndef made():\n  KEPT.append(object())\n  return KEPT[-1]

@@ -243,6 +243,11 @@ with an error that is handled: PLACE = IT\ndef mine():\n  try: return PLACE.mine
   → mine() → PLACE.mine = 3.0 → {UNDO}
 """)
 _ANEW = {"made anew": "PLACE = IT → getattr(PLACE, 'mine', 2.0) → PLACE = IT; PLACE.mine = 3.0"}
+# By names in a text.
+_COPIED = rows(r"""
+copied: PLACE = IT → len(repr(functools.update_wrapper(types.SimpleNamespace(), PLACE, ('mine',), ()))) → PLACE.mine = 2.0
+  → {UNDO}
+""")
 _READ = {"read": _SET["by another name"]}
 _INSTANCE = rows(r"""
 of an instance: PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE() → o.mine → PLACE.mine = 3.0 → {UNDO}
@@ -278,6 +283,7 @@ KINDS |= {
     kind: {f"{name}, {how}": source_of(row.replace("IT", it)) for name, it in on.items() for how, row in ways.items()}
     for kind, on, ways in [
         ("set on", _ON, _SET | _NOT_YET),
+        ("set on, and", {"a function": _ON["a function"]}, _COPIED),
         ("set on a wrapper", _WRAPPERS, _READ | _NOT_YET | _ANEW),
         ("set on an object", _OWN, _READ),
         ("set on an object of jax's", _OBJECTS, _READ | _ASKED),

@@ -207,6 +207,12 @@ text for beartype: {CHECK}def get():\n  @beartype\n  def f(v: 'T'): return v\n  
   → T = int
 text for jaxtyped: {CHECK}def get():\n  @jaxtyped(typechecker=beartype)\n  def f(v: 'W'): return v
   \n  return passes(lambda: f(jnp.ones(2))) → get() → W = Float[jax.Array, '3']
+text inside of a hint: {CHECK}def inside(v: list['T']): return v\nf = beartype(inside) → passes(lambda: f([2.0]))
+  → T = int\nf = beartype(inside)
+text inside of a hint that has a name: {CHECK}N = tuple[dict[str, 'T'], ...]\ndef inside(v: N): return v
+  \nf = jaxtyped(typechecker=beartype)(inside) → passes(lambda: f(({'a': 2.0},))) → T = int
+  \nf = jaxtyped(typechecker=beartype)(inside)
+annotation that is another: {CHECK} → (2.0 if isinstance(jnp.ones(2), W) else 3.0) → W.dims = Float[jax.Array, '3'].dims
 text that is asked: {CHECK} → (2.0 if is_bearable(2.0, 'T') else 3.0) → T = int
 function of another place, for beartype: {CHECK} → passes(lambda: beartype(inner)(2.0)) → inner.__annotations__['v'] =
   int

@@ -51,6 +51,9 @@ _NAMED = rows(r"""
 number:  → K → K
 type of a number: N = 2 → (2.5 if type(N) is bool else N) → N = True
 sign of a zero: Z = 0.0 → math.copysign(2.0, Z) → Z = -0.0
+NaN in a list: N = float('nan')\nL = [N] → (2.0 if N in L else 3.0) → L = [float('nan')]
+NaN of NumPy in a list: N = np.float32('nan')\nL = [N] → (2.0 if N in L else 3.0) → N = np.float32('nan')
+complex NaN in a dictionary: N = complex('nan')\nD = {N: 1} → (2.0 if N in D else 3.0) → N = complex('nan')
 text: T = 'ab' → len(T) → T = 'abc'
 list in place: L = [1.0, [2.0]] → L[1][0] → L[1][0] = 3.0
 dictionary in place: D = {'a': {'k': 2.0}} → D['a']['k'] → D['a'].update(k=3.0)
@@ -161,6 +164,7 @@ zone of a datetime: datetime.datetime(2020, 1, 1, 12, tzinfo={UTC}) → datetime
 name of a zone: datetime.timezone(datetime.timedelta(0), 'ab') → datetime.timezone(datetime.timedelta(0), 'abc')
   → len(c.tzname(None))
 metadata of a dtype: np.dtype('f4', metadata={'k': 2.0}) → np.dtype('f4', metadata={'k': 3.0}) → c.metadata['k']
+unpacked tuple: tuple[int] → next(iter(tuple[int])) → len(str(c))
 order of a union: int | bytes → bytes | int → len(c.__args__[0].__name__)
 argument of list[]: list[1] → list[True] → is_exact(c.__args__[0], int)
 argument of tuple[]: tuple[0.0, ...] → tuple[-0.0, ...] → math.copysign(2.0, c.__args__[0])
