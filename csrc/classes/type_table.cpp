@@ -108,7 +108,10 @@ void describe(PyObject* object, TypeInfo& info) {
   PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
   parse_tuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by);
   info.is_frozen_dataclass = compared != Py_None;
-  if (info.is_frozen_dataclass) append_interned(info.compared, compared);
+  if (info.is_frozen_dataclass) {
+    append_interned(info.compared, compared);
+    info.compared_version = type_version(Py_TYPE(object));
+  }
   info.is_in_reach = slots != Py_None;
   if (info.is_in_reach) append_slots(info.slots, slots);
   info.is_installed = truth(installed);
