@@ -21,10 +21,14 @@ class _Numbered:
 
 
 class TraceCounter(_Numbered):
-    """Counts how often a Python body runs: call ``tick()`` in the body, read ``count``."""
+    """Counts how often a Python body runs: call ``tick()`` in the body, or ``seen`` of an argument; read ``count``."""
 
     def tick(self) -> None:
         _counts[self.number] += 1
+
+    def seen(self, x: Any) -> Any:
+        self.tick()
+        return x
 
     @property
     def count(self) -> int:
@@ -40,8 +44,7 @@ SEEN = TraceCounter()
 
 def seen(x: Any) -> Any:
     """Counts a run of the body that it is in, in `SEEN`; gives its argument."""
-    SEEN.tick()
-    return x
+    return SEEN.seen(x)
 
 
 def pause() -> None:
