@@ -18,15 +18,13 @@ from hypothesis import strategies as st
 from jax.experimental.layout import Format, Layout
 
 import partax
+from deep_trees import self_containing
 from odd_values import Unhashable
 from partax._jax import programs
 from random_trees import build, recipes
 from reference import assert_exact
 from stored import written
 from trees import add_one
-
-# By day jax's dispatch has the calls of one test; by night of all.
-EACH_RUN = pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
 
 
 @pytest.fixture(autouse=True, params=[True, pytest.param(False, marks=pytest.mark.nightly)], ids=["own", "jax's"])
@@ -46,13 +44,6 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     assert request.param or not any(own)
 
 
-def test_programs_are_run_past_the_dispatch_of_jax(runs: list[bool], request: pytest.FixtureRequest) -> None:
-    bound = partax.filter_jit(lambda w, x: (w * x, w)).bind(jnp.ones(3))
-    for _ in range(3):
-        bound(jnp.ones(3))
-    assert runs[:1] == [True] or not request.node.callspec.params["runs"]
-
-
 class Linear(eqx.Module):
     weight: jax.Array
     bias: jax.Array
@@ -64,11 +55,6 @@ class Linear(eqx.Module):
 
 def model(value: float = 2.0, act: Any = jnp.tanh) -> Linear:
     return Linear(jnp.full(3, value, "float32"), jnp.arange(3.0), act)
-
-
-def same(found: Any, right: Any) -> bool:
-    assert_exact(found, right)
-    return True
 
 
 def apply(model: Any, x: Any, by: Any = 1, *rest: Any, flag: str = "a", **more: Any) -> Any:
@@ -90,7 +76,8 @@ SPLITS: dict[str, tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[s
 }
 
 
-@EACH_RUN
+# By day jax's dispatch has the calls of one test; by night of all.
+@pytest.mark.parametrize("runs", [True, False], ids=["its own run", "jax's dispatch"], indirect=True)
 @pytest.mark.parametrize("name", SPLITS)
 def test_each_way_to_split_the_arguments(name: str) -> None:
     args, keywords, free, given_names = SPLITS[name]
@@ -99,9 +86,15 @@ def test_each_way_to_split_the_arguments(name: str) -> None:
     right = step(*args, *free, **keywords, **given_names)
     bound = step.bind(*args, **keywords)
     for _ in range(4):
-        assert same(bound(*free, **given_names), right)
+        assert_exact(bound(*free, **given_names), right)
     assert step.cache_info().traces == 1
     assert step.cache_info().hits == 4
+
+
+def test_programs_are_run_past_the_dispatch_of_jax(runs: list[bool], request: pytest.FixtureRequest) -> None:
+    bound = partax.filter_jit(double).bind(jnp.ones(3))
+    assert [bound(jnp.ones(3))[1] for _ in range(3)] == [2] * 3
+    assert any(runs) == request.node.callspec.params["runs"]
 
 
 def test_other_free_arguments_after_the_first_calls() -> None:
@@ -109,40 +102,29 @@ def test_other_free_arguments_after_the_first_calls() -> None:
     step.clear_cache()
     held = model()
     bound = step.bind(held)
-    device = jax.devices()[0]
-    calls: list[tuple[Any, ...]] = [
-        (jnp.ones(3),),
-        (jnp.full(3, 3.0),),
-        (jnp.ones((2, 3)),),
-        (jnp.ones(3, jnp.bfloat16),),
-        (jnp.ones(3, int),),
-        (jax.device_put(jnp.ones(3), device),),
-        (np.ones(3, "f4"),),
-        (jnp.ones(3), 2),
-        (jnp.ones(3), 2.0),
-        (jnp.ones(3), jnp.float32(2)),
-        (jnp.ones(3), jnp.asarray(2.0)),
-    ]
+    ones = jnp.ones(3)
+    arrays = [ones, jnp.full(3, 3.0), jnp.ones((2, 3)), jnp.ones(3, "bfloat16"), jnp.ones(3, int), np.ones(3, "f4")]
+    arrays.append(jax.device_put(ones, jax.devices()[0]))
+    calls = [*((x,) for x in arrays), *((ones, by) for by in (2, 2.0, jnp.float32(2), jnp.asarray(2.0)))]
     right = [step(held, *call) for call in calls]
     traces = step.cache_info().traces
     for _ in range(3):
         for call, expected in zip(calls, right, strict=True):
-            assert same(bound(*call), expected)
+            assert_exact(bound(*call), expected)
     assert step.cache_info().traces == traces
 
 
 def test_rebinding_traces_where_the_static_part_is_another() -> None:
     step = partax.filter_jit(apply)
     step.clear_cache()
-    bound = step.bind(model(), flag="a")
-    x = jnp.ones(3)
+    bound, x, other = step.bind(model(), flag="a"), jnp.ones(3), model(3.0)
     bound(x)
-    assert same(bound.rebind(model=model(3.0))(x), apply(model(3.0), x)) and step.cache_info().traces == 1
-    assert same(bound.rebind(model(3.0))(x), apply(model(3.0), x)) and step.cache_info().traces == 1
-    other = bound.rebind(model=model(3.0, jnp.sin), flag="b")
+    for again in (bound.rebind(model=other), bound.rebind(other)):
+        assert_exact(again(x), apply(other, x))
+    assert step.cache_info().traces == 1
+    again = bound.rebind(model=model(3.0, jnp.sin), flag="b")
     for _ in range(3):
-        assert np.allclose(other(x)[0], jnp.sin(3.0 * x + jnp.arange(3.0))) and other(x)[1][0] == "b"
-    assert step.cache_info().traces == 2
+        assert np.allclose(again(x)[0], jnp.sin(3.0 * x + jnp.arange(3.0))) and again(x)[1][0] == "b"
     assert bound(x)[1][0] == "a" and step.cache_info().traces == 2
 
 
@@ -158,24 +140,16 @@ def test_under_transformations() -> None:
         assert np.allclose(jax.jit(lambda x: bound(x)[0] + 1)(x), [1, 3, 5])
         assert np.allclose(jax.grad(lambda x: bound(x)[0].sum())(x), [0, 1, 2])
         assert np.allclose(jax.vmap(lambda x: bound(x)[0])(jnp.ones((2, 3))), [[0, 1, 2]] * 2)
-        assert np.allclose(jax.jvp(lambda x: bound(x)[0], (x,), (x,))[1], [0, 2, 4])
         with jax.disable_jit():
             assert np.allclose(bound(x)[0], [0, 2, 4])
         assert np.allclose(jax.jit(lambda y: bound(x)[0] + y)(1.0), [1, 3, 5])
 
     # Also where no array is traced, and the program is known.
     assert isinstance(jax.eval_shape(lambda: bound(x)[0]), jax.ShapeDtypeStruct)
-    staged = [
-        jax.make_jaxpr(lambda call=it: call()[0])() for it in (lambda: bound(x), lambda: bound.func(*bound.args, x))
-    ]
-    assert len(staged[0].eqns) == len(staged[1].eqns) > 0
-
-    @jax.jit
-    def inside(weights: Any, x: Any) -> Any:
-        return partax.filter_jit(double).bind(weights)(x)[0]
-
+    staged, plain = (jax.make_jaxpr(call)() for call in (lambda: bound(x)[0], lambda: bound.func(*bound.args, x)[0]))
+    assert len(staged.eqns) == len(plain.eqns) > 0
+    inside = jax.jit(lambda weights, x: partax.filter_jit(double).bind(weights)(x)[0])
     assert np.allclose(inside(jnp.arange(3.0), x), [0, 2, 4])
-    assert partax.filter_jit(partax.filter_vmap(lambda w, x: w * x)).bind(jnp.ones(3))(x).shape == (3,)
 
 
 def test_settings_of_jax_count_between_two_calls() -> None:
@@ -196,18 +170,16 @@ def test_settings_of_jax_count_between_two_calls() -> None:
         divide(np.ones(3, "f4"))
 
 
-def test_donation_of_what_is_free() -> None:
+def test_what_is_free_is_donated_and_what_is_bound_is_refused_before_the_call() -> None:
     step = partax.filter_jit(lambda w, state: (w.sum(), state + w), donate=("state",))
-    held = jnp.ones(3)
-    bound, state = step.bind(held), jnp.zeros(3)
+    weight = jnp.ones(3)
+    bound, state = step.bind(weight), jnp.zeros(3)
     for count in range(1, 5):
         before = state
         total, state = bound(state)
         assert before.is_deleted() and float(total) == 3 and float(state[0]) == count
-    assert not held.is_deleted()
+    assert not weight.is_deleted()
 
-
-def test_donation_of_what_is_bound_is_refused_before_the_call() -> None:
     held, x = model(), jnp.ones(3)
     bound = partax.filter_jit(lambda model, x: model.weight * x, donate="all").bind(held)
     with pytest.raises(ValueError, match=r"`model.weight`: found an array that is bound.*donate"):
@@ -259,15 +231,13 @@ def test_nothing_outlives_the_bound_function_and_no_free_argument_its_call() -> 
 
 
 def test_arrays_over_several_devices_and_keys(split: jax.NamedSharding) -> None:
-    spread = jax.device_put(jnp.arange(8.0), split)
-    step = partax.filter_jit(lambda w, x, key: (w * x, jax.random.normal(key, (2,))))
-    bound, x, key = step.bind(spread), jax.device_put(jnp.ones(8), spread.sharding), jax.random.key(1)
-    right = step(spread, x, key)
-    for _ in range(4):
-        assert same(bound(x, key), right)
-    by_key = partax.filter_jit(lambda key, x: jax.random.normal(key, (2,)) * x).bind(key)
-    for _ in range(3):
-        assert np.allclose(by_key(jnp.ones(2)), right[1])
+    step = partax.filter_jit(lambda w, key, x: (w * x, jax.random.normal(key, (2,))))
+    spread, x = (jax.device_put(it, split) for it in (jnp.arange(8.0), jnp.ones(8)))
+    key = jax.random.key(1)
+    right = step(spread, key, x)
+    for bound, *free in ((step.bind(spread), key, x), (step.bind(spread, key), x)):
+        for _ in range(4):
+            assert_exact(bound(*free), right)
 
 
 def test_arrays_of_another_layout() -> None:
@@ -275,24 +245,16 @@ def test_arrays_of_another_layout() -> None:
     x, w = (jax.device_put(jnp.arange(6.0).reshape(2, 3) + i, jax.devices()[0]) for i in range(2))
     turned = [jax.device_put(it, Format(Layout((1, 0)), it.sharding)) for it in (x, w)]
     assert turned[0].format != x.format
-
-    def fun(w: Any, x: Any) -> Any:
-        return w * x, w @ x.T, x.sum(0), x
-
+    fun = lambda w, x: (w * x, w @ x.T, x.sum(0), x)
     step = partax.filter_jit(fun)
     for bound in (step.bind(w), step.bind(turned[1])):
         for one in (x, x, turned[0], turned[0], x, turned[0]):
-            assert same(bound(one), fun(w, one))
+            assert_exact(bound(one), fun(w, one))
 
 
 def test_a_program_with_callbacks_runs_them_in_each_call() -> None:
     seen: list[float] = []
-
-    def tell(w: Any, x: Any) -> Any:
-        jax.debug.callback(lambda it: seen.append(float(it)), w * x)
-        return w + x
-
-    bound = partax.filter_jit(tell).bind(jnp.float32(2))
+    bound = partax.filter_jit(lambda w, x: jax.debug.callback(seen.append, w * x)).bind(jnp.float32(2))
     for _ in range(4):
         bound(jnp.float32(3))
     jax.effects_barrier()
@@ -300,10 +262,7 @@ def test_a_program_with_callbacks_runs_them_in_each_call() -> None:
 
 
 def test_with_the_store(tmp_path: Any) -> None:
-    def scale(w: Any, x: Any) -> Any:
-        return w * x, "a"
-
-    step = partax.filter_jit(scale)
+    step = partax.filter_jit(lambda w, x: (w * x, "a"))
     for _ in range(2):
         with partax.store(tmp_path):
             step.clear_cache()
@@ -314,27 +273,14 @@ def test_with_the_store(tmp_path: Any) -> None:
     assert step.cache_info().traces == 0 and step.cache_info().loads == 1
 
 
-def in_itself() -> Any:
-    tree: list[Any] = []
-    tree.append(tree)
-    return tree
-
-
 STEP = partax.filter_jit(double)
 BOUND = STEP.bind(jnp.ones(3))
+IN_ITSELF = self_containing()["list"]
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "too many": (lambda: STEP.bind(1, 2, 3), TypeError, "too many positional"),
     "an unknown name": (lambda: STEP.bind(weight=1), TypeError, "'weight'"),
-    "a bound name again": (
-        lambda: STEP.bind(weights=jnp.ones(3))(weights=jnp.ones(3), x=1),
-        TypeError,
-        "'weights', which is bound",
-    ),
-    "a bound position again": (
-        lambda: BOUND(weights=jnp.ones(3), x=1),
-        TypeError,
-        "multiple values for argument 'weights'",
-    ),
+    "a bound name again": (lambda: STEP.bind(weights=1)(weights=2, x=1), TypeError, "'weights', which is bound"),
+    "a bound position again": (lambda: BOUND(weights=2, x=1), TypeError, "multiple values for argument 'weights'"),
     "too many in a call": (lambda: BOUND(1, 2), TypeError, "takes 2 positional arguments but 3"),
     "too few in a call": (lambda: BOUND(), TypeError, "'x'"),
     "an unknown name in a call": (lambda: BOUND(y=1), TypeError, "unexpected keyword argument 'y'"),
@@ -342,9 +288,9 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "rebinding too many": (lambda: BOUND.rebind(1, 2), TypeError, "found 2 arguments, expected at most 1"),
     "an unhashable static": (lambda: STEP.bind(Unhashable())(jnp.ones(3)), TypeError, "weights"),
     "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),
-    "a list in itself": (lambda: STEP.bind(in_itself()), RecursionError, "`weights`: found a tree that is nested too"),
-    "a list in itself, by name": (lambda: STEP.bind(weights=in_itself()), RecursionError, "`weights`: found a tree"),
-    "a list in itself in the place of another": (lambda: BOUND.rebind(in_itself()), RecursionError, "`weights`: found"),
+    "a list in itself": (lambda: STEP.bind(IN_ITSELF), RecursionError, "`weights`: found a tree that is nested too"),
+    "the same by name": (lambda: STEP.bind(weights=IN_ITSELF), RecursionError, "`weights`: found a tree"),
+    "the same in the place of another": (lambda: BOUND.rebind(IN_ITSELF), RecursionError, "`weights`: found"),
     "a wrapper that is none": (
         lambda: partax._core.make_bound_function(double, (), {}, True),  # type: ignore[arg-type]
         TypeError,
@@ -353,15 +299,14 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_uses_are_named(name: str) -> None:
-    use, error, message = WRONG[name]
+@pytest.mark.parametrize(("use", "error", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_uses_are_named(use: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         use()
 
 
 trees = recipes.map(lambda recipe: build(recipe, 1))
-names = ["a", "b", "c"]
+names = st.sampled_from(["a", "b", "c"])
 
 
 def shown(*args: Any, **keywords: Any) -> Any:
@@ -371,9 +316,9 @@ def shown(*args: Any, **keywords: Any) -> Any:
 
 @given(
     args=st.lists(trees, max_size=3),
-    keywords=st.dictionaries(st.sampled_from(names), trees, max_size=3),
+    keywords=st.dictionaries(names, trees, max_size=3),
     count=st.integers(0, 3),
-    bound_names=st.sets(st.sampled_from(names)),
+    bound_names=st.sets(names),
     others=st.lists(trees, max_size=2),
     keep_unused=st.booleans(),
 )
