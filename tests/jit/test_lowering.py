@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,9 +13,10 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from meshes import Auto, Explicit, mesh_of, on
 from odd_values import gone
 from partax import filter_jit
-from trees import Cell, Layer, add_one, array, assert_close, assert_same, make_model, over_samples
+from trees import Cell, Layer, add_one, array, assert_close, assert_same, is_array, make_model, over_samples
 
 Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)
@@ -22,13 +24,7 @@ VECTOR = Shape((3,), jnp.float32)
 
 def shapes(tree: Any) -> Any:
     """The tree with a shape for every array."""
-
-    def one(x: Any) -> Any:
-        if isinstance(x, jax.Array | np.ndarray | np.generic):
-            return jax.eval_shape(lambda v: v, x)
-        return x
-
-    return jax.tree.map(one, tree)
+    return jax.tree.map(lambda x: jax.eval_shape(lambda v: v, x) if is_array(x) else x, tree)
 
 
 @filter_jit
@@ -40,9 +36,8 @@ def test_lower_compile_and_call() -> None:
     for lowered in (step.lower(VECTOR, 3), step.lower(array(3), n=3), step.lower(n=3, x=VECTOR)):
         assert "stablehlo.multiply" in lowered.as_text()
         compiled = lowered.compile()
-        assert_same(compiled(array(3), 3), (array(3) * 3, "s", 3))
-        assert_same(compiled(array(3, start=5), n=3), (array(3, start=5) * 3, "s", 3))
-        assert_same(compiled(n=3, x=np.arange(3, dtype=np.float32)), (array(3) * 3, "s", 3))
+        for found in (compiled(array(3), 3), compiled(array(3), n=3), compiled(n=3, x=np.arange(3, dtype="f4"))):
+            assert_same(found, (array(3) * 3, "s", 3))
 
 
 def test_lowering_runs_and_donates_nothing(traces: TraceCounter) -> None:
@@ -64,70 +59,58 @@ def test_lowering_runs_and_donates_nothing(traces: TraceCounter) -> None:
 
 @over_samples
 def test_every_tree_lowers_from_shapes(make: Any) -> None:
-    f = filter_jit(add_one)
-    lowered = f.lower(shapes(make()))
-    compiled = lowered.compile()
+    compiled = filter_jit(add_one).lower(shapes(make())).compile()
     for _ in range(2):
         assert_same(compiled(make()), add_one(make()))
 
 
-def test_a_program_refuses_what_it_was_not_compiled_for() -> None:
+REFUSED: list[tuple[Any, Any, str]] = [
+    *(((array(3), n), {}, f"^`n`: compiled with 2, called with {n!r}; ") for n in (3, True, 2.0, "2")),
+    ((array(3),), {"n": 3}, "^`n`: compiled with 2, called with 3; "),
+    ((array(3, 1), 2), {}, r"^`x`: compiled for float32\[3\], called with float32\[3,1\]; "),
+    ((np.arange(3), 2), {}, r"^`x`: compiled for float32\[3\], called with int32\[3\]; "),
+    *(((x, 2), {}, "compiled") for x in ([array(3)], None, 1.0)),
+    ((array(3),), {}, r"\(at n\)"),  # a default that is left out is no argument
+    ((), {"n": 2}, "'x'"),
+    ((array(3), 2), {"other": 1}, "'other'"),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "message"), REFUSED, ids=str)
+def test_a_program_refuses_what_it_was_not_compiled_for(args: Any, kwargs: Any, message: str) -> None:
     compiled = step.lower(VECTOR, n=2).compile()
-    refused: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-        *(((array(3), n), {}, f"^`n`: compiled with 2, called with {n!r}; ") for n in (3, True, 2.0, "2")),
-        *(((array(3),), {"n": n}, f"^`n`: compiled with 2, called with {n!r}; ") for n in (3, True, 2.0, "2")),
-        *(
-            ((x, 2), {}, rf"^`x`: compiled for float32\[3\], called with {told}; ")
-            for x, told in (
-                (array(4), r"float32\[4\]"),
-                (array(3, 1), r"float32\[3,1\]"),
-                (np.arange(3), r"int32\[3\]"),
-            )
-        ),
-        *(((x, 2), {}, "compiled") for x in ([array(3)], None, {"a": array(3)}, 1.0)),
-        ((array(3),), {}, r"\(at n\)"),  # a default that is left out is no argument
-        ((), {"n": 2}, "'x'"),
-        ((array(3), 2), {"other": 1}, "'other'"),
-    ]
-    for args, kwargs, message in refused:
-        with pytest.raises(TypeError, match=message):
-            compiled(*args, **kwargs)
-        assert_same(compiled(array(3), n=2)[0], array(3) * 2)
+    with pytest.raises(TypeError, match=message):
+        compiled(*args, **kwargs)
+    assert_same(compiled(array(3), n=2)[0], array(3) * 2)
 
 
-def test_another_static_value_deep_inside_is_named_by_its_path() -> None:
-    compiled = filter_jit(lambda model, x: model(x)).lower(make_model(scale=2), VECTOR).compile()
-    with pytest.raises(TypeError, match=r"model\.layers\[0\]\.scale"):
-        compiled(make_model(scale=3), array(3))
-    rate = Layer(array(3, 3), rate={"k": [1, 2]})
-    compiled = filter_jit(lambda layer: layer.weight + 1).lower(rate).compile()
-    with pytest.raises(TypeError, match=r"layer\.rate\['k'\]\[1\]"):
-        compiled(Layer(array(3, 3), rate={"k": [1, 7]}))
-    assert_same(compiled(rate), array(3, 3) + 1)
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda n: make_model(scale=n), r"tree\.layers\[0\]\.scale"),
+        (lambda n: Layer(array(3, 3), rate={"k": [1, n]}), r"tree\.rate\['k'\]\[1\]"),
+    ],
+)
+def test_another_static_value_deep_inside_is_named_by_its_path(make: Any, path: str) -> None:
+    compiled = filter_jit(add_one).lower(make(2)).compile()
+    with pytest.raises(TypeError, match=path):
+        compiled(make(7))
+    assert_same(compiled(make(2)), add_one(make(2)))
 
 
 def test_trace_gives_a_jaxpr_that_lowers(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array, n: int) -> Any:
-        traces.tick()
-        return jnp.sin(x) * n, n
-
-    traced = f.trace(VECTOR, 3)
-    assert "sin" in str(traced.jaxpr) and traces.count == 1
+    traced = filter_jit(lambda x, n: (jnp.sin(traces.seen(x)) * n, n)).trace(VECTOR, 3)
+    assert "sin" in str(traced.jaxpr)
     sines, n = traced.lower().compile()(array(3), 3)
     assert_close(sines, jnp.sin(array(3)) * 3)
-    assert n == 3
-    assert traces.count == 1
+    assert n == 3 and traces.count == 1
 
 
 def test_eval_shape_keeps_statics_and_structure() -> None:
-    out = step.eval_shape(VECTOR, 3)
-    assert out == (VECTOR, "s", 3)
+    assert step.eval_shape(VECTOR, 3) == (VECTOR, "s", 3)
     assert step.eval_shape(array(4), name="t") == (Shape((4,), jnp.float32), "t", 4)
-    cell = filter_jit(lambda c: (c, [c.weight @ c.weight.T])).eval_shape(Cell(Shape((2, 3), jnp.float32), mode="m"))
-    assert type(cell[0]) is Cell and cell[0].mode == "m" and cell[0].bias is None
-    assert cell[0].weight == Shape((2, 3), jnp.float32)
-    assert cell[1] == [Shape((2, 2), jnp.float32)]
+    found = filter_jit(lambda c: (c, [c.weight @ c.weight.T])).eval_shape(Cell(Shape((2, 3), jnp.float32), mode="m"))
+    assert found == (Cell(Shape((2, 3), jnp.float32), mode="m"), [Shape((2, 2), jnp.float32)])
 
 
 def a_function(x: jax.Array) -> jax.Array:
@@ -151,12 +134,10 @@ def test_the_program_is_called_jit_and_the_name(name: str, fun: Any) -> None:
 def test_costs_and_memory_are_those_of_the_program() -> None:
     f = filter_jit(lambda model, x, n: model["w"] @ x * n)
     lowered = f.lower({"w": Shape((64, 32), jnp.float32)}, Shape((32,), jnp.float32), 2)
-    assert lowered.cost_analysis()["flops"] >= 2 * 64 * 32
     compiled = lowered.compile()
-    assert compiled.cost_analysis()["flops"] >= 2 * 64 * 32
+    assert min(it.cost_analysis()["flops"] for it in (lowered, compiled)) >= 2 * 64 * 32
     memory = compiled.memory_analysis()
-    assert memory.argument_size_in_bytes == 4 * (64 * 32 + 32)
-    assert memory.output_size_in_bytes == 4 * 64
+    assert memory.argument_size_in_bytes == 4 * (64 * 32 + 32) and memory.output_size_in_bytes == 4 * 64
 
 
 def test_input_shardings_are_given_by_path(split: jax.NamedSharding, everywhere: jax.NamedSharding) -> None:
@@ -169,33 +150,29 @@ def test_input_shardings_are_given_by_path(split: jax.NamedSharding, everywhere:
 
 
 def test_a_compiled_function_takes_what_its_trace_takes(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any, fun: Any, config: dict[str, Any]) -> Any:
-        traces.tick()
-        return fun(x), fun, config
-
-    def make() -> Any:
-        return lambda x: x * scale
-
+    f = filter_jit(lambda x, fun, config: (fun(traces.seen(x)), fun, config))
     scale = 2
+    make = lambda: lambda x: x * scale
     compiled = f.lower(VECTOR, make(), {"a": (1, 2.0)}).compile()
-    before = traces.count
-    for x in (array(3), np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float64), jnp.arange(3.0)):
+    for x in (array(3), np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float64)):
         fun = make()
         for call in (compiled, f):
             y, returned, config = call(x, config={"a": (1, 2.0)}, fun=fun)
             assert_same(y, array(3) * 2)
             assert returned is fun and config == {"a": (1, 2.0)}
-    assert traces.count == before
+    assert traces.count == 1
 
 
 def returned_and_used(x: Any, y: Any) -> Any:
     return {"same": x, "new": x + 0, "again": x}, [y, (y, y + y)]
 
 
-WEAK: dict[str, Any] = {
+def aval(x: Any) -> Any:
+    return x.shape, x.dtype, getattr(x, "weak_type", False)
+
+
+SHAPED: dict[str, Callable[[], Any]] = {
     "weak": lambda: jnp.asarray(1.0),
-    "strong": lambda: jnp.float32(1),
     "array": lambda: array(3),
     "numpy": lambda: np.arange(3),
     "numpy scalar": lambda: np.float32(1),
@@ -206,34 +183,24 @@ WEAK: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("of", WEAK)
+@pytest.mark.parametrize("of", SHAPED)
 def test_shapes_of_returned_inputs_are_those_of_jax(of: str) -> None:
     fun = (lambda x, y: (x, [y, x])) if of == "key" else returned_and_used
-    x, y = WEAK[of](), WEAK["weak"]()
-    expected = jax.eval_shape(fun, x, y)
-    f = filter_jit(fun)
+    x, y = SHAPED[of](), jnp.asarray(1.0)
+    f, expected = filter_jit(fun), jax.eval_shape(fun, x, y)
     for found in (f.eval_shape(x, y), f.trace(x, y).out_info, f.lower(x, y).out_info):
         assert found == expected
     if of not in ("deleted", "shape", "weak shape"):
-        real = f(x, y)
-        assert jax.tree.map(weak_type, real) == jax.tree.map(weak_type, expected)
+        assert jax.tree.map(aval, f(x, y)) == jax.tree.map(aval, expected)
 
 
-def weak_type(x: Any) -> Any:
-    return x.shape, x.dtype, getattr(x, "weak_type", False)
-
-
-@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("kind", [Auto, Explicit])
 @pytest.mark.parametrize("of", ["array", "shape"])
-def test_shardings_of_returned_inputs_are_those_of_jax(kind: str, of: str, devices: list[jax.Device]) -> None:
-    axis = jax.sharding.AxisType[kind]
-    mesh = jax.make_mesh((8,), ("x",), axis_types=(axis,), devices=devices)
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-    x: Any = Shape((8,), jnp.float32, sharding=sharding)
-    if of == "array":
-        x = jax.device_put(array(8), sharding)
+def test_shardings_of_returned_inputs_are_those_of_jax(kind: Any, of: str, devices: list[jax.Device]) -> None:
+    sharding = on(mesh_of(devices, kind=kind), "d")
+    x = jax.device_put(array(8), sharding) if of == "array" else Shape((8,), jnp.float32, sharding=sharding)
     expected = jax.eval_shape(returned_and_used, x, x)
     f = filter_jit(returned_and_used)
     for found in (f.eval_shape(x, x), f.trace(x, x).out_info, f.lower(x, x).out_info):
         assert found == expected
-    assert (expected[0]["same"].sharding is not None) == (kind == "Explicit")
+    assert (expected[0]["same"].sharding is not None) == (kind is Explicit)
