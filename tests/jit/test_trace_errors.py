@@ -17,11 +17,6 @@ from partax import filter_jit
 from partax._jit import runtime_errors
 from trees import Bag, Layer, Model, Tray, array
 
-
-def _if(x: Any) -> Any:
-    return 1 if x.sum() > 0 else 2
-
-
 CASES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
     "argument": (array(3), lambda a: a, "a"),
     "dictionary": ({"b": 1, "c": array(3)}, lambda a: a["c"], "a['c']"),
@@ -32,13 +27,11 @@ CASES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("donate", ["none", "all"])
-@pytest.mark.parametrize("case", CASES)
-def test_a_concretization_error_names_the_leaf(case: str, donate: Any) -> None:
-    value, get, path = CASES[case]
-
+@pytest.mark.parametrize(("value", "get", "path"), CASES.values(), ids=CASES)
+def test_a_concretization_error_names_the_leaf(value: Any, get: Any, path: str, donate: Any) -> None:
     @filter_jit(donate=donate)
     def step(a: Any, n: int = 1) -> Any:
-        return _if(get(a))
+        return bool(get(a).sum() > 0)
 
     with pytest.raises(jax.errors.ConcretizationTypeError) as caught:
         step(value)
@@ -49,55 +42,51 @@ def test_a_concretization_error_names_the_leaf(case: str, donate: Any) -> None:
     assert "leaves[" not in message and "args[" not in message
 
 
-def test_other_conversions() -> None:
-    for convert, error in ((range, "TracerIntegerConversionError"), (np.asarray, "TracerArrayConversionError")):
-        f = filter_jit(lambda x, *rest, convert=convert, **more: convert(more["k"][0]))
-        with pytest.raises(getattr(jax.errors, error), match=r"the argument k\[0\]\."):
-            f(array(1), array(1), k=[jnp.asarray(1)])
+@pytest.mark.parametrize(
+    ("convert", "error"),
+    [(range, jax.errors.TracerIntegerConversionError), (np.asarray, jax.errors.TracerArrayConversionError)],
+)
+def test_other_conversions(convert: Any, error: type[Exception]) -> None:
+    f = filter_jit(lambda x, *rest, **more: convert(more["k"][0]))
+    with pytest.raises(error, match=r"the argument k\[0\]\."):
+        f(array(1), array(1), k=[jnp.asarray(1)])
 
 
-def test_the_wrapped_module_and_self() -> None:
-    class M(eqx.Module):
-        weight: jax.Array
+class M(eqx.Module):
+    weight: jax.Array
 
-        def __call__(self, x: Any) -> Any:
-            return _if(self.weight)
+    def __call__(self, x: Any) -> Any:
+        return bool(self.weight.sum())
 
-        @filter_jit
-        def step(self, x: Any) -> Any:
-            return _if(self.weight)
 
-    model = M(array(3))
-    with pytest.raises(jax.errors.ConcretizationTypeError, match=r"the argument M\.weight\."):
-        filter_jit(model)(array(3))
-    with pytest.raises(jax.errors.ConcretizationTypeError, match=r"the argument self\.weight\."):
-        model.step(array(3))
+@pytest.mark.parametrize(("jitted", "name"), [(filter_jit(M(array(3))), "M"), (filter_jit(M.__call__), "self")])
+def test_the_wrapped_module_and_self(jitted: Any, name: str) -> None:
+    arguments = (M(array(3)), array(3)) if name == "self" else (array(3),)
+    with pytest.raises(jax.errors.ConcretizationTypeError, match=rf"the argument {name}\.weight\."):
+        jitted(*arguments)
+
+
+leaked: list[Any] = []
+
+
+@filter_jit
+def leaks(x: Any, state: Any) -> Any:
+    leaked.append(state["x"])
+    return x + state["x"]
 
 
 def test_a_leak_that_is_checked_names_the_argument() -> None:
-    leaked: list[Any] = []
-
-    @filter_jit
-    def f(state: Any) -> Any:
-        leaked.append(state["x"])
-        return state["x"] + 1
-
+    leaks.clear_cache()
     with pytest.raises(Exception, match=r"the argument state\['x'\]\."), jax.checking_leaks():
-        f({"x": array(3)})
+        leaks(array(3), {"x": array(3)})
     leaked.clear()
 
 
 def test_a_leaked_tracer_as_argument_is_named() -> None:
-    leaked: list[Any] = []
-
-    @filter_jit
-    def f(x: Any, state: Any) -> Any:
-        leaked.append(state["x"])
-        return x + 1
-
-    f(array(3), {"x": array(3)})
-    with pytest.raises(jax.errors.UnexpectedTracerError, match="being traced when the value leaked was f at") as caught:
-        f(array(3), {"x": leaked[0]})
+    leaks.clear_cache()
+    leaks(array(3), {"x": array(3)})
+    with pytest.raises(jax.errors.UnexpectedTracerError, match="traced when the value leaked was leaks at") as caught:
+        leaks(array(3), {"x": leaked.pop()})
     assert any("`state['x']`" in note and "`x`" not in note for note in caught.value.__notes__)
 
 
@@ -115,26 +104,26 @@ class ReadOnce:
 
     is_read = False
 
+    def read(self) -> Any:
+        if self.is_read:
+            raise LookupError("it is read again")
+        return (array(1),), None
 
-def _read(node: ReadOnce) -> Any:
-    if ReadOnce.is_read:
-        raise LookupError("it is read again")
-    return (array(1),), None
 
-
-jax.tree_util.register_pytree_node(ReadOnce, _read, lambda *_: ReadOnce())
+jax.tree_util.register_pytree_node(ReadOnce, ReadOnce.read, lambda *_: ReadOnce())
 
 
 @pytest.mark.parametrize("error", [TypeError, ValueError, KeyError])
 def test_an_error_of_the_body_reaches_the_user_though_its_arguments_cannot_be_read_again(error: Any) -> None:
+    given = ReadOnce()
+
     @filter_jit
     def fails(node: ReadOnce) -> Any:
-        ReadOnce.is_read = True
+        given.is_read = True
         raise error("of the body")
 
-    ReadOnce.is_read = False
     with pytest.raises(error, match="of the body"):
-        fails(ReadOnce())
+        fails(given)
 
 
 def checked(x: jax.Array, message: str = "x must be positive") -> jax.Array:
@@ -150,7 +139,6 @@ FUNCTIONS: dict[str, Any] = {
     "in a program of its own": lambda x: inner(x) + 1,
     "in it again": lambda x: inner(x) + 2,
     "in a loop": lambda x: jax.lax.fori_loop(0, 2, lambda _, y: jnp.abs(checked(y)), x),
-    "under vmap": lambda x: jax.vmap(checked)(jnp.stack([x, x])),
     "in a gradient": jax.grad(lambda x: checked(x)),
     "in another wrapper": lambda x: filter_jit(checked)(x),
 }
@@ -169,16 +157,14 @@ def test_an_error_is_raised_at_the_call(name: str, donate: Any, caplog: pytest.L
     for sign in (1, -1, -1, 1, -1):
         x = sign * jnp.ones(())
         if sign > 0:
-            expected = equinox_jitted(x)
-            jax.tree.map(np.testing.assert_array_equal, jitted(jnp.copy(x)), expected)
+            jax.tree.map(np.testing.assert_array_equal, jitted(jnp.copy(x)), equinox_jitted(x))
             continue
         with pytest.raises(eqx.EquinoxRuntimeError) as theirs:
             equinox_jitted(x)
         caplog.clear()
-        with pytest.raises(eqx.EquinoxRuntimeError) as ours:
+        with pytest.raises(eqx.EquinoxRuntimeError, match=r"x must be positive|first") as ours:
             jitted(jnp.copy(x))  # the result is not asked for
         assert words(ours.value) == words(theirs.value)
-        assert "x must be positive" in str(ours.value) or "first" in str(ours.value)
         assert not [record for record in caplog.records if "callback" in record.name]
     assert jitted.cache_info().traces == 1
 
@@ -217,14 +203,12 @@ def test_other_errors_come_as_jax_gives_them(caplog: pytest.LogCaptureFixture) -
     def fails(x: Any) -> Any:
         raise ValueError("of the user's")
 
-    def function(x: jax.Array) -> jax.Array:
-        return jax.pure_callback(fails, jax.ShapeDtypeStruct((), x.dtype), x)
-
     kinds: list[type] = []
     for jit in (jax.jit, filter_jit):
+        jitted = jit(lambda x: jax.pure_callback(fails, jax.ShapeDtypeStruct((), x.dtype), x))
         caplog.clear()
         with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="of the user's") as error:
-            jit(function)(jnp.ones(())).block_until_ready()
+            jitted(jnp.ones(())).block_until_ready()
         kinds.append(type(error.value))
         assert any("callback failed" in record.getMessage() for record in caplog.records)
     assert kinds[0] is kinds[1]
