@@ -31,42 +31,37 @@ def _switching() -> Iterator[None]:
         yield
 
 
-def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
-    tracing, cleared = threading.Event(), threading.Event()
-    results: list[Any] = []
+class Config:
+    """A static value that nothing but the key's trace may keep."""
 
-    class Config:
-        """A static value that nothing but the key's trace may keep."""
 
-    def f(x: jax.Array, config: Any, n: int) -> Any:
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        lambda wrapped: wrapped.clear_cache(),
+        lambda wrapped: filter_jit(wrapped.__wrapped__, cache_size=1)._cache.info(),
+        lambda _: [filter_jit(lambda x, i=i: x + i)(array(2)) for i in range(3)],
+        lambda _: gc.collect(),
+    ],
+    ids=["clear_cache", "cache_info", "other wrappers", "collect"],
+)
+def test_the_cache_is_disturbed_while_a_call_is_in_jax(disturb: Callable[[Any], Any]) -> None:
+    tracing, disturbed = threading.Event(), threading.Event()
+
+    @functools.partial(filter_jit, cache_size=1)
+    def wrapped(x: jax.Array, config: Any, n: int) -> Any:
         tracing.set()
-        assert cleared.wait(60)
+        assert disturbed.wait(60)
         return {"x": x + n, "n": n, "config": config}
 
-    wrapped = filter_jit(f, cache_size=1)
-
-    def call() -> None:
-        results.append(wrapped(array(2), Config(), 7))
-
-    for disturb in (
-        wrapped.clear_cache,
-        lambda: filter_jit(f, cache_size=1)._cache.info(),
-        lambda: [filter_jit(lambda x, i=i: x + i)(array(2)) for i in range(3)],
-        gc.collect,
-    ):
-        tracing.clear()
-        cleared.clear()
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
+    def disturbs() -> None:
         assert tracing.wait(60)
-        disturb()
-        cleared.set()
-        thread.join()
-        result = results.pop()
-        assert_equal(result["x"], array(2) + 7)
-        assert result["n"] == 7
-        assert type(result["config"]) is Config
-        wrapped.clear_cache()
+        disturb(wrapped)
+        disturbed.set()
+
+    result, _ = together(lambda: wrapped(array(2), Config(), 7), disturbs)
+    assert_equal(result["x"], array(2) + 7)
+    assert result["n"] == 7 and type(result["config"]) is Config
 
 
 class KeepsAList:

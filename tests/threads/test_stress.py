@@ -76,32 +76,23 @@ def numbers(rng: random.Random, size: int = 2) -> np.ndarray:
     return np.full(size, rng.randrange(1000), np.float32)
 
 
-def test_one_wrapper_and_one_key_with_own_arguments() -> None:
+def test_one_wrapper_with_one_key_and_with_many() -> None:
     f = filter_jit(lambda tree, x: {"sum": tree["w"] + tree["rest"][1] * x, "name": tree["name"], "w": tree["w"]})
-
-    def work(rng: random.Random) -> None:
-        w, x = numbers(rng), numbers(rng)
-        kept = jnp.asarray(w)
-        out = f({"w": kept, "rest": ["s", x], "name": "m"}, jnp.asarray(x))
-        same(out["sum"], w + x * x)
-        assert out["name"] == "m"
-        assert out["w"] is kept
-
-    stress(work)
-    assert f.cache_info().traces == 1
-
-
-def test_many_static_keys() -> None:
-    f = filter_jit(lambda x, mode: (x * len(mode[0]), mode), cache_size=6)
+    g = filter_jit(lambda x, mode: (x * len(mode[0]), mode), cache_size=6)
     modes = [("a" * i, (i, None)) for i in range(9)]
 
     def work(rng: random.Random) -> None:
-        mode, x = rng.choice(modes), numbers(rng)
-        product, static = f(x, mode)
+        w, x, mode = numbers(rng), numbers(rng), rng.choice(modes)
+        kept = jnp.asarray(w)
+        out = f({"w": kept, "rest": ["s", x], "name": "m"}, jnp.asarray(x))
+        same(out["sum"], w + x * x)
+        assert out["name"] == "m" and out["w"] is kept
+        product, static = g(x, mode)
         same(product, x * len(mode[0]))
         assert static == mode
 
     stress(work)
+    assert f.cache_info().traces == 1
 
 
 class Slots:
@@ -122,8 +113,7 @@ class Free(eqx.Module):
 def test_a_tree_that_changes_during_a_call() -> None:
     """Of either state, or refused; nothing is corrupted."""
     f = filter_jit(lambda tree: [leaf + 1 for leaf in jax.tree.leaves(partax.filter(tree, partax.is_array))])
-    module = Free(jnp.zeros(2), {"k": jnp.zeros(2)})
-    slots = Slots(jnp.zeros(2), "a")
+    module, slots = Free(jnp.zeros(2), {"k": jnp.zeros(2)}), Slots(jnp.zeros(2), "a")
     tree: dict[str, Any] = {"list": [jnp.zeros(2)] * 3, "module": module, "slots": slots, "d": {}, "n": 0}
     values = [jnp.full(2, i, np.float32) for i in range(5)]
 
@@ -133,8 +123,7 @@ def test_a_tree_that_changes_during_a_call() -> None:
         except (RuntimeError, ValueError) as error:
             assert "chang" in str(error), error
         else:
-            for leaf in out:
-                assert 1 <= float(leaf[0]) <= 5
+            assert all(1 <= float(leaf[0]) <= 5 for leaf in out)
         partax.tree.leaves(tree["module"])
 
     def writes(rng: random.Random) -> None:
@@ -142,8 +131,7 @@ def test_a_tree_that_changes_during_a_call() -> None:
         tree["list"][rng.randrange(len(tree["list"]) or 1) : 1] = [value]
         del tree["list"][4:]
         object.__setattr__(module, "array", value)
-        module.inner["k"] = value
-        slots.array = value
+        module.inner["k"] = slots.array = value
         slots.name = rng.choice("ab")
         tree["d"][rng.randrange(3)] = value
         if rng.random() < 0.1:
@@ -152,28 +140,34 @@ def test_a_tree_that_changes_during_a_call() -> None:
     stress(reads, writes, reads)
 
 
+class Own(threading.local):
+    """What each thread has of its own."""
+
+    def __init__(self) -> None:
+        self.tree = {"list": [jnp.zeros(2)] * 2, "free": Free(jnp.zeros(2), {"n": ""})}
+        self.values = [np.zeros(2, np.float32)] * 2
+
+
 def test_own_trees_that_change_between_calls() -> None:
     f = filter_jit(lambda tree: (sum(tree["list"]) * len(tree["free"].inner["n"]), tree["free"].array))
-    of_thread = threading.local()
+    own = Own()
 
     def work(rng: random.Random) -> None:
-        if not hasattr(of_thread, "tree"):
-            of_thread.tree = {"list": [jnp.zeros(2)] * 2, "free": Free(jnp.zeros(2), {"n": ""})}
-            of_thread.values = [np.zeros(2, np.float32)] * 2
-        tree, values = of_thread.tree, of_thread.values
-        i, x, y = rng.randrange(2), numbers(rng), numbers(rng)
-        tree["list"][i] = jnp.asarray(x)
-        values[i] = x
-        tree["free"].inner["n"] = "n" * rng.randrange(3)
-        object.__setattr__(tree["free"], "array", jnp.asarray(y))
-        product, array = f(tree)
-        same(product, sum(values) * len(tree["free"].inner["n"]))
+        i, x, y, n = rng.randrange(2), numbers(rng), numbers(rng), "n" * rng.randrange(3)
+        own.tree["list"][i], own.values[i] = jnp.asarray(x), x
+        own.tree["free"].inner["n"] = n
+        object.__setattr__(own.tree["free"], "array", jnp.asarray(y))
+        product, array = f(own.tree)
+        same(product, sum(own.values) * len(n))
         same(array, y)
 
     stress(work)
 
 
 def test_functions_and_classes_that_die() -> None:
+    def add(x: jax.Array, n: int = 1) -> jax.Array:
+        return x + n
+
     def work(rng: random.Random) -> None:
         class Own(eqx.Module):
             array: Any
@@ -182,9 +176,11 @@ def test_functions_and_classes_that_die() -> None:
         x, n = numbers(rng), rng.randrange(3)
         own = Own(jnp.asarray(x), n)
         same(filter_jit(lambda own: own.array * own.n)(own), x * n)
+        same(filter_jit(add)(x), x + 1)
+        same(filter_jit(lambda x: add(x, n))(x), x + n)
         assert jax.tree.structure(partax.partition(own, partax.is_array)[0]).num_leaves == 1
         if rng.random() < 0.05:
-            gc.collect()
+            gc.collect()  # while others' wrappers are being destroyed
 
     stress(work)
 
@@ -196,29 +192,16 @@ def test_partition_and_combine_of_shared_trees() -> None:
     def work(rng: random.Random) -> None:
         arrays, rest = partax.partition(model, partax.is_array)
         assert all(a is b for a, b in zip(jax.tree.leaves(arrays), leaves, strict=True))
-        whole = partax.combine(arrays, rest)
-        assert whole["rest"][1] == "s"
-        assert whole["rest"][2][1] == 1.5
         spec, flat = partax.flat_partition(model, partax.is_array, rest="static")
-        assert partax.flat_combine(spec, flat)["a"] is model["a"]
         assert hash(spec) == hash(partax.flat_partition(model, partax.is_array, rest="static")[0])
         found, structure = partax.tree.flatten(model)
-        assert partax.tree.unflatten(structure, found)["a"] is model["a"]
-        assert partax.tree.map(lambda leaf: leaf, model)["rest"][1] == "s"
-
-    stress(work)
-
-
-def test_wrappers_that_are_made_and_dropped() -> None:
-    def add(x: jax.Array, n: int = 1) -> jax.Array:
-        return x + n
-
-    def work(rng: random.Random) -> None:
-        x, n = numbers(rng), rng.randrange(3)
-        same(filter_jit(add)(x), x + 1)
-        same(filter_jit(lambda x: add(x, n))(x), x + n)
-        if rng.random() < 0.05:
-            gc.collect()  # while others' wrappers are being destroyed
+        for whole in (
+            partax.combine(arrays, rest),
+            partax.flat_combine(spec, flat),
+            partax.tree.unflatten(structure, found),
+            partax.tree.map(lambda leaf: leaf, model),
+        ):
+            assert whole["a"] is model["a"] and whole["rest"][1:] == ["s", (model["rest"][2][0], 1.5)]
 
     stress(work)
 
@@ -247,8 +230,7 @@ def test_explain_and_report_are_on() -> None:
         x, n = numbers(rng, rng.randrange(1, 4)), "n" * rng.randrange(4)
         same(f(x, n), x * len(n))
         if rng.random() < 0.1:
-            str(f.report())
-            f.cache_info()
+            str(f.report()), f.cache_info()
         if rng.random() < 0.05 and not whole:  # of all functions of all tests, which takes a second
             whole.append(partax.report())
 
@@ -271,15 +253,13 @@ def test_bound_programs() -> None:
 
 
 def test_the_store(tmp_path: Path) -> None:
+    def work(rng: random.Random) -> None:
+        size, x, n = rng.randrange(1, 4), numbers(rng), "n" * rng.randrange(2)
+        f = filter_jit(lambda x, n: jnp.tile(x, size) + len(n))
+        same(f(jnp.asarray(x), n), np.tile(x, size) + len(n))
+        f.clear_cache()
+
     with partax.store(tmp_path):
-
-        def work(rng: random.Random) -> None:
-            size, x = rng.randrange(1, 4), numbers(rng)
-            f = filter_jit(lambda x, n: jnp.tile(x, size) + len(n))
-            n = "n" * rng.randrange(2)
-            same(f(jnp.asarray(x), n), np.tile(x, size) + len(n))
-            f.clear_cache()
-
         stress(work)
         filter_jit(lambda x: x - 1)(jnp.ones(2))  # one that is not cleared
         written()
@@ -295,27 +275,24 @@ def test_nnx_on_own_and_on_shared_modules() -> None:
             self.weight = nnx.Param(jnp.ones(2))
             self.count = nnx.Variable(jnp.zeros(()))
 
+    class OwnModel(threading.local):
+        def __init__(self) -> None:
+            self.model, self.count = Model(), 0
+
     @partax.nnx.jit
     def step(model: Any, x: jax.Array) -> jax.Array:
         model.count[...] += 1
         return model.weight[...] * x
 
-    @partax.nnx.jit
-    def forward(model: Any, x: jax.Array) -> jax.Array:
-        return model.weight[...] * x
-
-    own, shared = threading.local(), Model()
-    changed = Model()
+    forward = partax.nnx.jit(lambda model, x: model.weight[...] * x)
+    own, shared, changed = OwnModel(), Model(), Model()
 
     def work(rng: random.Random) -> None:
-        if not hasattr(own, "model"):
-            own.model, own.count = Model(), 0
         x = numbers(rng)
-        same(step(own.model, jnp.asarray(x)), x)
         own.count += 1
+        for result in (step(own.model, jnp.asarray(x)), forward(shared, jnp.asarray(x)), step(changed, jnp.asarray(x))):
+            same(result, x)
         same(own.model.count[...], own.count)
-        same(forward(shared, jnp.asarray(x)), x)
-        same(step(changed, jnp.asarray(x)), x)  # one thread's count may be lost, as documented
-        assert float(changed.count[...]) >= 1
+        assert float(changed.count[...]) >= 1  # one thread's count may be lost, as documented
 
     stress(work)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import pytest
 
 import partax
-from at_once import all_right, assert_equal, switching, together
+from at_once import all_right, assert_equal, at_once, switching, together
 from conftest import TraceCounter
 from counting import pause
 from older_jax import IS_OLDER
@@ -56,45 +56,29 @@ def plain(traces: TraceCounter) -> Callable[..., Any]:
     return f
 
 
-def calling(wrapped: Callable[..., Any]) -> Callable[[], Any]:
-    """Calls it with an array of its own each time, which it may donate."""
-    return lambda: wrapped(array(3))
-
-
-def wrapping(f: Callable[..., Any]) -> Callable[[], Any]:
-    return lambda: filter_jit(f)(array(3))
-
-
-def passing(wrapped: Callable[..., Any], traces: TraceCounter) -> Callable[[], Any]:
-    return lambda: wrapped(lambda x: plain(traces)(x), array(3))
-
-
-MAKERS: dict[str, Callable[[TraceCounter], Callable[[], Any]]] = {
-    "one wrapper": lambda traces: functools.partial(filter_jit(plain(traces)), array(3)),
-    "donating": lambda traces: calling(filter_jit(plain(traces), donate="all")),
-    "out_shardings": lambda traces: functools.partial(
-        filter_jit(plain(traces), out_shardings=array(3).sharding), array(3)
+# Each call has an array of its own, which it may donate.
+MAKERS: dict[str, Callable[[TraceCounter], Callable[[jax.Array], Any]]] = {
+    "one wrapper": lambda traces: filter_jit(plain(traces)),
+    "donating": lambda traces: filter_jit(plain(traces), donate="all"),
+    "out_shardings": lambda traces: filter_jit(plain(traces), out_shardings=array(3).sharding),
+    "donating, in_shardings": lambda traces: filter_jit(
+        plain(traces), donate="all", in_shardings=(array(3).sharding, None)
     ),
-    "in_shardings": lambda traces: functools.partial(
-        filter_jit(plain(traces), in_shardings=array(3).sharding), array(3)
-    ),
-    "donating, in_shardings": lambda traces: calling(
-        filter_jit(plain(traces), donate="all", in_shardings=(array(3).sharding, None))
-    ),
-    "a wrapper for each call": lambda traces: wrapping(plain(traces)),
-    "a function for each call": lambda traces: lambda: filter_jit(plain(traces))(array(3)),
-    "a module as callable": lambda traces: lambda: filter_jit(Module(jnp.float32(3), traces))(array(3)),
-    "a function in the arguments": lambda traces: passing(filter_jit(lambda g, x: g(x)), traces),
-    "the smallest cache": lambda traces: functools.partial(filter_jit(plain(traces), cache_size=1), array(3)),
+    "a wrapper for each call": lambda traces: lambda x, f=plain(traces): filter_jit(f)(x),  # noqa: B008
+    "a function for each call": lambda traces: lambda x: filter_jit(plain(traces))(x),
+    "a module as callable": lambda traces: lambda x: filter_jit(Module(jnp.float32(3), traces))(x),
+    "a function in the arguments": lambda traces: lambda x: applied(lambda x: plain(traces)(x), x),
+    "the smallest cache": lambda traces: filter_jit(plain(traces), cache_size=1),
 }
+applied = filter_jit(lambda g, x: g(x))
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_threads_that_miss_at_the_same_moment_trace_once(make: Callable[[TraceCounter], Callable[[], Any]]) -> None:
+def test_threads_that_miss_at_the_same_moment_trace_once(make: Callable[[TraceCounter], Any]) -> None:
     for _ in range(2):
         traces = TraceCounter()
         call = make(traces)
-        results = together(*[call] * THREADS)
+        results = at_once(lambda _, call=call: call(array(3)), THREADS)
         all_right(results)
         for result in results:
             assert_equal(result, array(3) * 3)
@@ -111,8 +95,8 @@ def test_shapes_of_one_key_are_traced_at_once() -> None:
 
     results = together(lambda: f(array(2)), lambda: f(array(3)))
     all_right(results)
-    assert_equal(results[0], array(2) + 1)
-    assert_equal(results[1], array(3) + 1)
+    for result, size in zip(results, (2, 3), strict=True):
+        assert_equal(result, array(size) + 1)
 
 
 def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
@@ -132,50 +116,45 @@ def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
         f.clear_cache()
 
 
-def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves() -> None:
-    for options in ({}, {"donate": "all"}):
-        traces = TraceCounter()
+@pytest.mark.parametrize("donate", ["none", "all"])
+def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves(donate: str, traces: TraceCounter) -> None:
+    @filter_jit(donate=donate)
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        first = traces.count == 1
+        pause()
+        if first:
+            raise ZeroDivisionError
+        return x + 1
 
-        def f(x: jax.Array, traces: TraceCounter = traces) -> jax.Array:
-            traces.tick()
-            first = traces.count == 1
-            pause()
-            if first:
-                raise ZeroDivisionError
-            return x + 1
-
-        wrapped = filter_jit(f, **options)
-        results = together(*[calling(wrapped)] * THREADS)
-        assert sum(isinstance(result, ZeroDivisionError) for result in results) == 1
-        for result in results:
-            if not isinstance(result, ZeroDivisionError):
-                assert_equal(result, array(3) + 1)
-        wrapped(array(3))  # one that failed is dropped when nobody traces it, and so may be traced once more
-        before = traces.count
-        assert_equal(wrapped(array(3)), array(3) + 1)
-        assert traces.count == before
+    results = at_once(lambda _: f(array(3)), THREADS)
+    right = [result for result in results if not isinstance(result, ZeroDivisionError)]
+    assert len(right) == THREADS - 1
+    f(array(3))  # one that failed is dropped when nobody traces it, and so may be traced once more
+    before = traces.count
+    for result in (*right, f(array(3))):
+        assert_equal(result, array(3) + 1)
+    assert traces.count == before
 
 
 @pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # of a third number, where it comes before the others
-def test_functions_that_call_each_other() -> None:
-    for options in ({}, {"donate": "all"}):
+@pytest.mark.parametrize("donate", ["none", "all"])
+def test_functions_that_call_each_other(donate: str) -> None:
+    @filter_jit(donate=donate)
+    def even(x: jax.Array, n: int) -> jax.Array:
+        pause()
+        return x if n == 0 else odd(x, n - 1) + 1
 
-        @filter_jit(**options)
-        def even(x: jax.Array, n: int) -> jax.Array:
-            pause()
-            return x if n == 0 else odd(x, n - 1) + 1
+    @filter_jit(donate=donate)
+    def odd(x: jax.Array, n: int) -> jax.Array:
+        pause()
+        return x if n == 0 else even(x, n - 1) + 1
 
-        @filter_jit(**options)
-        def odd(x: jax.Array, n: int) -> jax.Array:
-            pause()
-            return x if n == 0 else even(x, n - 1) + 1
-
-        works = [lambda even=even, n=n: even(array(2), n) for n in (1, 2, 3)]
-        works += [lambda odd=odd, n=n: odd(array(2), n) for n in (1, 2, 3)]
-        results = together(*works)
-        all_right(results)
-        for result, n in zip(results, (1, 2, 3) * 2, strict=True):
-            assert_equal(result, array(2) + n)
+    calls = [(f, n) for f in (even, odd) for n in (1, 2, 3)]
+    results = together(*(functools.partial(lambda f, n: f(array(2), n), f, n) for f, n in calls))
+    all_right(results)
+    for result, (_, n) in zip(results, calls, strict=True):
+        assert_equal(result, array(2) + n)
 
 
 def test_max_traces_is_never_exceeded() -> None:
