@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import pytest
 
 import partax
+from deep_trees import nested
 from partax import _core, filter_jit
-from trees import array
 
 
 class Again:
@@ -21,15 +21,17 @@ class Again:
     entered = 0
     walk: Callable[[], object]
 
+    def read(self) -> tuple[Any, None]:
+        self.entered += 1
+        if self.entered < 200:
+            self.walk()
+        return (), None
 
-def _read_again(node: Again) -> tuple[Any, None]:
-    Again.entered += 1
-    if Again.entered < 200:
-        node.walk()
-    return (), None
+
+jax.tree_util.register_pytree_node(Again, Again.read, lambda *_: Again())
 
 
-jax.tree_util.register_pytree_node(Again, _read_again, lambda *_: Again())
+FILTERS = [partax.not_, partax.any_of, lambda it: partax.all_of(it, True)]
 
 
 @pytest.mark.parametrize(
@@ -43,26 +45,19 @@ jax.tree_util.register_pytree_node(Again, _read_again, lambda *_: Again())
     ids=["flatten", "partition", "flat_partition", "call"],
 )
 def test_deep_walks_within_walks_are_a_recursion_error(operation: Callable[[Any], object]) -> None:
-    tree: Any = Again()
-    tree.walk = lambda: operation(tree)
-    for _ in range(1900):
-        tree = [tree]
-    Again.entered = 0
+    again = Again()
+    tree: Any = functools.reduce(lambda tree, _: [tree], range(1900), again)
+    again.walk = lambda: operation(tree)
     with pytest.raises(RecursionError, match="this thread's stack has room for"):
         operation(tree)
-    assert Again.entered < 200
+    assert again.entered < 200
     assert filter_jit(lambda x: x + 1)(1.0) == 2
 
 
 def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
-    x = array(1)
-    tree: Any = [x]
-    for _ in range(1900):
-        tree = [tree]
+    tree = nested(lambda tree: [tree], 1900)
     leaves, spec = _core.flatten(tree)
-    filters = [partax.is_array] * 3
-    for _ in range(1900):
-        filters = [partax.not_(filters[0]), partax.any_of(filters[1]), partax.all_of(filters[2], True)]
+    deep = [functools.reduce(lambda it, _: wrap(it), range(1900), partax.is_array) for wrap in FILTERS]
     # Without room for it, a tree matches nothing.
     operations: list[Callable[[], object]] = [
         lambda: _core.flatten(tree),
@@ -70,7 +65,7 @@ def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
         lambda: spec.rebuild(leaves),
         lambda: partax.combine(tree, None, [[None]]),
         lambda: partax.tree.map(lambda *leaves: leaves, tree, [tree]),
-        *(partial(partax.filter, [x], deep) for deep in filters),
+        *(functools.partial(partax.filter, leaves, it) for it in deep),
     ]
     seen: list[Any] = [spec.match(tree)]
 
@@ -90,5 +85,5 @@ def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
         threading.stack_size(before)
     thread.join()
     there, here, *errors = seen
-    assert there == [x] and here is None
+    assert there == leaves and here is None
     assert len(errors) == len(operations) and all("this thread's stack has room for" in error for error in errors)
