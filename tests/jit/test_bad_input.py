@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from deep_trees import DEPTH, WRAPS, nested, self_containing
-from partax import _core, filter_jit
+from machine_model import Hooked, Hooks, Touchy
+from partax import filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
 
 
@@ -79,25 +81,23 @@ def test_aux_data_that_is_too_deep() -> None:
 
 
 class Broken:
-    """A node whose functions do something else when told to."""
+    """A node whose flatten function is another one when a test says so."""
 
-    unflatten_error: BaseException | None = None
-
-    def __init__(self, child: Any) -> None:
-        self.child = child
+    def __init__(self, *children: Any) -> None:
+        self.children = children
 
     @staticmethod
     def flatten(node: Broken) -> Any:
-        return (node.child,), None
-
-    @staticmethod
-    def unflatten(_: Any, children: Any) -> Any:
-        if Broken.unflatten_error is not None:
-            raise Broken.unflatten_error
-        return Broken(*children)
+        return node.children, None
 
 
-jax.tree_util.register_pytree_node(Broken, lambda node: Broken.flatten(node), Broken.unflatten)
+jax.tree_util.register_pytree_node(Broken, lambda node: Broken.flatten(node), lambda _, children: Broken(*children))
+
+
+def in_one_walk(at: int, flatten: Callable[[Broken], Any]) -> Callable[[Broken], Any]:
+    """The flatten function, which is this other one in a single of its walks."""
+    usual, walks = Broken.flatten, itertools.count(1)
+    return lambda node: flatten(node) if next(walks) == at else usual(node)
 
 
 def raises(_: Broken) -> Any:
@@ -106,7 +106,7 @@ def raises(_: Broken) -> Any:
 
 def raises_later(b: Broken) -> Any:
     def children() -> Iterator[Any]:
-        yield b.child
+        yield from b.children
         raise KeyError("too late")
 
     return children(), None
@@ -114,9 +114,9 @@ def raises_later(b: Broken) -> Any:
 
 NONSENSE: dict[str, Callable[[Broken], Any]] = {
     "a number": lambda _: 3,
-    "a list": lambda b: [(b.child,), None],
-    "no aux data": lambda b: ((b.child,),),
-    "four": lambda b: ((b.child,), None, 1, 2),
+    "a list": lambda b: [b.children, None],
+    "no aux data": lambda b: (b.children,),
+    "four": lambda b: (b.children, None, 1, 2),
     "no children": lambda _: (None, None),
     "raises": raises,
     "raises later": raises_later,
@@ -141,118 +141,128 @@ def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_
             assert str(found.value) == str(of_jax.value)
             assert any("tree[1]" in note for note in found.value.__notes__)
         check_works(f)
-    assert_same(f(tree)[1].child, array(2))
+    assert_same(f(tree)[1].children, (array(2),))
 
 
 def test_a_node_that_cannot_be_read_in_a_single_walk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[str] = []
     for at in range(1, 12):  # two more walks where Flax is there
-        walks = iter(range(1, 100))
-        flatten = lambda node, walks=walks, at=at: raises(node) if next(walks) == at else ((node.child,), None)
-        monkeypatch.setattr(Broken, "flatten", flatten)
-        try:
-            filter_jit(lambda tree: tree, callables="identity")([1, Broken(array(2))])
-        except ZeroDivisionError as error:  # some walks are of values that are looked at again
-            named.append(error.__notes__[0].rpartition(" at ")[2])
+        with monkeypatch.context() as patch:
+            patch.setattr(Broken, "flatten", in_one_walk(at, raises))
+            try:
+                filter_jit(lambda tree: tree, callables="identity")([1, Broken(array(2))])
+            except ZeroDivisionError as error:  # some walks are of values that are looked at again
+                named.append(error.__notes__[0].rpartition(" at ")[2])
     assert set(named) == {"`tree[1]`", "`the result[1]`"} and len(named) > 3, named
 
 
-def test_an_unflatten_function_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    f, tree = identity(), [1, Broken(array(2))]
+@pytest.mark.parametrize("donate", ["none", ("last",)])
+@pytest.mark.parametrize(("count", "statics"), [(1, 1000), (3, 1000), (2, 1)])
+def test_a_tree_that_is_another_one_in_a_single_walk(
+    count: int, statics: int, donate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays, outcomes = [array(2), array(2, start=1), array(2, start=2)], set[int]()
+    children = lambda count, statics: (*arrays[:count], *["static"] * statics)
+    for at in range(1, 9):
+        f = filter_jit(lambda node, last: (node.children, last + 1), donate=donate, callables="identity")
+        node = Broken(*children(2, 1000))
+        with monkeypatch.context() as patch:
+            patch.setattr(Broken, "flatten", in_one_walk(at, lambda _: (children(count, statics), None)))
+            try:
+                got = f(node, array(2))
+            except RuntimeError as error:
+                assert "changed" in text_of(error)
+                outcomes.add(0)
+            else:
+                outcomes.add(len(got[0]))
+                assert_same(got[1], array(2) + 1)
+        assert not any(it.is_deleted() for it in arrays), "only what is named may be donated"
+        assert_same(f(node, array(2)), (children(2, 1000), array(2) + 1))
+    assert {0, 1002} <= outcomes <= {0, 1002, count + statics}
+
+
+def when(event: str, countdown: int, action: Callable[[], object]) -> None:
+    """Something is done in the midst of that many calls of `==` or of hash on."""
+    Hooks.event, Hooks.countdown, Hooks.action = event, countdown, action
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_to_do() -> Iterator[None]:
+    yield
+    Hooks.action = None
+
+
+def fails() -> None:
+    raise ZeroDivisionError("unflatten broke")
+
+
+def test_an_unflatten_function_that_raises() -> None:
+    f, tree = identity(), [1, Hooked(array(2), "label")]
     for _ in ("while the argument is made again for the function", "while the result is made"):
-        monkeypatch.setattr(Broken, "unflatten_error", ZeroDivisionError("unflatten broke"))
+        when("unflatten", 1, fails)
         with pytest.raises(ZeroDivisionError, match="unflatten broke"):
             f(tree)
-        monkeypatch.undo()
-        assert_same(f(tree)[1].child, array(2))
+        assert_same(f(tree)[1].children, array(2))
     check_works(f)
 
 
-TEXTS = r"^`tree\['k'\]`: found a NumPy array of dtype {}, expected numbers"
-
-
+@pytest.mark.parametrize("donate", ["none", "all"])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"donate": "all"}, {"out_shardings": jax.sharding.SingleDeviceSharding(jax.devices()[0])}],
-    ids=["", "donate", "out_shardings"],
+    "x", [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")], ids=["str", "object", "time"]
 )
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        (np.array(["a"]), TEXTS.format("<U1")),
-        (np.array([object()]), TEXTS.format("object")),
-        # A scalar of such a type may get to jax before partax has met one.
-        (np.datetime64(3, "s"), "not a valid JAX type|found a NumPy array of dtype datetime64"),
-    ],
-    ids=["str", "object", "time"],
-)
-def test_arrays_that_jax_does_not_know(x: Any, message: str, options: dict[str, Any]) -> None:
-    f = filter_jit(lambda tree: tree, callables="identity", **options)
-    for _ in range(2):
-        with pytest.raises(TypeError, match=message):
-            f({"k": x})
-    assert_same(f({"k": array(2)}), {"k": array(2)})
+def test_arrays_that_jax_does_not_know(x: Any, donate: str) -> None:
+    for sharding in (None, jax.sharding.SingleDeviceSharding(jax.devices()[0])):
+        f = filter_jit(lambda tree: tree, callables="identity", donate=donate, out_shardings=sharding)
+        told = rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
+        if x.ndim == 0:  # a scalar of such a type may get to jax before partax has met one
+            told = "not a valid JAX type|found a NumPy array of dtype datetime64"
+        for _ in range(2):
+            with pytest.raises(TypeError, match=told):
+                f({"k": x})
+        assert_same(f({"k": array(2)}), {"k": array(2)})
 
 
-class Evil:
-    """Runs something the moment it is compared or hashed."""
-
-    def __init__(self) -> None:
-        self.on_eq: Callable[[], object] = lambda: None
-        self.on_hash: Callable[[], object] = lambda: None
-
-    def __eq__(self, other: object) -> bool:
-        self.on_eq()
-        if isinstance(other, Evil):
-            other.on_eq()
-        return isinstance(other, Evil)
-
-    def __hash__(self) -> int:
-        self.on_hash()
-        return 1
-
-
-def evil_trees() -> dict[str, tuple[Any, Evil, Callable[[], object]]]:
-    """For each kind of node: a tree, the leaf inside, and what changes the tree."""
-    evil = Evil()
-    lst: list[Any] = [evil, array(2), array(2), "x"]
-    dct: dict[str, Any] = {"a": evil, "b": array(2), "c": "x"}
-    layer = Layer(array(2, 2), array(2), rate=evil)
-    bag = Bag(evil, array(2), label=[1, 2])
-    cell = Cell([evil, array(2)], array(2))
-    aux: list[Any] = [evil, 1, 2]
+def touchy_trees() -> dict[str, tuple[Any, Callable[[], object]]]:
+    """For each kind of node: a tree with a leaf that does something when it is compared, and what changes the tree."""
+    lst: list[Any] = [Touchy(1), array(2), array(2), "x"]
+    dct: dict[str, Any] = {"a": Touchy(1), "b": array(2), "c": "x"}
+    layer = Layer(array(2, 2), array(2), rate=Touchy(1))
+    bag = Bag(Touchy(1), array(2), label=[1, 2])
+    cell = Cell([Touchy(1), array(2)], array(2))
+    kept, aux = Bag(), [Touchy(1), 1, 2]
+    kept.items = [Touchy(1), array(2), array(2)]  # which is what its flatten function gives
     return {
-        "list": (lst, evil, lst.clear),
-        "dict": (dct, evil, dct.clear),
-        "module field": (layer, evil, lambda: object.__delattr__(layer, "weight")),
-        "registered": (bag, evil, lambda: (setattr(bag, "items", ()), bag.label.clear())),
-        "dataclass": (cell, evil, lambda: (cell.weight.clear(), setattr(cell, "bias", 3))),
-        "aux list": (Bag(array(2), label=aux), evil, aux.clear),
+        "list": (lst, lst.clear),
+        "dict": (dct, dct.clear),
+        "module field": (layer, lambda: object.__delattr__(layer, "weight")),
+        "registered": (bag, lambda: (setattr(bag, "items", ()), bag.label.clear())),
+        "registered, its own list": (kept, kept.items.clear),
+        "dataclass": (cell, lambda: (cell.weight.clear(), setattr(cell, "bias", 3))),
+        "aux list": (Bag(array(2), label=aux), aux.clear),
     }
 
 
-@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
-@pytest.mark.parametrize("kind", evil_trees())
-def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
+@pytest.mark.parametrize("event", ["eq", "hash"])
+@pytest.mark.parametrize("kind", touchy_trees())
+def test_a_tree_that_changes_while_it_is_walked(kind: str, event: str) -> None:
     f = identity()
-    for _ in range(3):
-        f(evil_trees()[kind][0])  # so that there is a key to be compared with
-        tree, evil, change = evil_trees()[kind]
-        changed: list[int] = []
+    for countdown in (1, 1, 2, 3):
+        f(touchy_trees()[kind][0])  # so that there is a key to be compared with
+        tree, change = touchy_trees()[kind]
         as_it_was = jax.tree.structure(tree).num_leaves
-        setattr(evil, when, lambda changed=changed, change=change: (changed.append(1), change()))
+        when(event, countdown, change)
         try:
             got = f(tree)
         except RuntimeError as error:
             assert "changed" in text_of(error)
         else:  # as it was, or as it is, and nothing in between
             assert jax.tree.structure(got).num_leaves in (as_it_was, jax.tree.structure(tree).num_leaves)
-        assert changed
+        assert countdown > 1 or Hooks.action is None
         check_works(f)
-    assert_same(f([Evil(), array(2)])[1], array(2))
+    assert_same(f([Touchy(1), array(2)])[1], array(2))
 
 
-@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
+@pytest.mark.parametrize("event", ["eq", "hash"])
 @pytest.mark.parametrize(
     "action",
     [
@@ -263,65 +273,13 @@ def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
     ],
     ids=["call", "other keys", "clear_cache", "cache_info"],
 )
-def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: Callable[[Any], Any]) -> None:
+def test_a_wrapper_that_is_entered_again_while_it_compares(event: str, action: Callable[[Any], Any]) -> None:
     f = filter_jit(lambda tree: tree, cache_size=2)
     check_works(f)
-    ran: list[int] = []
-    for _ in range(3):
-        f([Evil(), array(2)])
-        evil = Evil()
-        setattr(evil, when, lambda: (ran.append(1), action(f) if len(ran) < 20 else None))
-        assert_same(f([evil, array(2, start=1)])[1], array(2, start=1))
-    assert ran and f.cache_info().static_keys <= 2
+    for countdown in (1, 1, 2, 3):
+        f([Touchy(1), array(2)])
+        when(event, countdown, lambda: action(f))
+        assert_same(f([Touchy(1), array(2, start=1)])[1], array(2, start=1))
+        assert countdown > 1 or Hooks.action is None
+    assert f.cache_info().static_keys <= 2
     check_works(f)
-
-
-class Flickering:
-    """A node of two arrays and a thousand static leaves, or of as many as a test says in one of the walks over it."""
-
-    walks = 0
-    at = 0
-    count, statics = 2, 1000
-
-    def __init__(self) -> None:
-        self.arrays = [array(2), array(2, start=1), array(2, start=2)]
-
-    def children(self) -> tuple[Any, ...]:
-        type(self).walks += 1
-        count, statics = (self.count, self.statics) if self.walks == self.at else (2, 1000)
-        return (*self.arrays[:count], *["static"] * statics)
-
-
-jax.tree_util.register_pytree_node(Flickering, lambda node: (node.children(), None), lambda _, children: list(children))
-
-
-@pytest.mark.parametrize("donate", ["none", ("last",)])
-@pytest.mark.parametrize(("count", "statics"), [(1, 1000), (3, 1000), (2, 1)])
-def test_a_tree_that_is_another_one_in_a_single_walk(count: int, statics: int, donate: Any) -> None:
-    outcomes: list[str] = []
-    for at in range(1, 9):
-        f = filter_jit(lambda node, last: (node, last + 1), donate=donate, callables="identity")
-        Flickering.walks, Flickering.at, Flickering.count, Flickering.statics = 0, at, count, statics
-        node, last = Flickering(), array(2)
-        try:
-            got = f(node, last)
-        except RuntimeError as error:
-            assert "changed" in text_of(error)
-            outcomes.append("refused")
-        else:
-            outcomes.append(f"{len(got[0])} leaves")
-            assert_same(got[1], array(2) + 1)
-        Flickering.at = 0
-        assert not any(it.is_deleted() for it in node.arrays), "only what is named may be donated"
-        assert_same(f(node, array(2)), ([*node.arrays[:2], *["static"] * 1000], array(2) + 1))
-    usual = {"refused", "1002 leaves"}
-    assert usual <= {*outcomes} <= usual | {f"{count + statics} leaves"}, outcomes
-
-
-def test_a_prepared_call_that_was_let_go_of_says_so() -> None:
-    call = _core.PreparedCall(filter_jit(lambda x: x + 1), (array(3),), {}, True)
-    call.detach()
-    for ask in (lambda: call.leaves, lambda: call.run(lambda target, leaves: None), call.described):
-        with pytest.raises(RuntimeError, match="has let go of its arguments"):
-            ask()
-    assert call.rebind((array(3),), {}) is not None
