@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import pytest
@@ -34,139 +34,121 @@ class Owner:
         return x * self.scale
 
 
-class Held(NamedTuple):
-    """A function and the arguments of a call of it, one of which holds the owner."""
-
-    function: Callable[..., jax.Array]
-    arguments: tuple[Any, ...]
-    owner: Owner
-
-
 def of_owner(x: jax.Array, owner: Owner) -> jax.Array:
     return (x * owner.scale).sum()
 
 
-HOLDERS: dict[str, Callable[[Owner], Held]] = {
-    "bound method": lambda owner: Held(owner.step, (array(3),), owner),
-    "closure": lambda owner: Held(lambda x: of_owner(x, owner), (array(3),), owner),
-    "static argument": lambda owner: Held(of_owner, (array(3), owner), owner),
+# A function, and the arguments of a call of it, one of which holds the owner.
+HOLDERS: dict[str, Callable[[Owner], tuple[Any, tuple[Any, ...]]]] = {
+    "bound method": lambda owner: (owner.step, (array(3),)),
+    "closure": lambda owner: (lambda x: of_owner(x, owner), (array(3),)),
+    "static argument": lambda owner: (of_owner, (array(3), owner)),
 }
 
 
-def called(function: Callable[..., Any], held: Held) -> Any:
+def called(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """What was returned by partax has been called twice, and so has all that it keeps for its calls."""
     for _ in range(2):
-        function(*held.arguments)
+        function(*args)
     return function
 
 
-def run(compiled: partax.Compiled, held: Held) -> Any:
+def run(compiled: partax.Compiled, args: tuple[Any, ...]) -> Any:
     """Also with arguments that it was not compiled for, which are looked at in another way."""
     with pytest.raises(TypeError, match="compiled"):
-        compiled(array(4), *held.arguments[1:])
-    return called(compiled, held)
+        compiled(array(4), *args[1:])
+    return called(compiled, args)
 
 
-def traced_of(held: Held) -> partax.Traced:
-    return filter_jit(held.function).trace(*held.arguments)
-
-
-def forgotten(held: Held) -> Any:
+def forgotten(f: Any, args: Any, owner: Owner) -> Any:
     """A compiled call whose entry no table has any more."""
-    f = filter_jit(held.function)
-    compiled = f.lower(*held.arguments).compile()
-    f.clear_cache()
-    return run(compiled, held)
+    jitted = filter_jit(f)
+    compiled = jitted.lower(*args).compile()
+    jitted.clear_cache()
+    return run(compiled, args)
 
 
-def with_attribute(held: Held) -> Any:
-    f = filter_jit(lambda x: x)
-    f.owner, f.me = held.owner, [f]
-    return called(f, Held(f, (array(3),), held.owner))
+def with_attribute(f: Any, args: Any, owner: Owner) -> Any:
+    jitted = filter_jit(lambda x: x)
+    jitted.owner, jitted.me = owner, [jitted]
+    return called(jitted, args[:1])
 
 
-def with_stages(held: Held) -> Any:
+def with_stages(f: Any, args: Any, owner: Owner) -> Any:
     """What an object does that keeps its compiled step; and the result of that holds its arguments."""
-    f = filter_jit(lambda *arguments: (held.function(*arguments), arguments))
-    lowered = f.lower(*held.arguments)
-    f.stages = lowered, called(lowered.compile(), held)
-    return called(f, held)
+    jitted = filter_jit(lambda *args: (f(*args), args))
+    lowered = jitted.lower(*args)
+    jitted.stages = lowered, called(lowered.compile(), args)
+    return called(jitted, args)
 
 
-def recursive(held: Held) -> Any:
-    @filter_jit
-    def f(n: int, *arguments: Any) -> Any:
-        return held.function(*arguments) if n == 0 else f(n - 1, *arguments)
-
-    f(2, *held.arguments)
-    return f
+def recursive(f: Any, args: Any, owner: Owner) -> Any:
+    jitted = filter_jit(lambda n, *args: f(*args) if n == 0 else jitted(n - 1, *args))
+    jitted(2, *args)
+    return jitted
 
 
-def explained(held: Held) -> Any:
-    f = filter_jit(held.function)
+def explained(f: Any, args: Any, owner: Owner) -> Any:
     with partax.explain() as report:
-        called(f, held)
+        called(filter_jit(f), args)
     return report
 
 
-def with_jvp(held: Held) -> Any:
-    function = partax.filter_custom_jvp(held.function)
-    function.def_jvp(lambda primals, tangents: (held.function(*primals), tangents[0].sum() * held.owner.scale))
-    return called(partax.filter_grad(function), held)
+def with_jvp(f: Any, args: Any, owner: Owner) -> Any:
+    function = partax.filter_custom_jvp(f)
+    function.def_jvp(lambda primals, tangents: (f(*primals), tangents[0].sum() * owner.scale))
+    return called(partax.filter_grad(function), args)
 
 
-def with_vjp(held: Held) -> Any:
-    function = partax.filter_custom_vjp(held.function)
-    function.def_fwd(lambda perturbed, x, *rest: (held.function(x, *rest), x))
-    function.def_bwd(lambda x, grad, perturbed, *args: x * grad * held.owner.scale)
-    return called(partax.filter_grad(function), held)
+def with_vjp(f: Any, args: Any, owner: Owner) -> Any:
+    function = partax.filter_custom_vjp(f)
+    function.def_fwd(lambda perturbed, x, *rest: (f(x, *rest), x))
+    function.def_bwd(lambda x, grad, perturbed, *args: x * grad * owner.scale)
+    return called(partax.filter_grad(function), args)
 
 
-PRODUCTS: dict[str, Callable[[Held], Any]] = {
-    "filter_jit, called": lambda held: called(filter_jit(held.function), held),
-    "bound wrapper, called": lambda held: called(held.owner.method, Held(of_owner, (array(3),), held.owner)),
-    "bound arguments, called": lambda held: called(
-        filter_jit(held.function).bind(*held.arguments), held._replace(arguments=())
-    ),
+PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
+    "filter_jit, called": lambda f, args, owner: called(filter_jit(f), args),
+    "bound wrapper, called": lambda f, args, owner: called(owner.method, args[:1]),
+    "bound arguments, called": lambda f, args, owner: called(filter_jit(f).bind(*args), ()),
     "attribute of a wrapper": with_attribute,
     "stages of a wrapper": with_stages,
     "recursive": recursive,
-    "jax.jit of a wrapper": lambda held: jax.jit(filter_jit(held.function)),
-    "Traced": traced_of,
-    "Lowered": lambda held: traced_of(held).lower(),
-    "Compiled, called": lambda held: run(traced_of(held).lower().compile(), held),
+    "jax.jit of a wrapper": lambda f, args, owner: jax.jit(filter_jit(f)),
+    "Traced": lambda f, args, owner: filter_jit(f).trace(*args),
+    "Lowered": lambda f, args, owner: filter_jit(f).lower(*args),
+    "Compiled, called": lambda f, args, owner: run(filter_jit(f).lower(*args).compile(), args),
     "Compiled, of no table": forgotten,
-    "eval_shape": lambda held: filter_jit(lambda *args: (args, held.owner)).eval_shape(*held.arguments),
-    "Diagnosis, compiled": lambda held: partax.doctor(held.function, *held.arguments, compile=True),
+    "eval_shape": lambda f, args, owner: filter_jit(lambda *args: (args, owner)).eval_shape(*args),
+    "Diagnosis, compiled": lambda f, args, owner: partax.doctor(f, *args, compile=True),
     "explain": explained,
-    "report": lambda held: (called(filter_jit(held.function), held), partax.report()),
-    "PreparedCall": lambda held: _core.PreparedCall(filter_jit(held.function), held.arguments, {}, False),
-    "filter_make_jaxpr, called": lambda held: partax.filter_make_jaxpr(held.function)(*held.arguments),
-    "filter_closure_convert": lambda held: partax.filter_closure_convert(held.function, *held.arguments),
-    "filter_grad": lambda held: called(partax.filter_grad(held.function), held),
-    "filter_grad of filter_jit": lambda held: called(partax.filter_grad(filter_jit(held.function)), held),
-    "filter_jit of filter_grad": lambda held: called(filter_jit(partax.filter_grad(held.function)), held),
-    "filter_vmap": lambda held: called(partax.filter_vmap(held.function), held),
-    "filter_checkpoint": lambda held: called(partax.filter_checkpoint(held.function), held),
+    "report": lambda f, args, owner: (called(filter_jit(f), args), partax.report()),
+    "PreparedCall": lambda f, args, owner: _core.PreparedCall(filter_jit(f), args, {}, False),
+    "filter_make_jaxpr, called": lambda f, args, owner: partax.filter_make_jaxpr(f)(*args),
+    "filter_closure_convert": lambda f, args, owner: partax.filter_closure_convert(f, *args),
+    "filter_grad": lambda f, args, owner: called(partax.filter_grad(f), args),
+    "filter_grad of filter_jit": lambda f, args, owner: called(partax.filter_grad(filter_jit(f)), args),
+    "filter_jit of filter_grad": lambda f, args, owner: called(filter_jit(partax.filter_grad(f)), args),
+    "filter_vmap": lambda f, args, owner: called(partax.filter_vmap(f), args),
+    "filter_checkpoint": lambda f, args, owner: called(partax.filter_checkpoint(f), args),
     "filter_custom_jvp, called": with_jvp,
     "filter_custom_vjp, called": with_vjp,
-    "filter_vjp": lambda held: partax.filter_vjp(held.function, *held.arguments)[1],
-    "filter_linearize": lambda held: partax.filter_linearize(held.function, *held.arguments)[1],
-    "Static": lambda held: partax.Static(held.owner),
-    "FlatSpec": lambda held: partax.flat_partition([array(2), held.owner], partax.is_array, rest="static")[0],
-    "partition": lambda held: partax.partition([array(2), held.owner], partax.is_array),
-    "Structure": lambda held: partax.tree.structure(Bag(array(2), label=held.owner)),
-    "flatten": lambda held: partax.tree.flatten(Bag(array(2), label=held.owner)),
-    "TreeSpec": lambda held: _core.flatten([array(2), held.owner, held.function])[1],
-    "any_of": lambda held: partax.any_of(lambda leaf: leaf is held.owner, partax.is_array),
-    "not_": lambda held: partax.not_(lambda leaf: leaf is held.owner),
+    "filter_vjp": lambda f, args, owner: partax.filter_vjp(f, *args)[1],
+    "filter_linearize": lambda f, args, owner: partax.filter_linearize(f, *args)[1],
+    "Static": lambda f, args, owner: partax.Static(owner),
+    "FlatSpec": lambda f, args, owner: partax.flat_partition([owner, f], partax.is_array, rest="static")[0],
+    "partition": lambda f, args, owner: partax.partition([array(2), owner], partax.is_array),
+    "Structure and leaves": lambda f, args, owner: partax.tree.flatten(Bag(array(2), label=owner)),
+    "TreeSpec": lambda f, args, owner: _core.flatten([array(2), owner, f])[1],
+    "any_of": lambda f, args, owner: partax.any_of(lambda leaf: leaf is owner, partax.is_array),
+    "not_": lambda f, args, owner: partax.not_(lambda leaf: leaf is owner),
 }
 if HAS_FLAX:
     import partax.nnx
 
     PRODUCTS |= {
-        "nnx.jit, called": lambda held: called(partax.nnx.jit(held.function), held),
-        "nnx.jit, compiled": lambda held: partax.nnx.jit(held.function).lower(*held.arguments).compile(),
+        "nnx.jit, called": lambda f, args, owner: called(partax.nnx.jit(f), args),
+        "nnx.jit, compiled": lambda f, args, owner: partax.nnx.jit(f).lower(*args).compile(),
     }
 
 
@@ -175,7 +157,7 @@ if HAS_FLAX:
 def test_what_partax_returns_dies_in_a_cycle(product: str, holder: str, collect: Collect) -> None:
     def make() -> weakref.ref[Owner]:
         owner = Owner()
-        owner.product = PRODUCTS[product](HOLDERS[holder](owner))  # type: ignore[attr-defined]
+        owner.product = PRODUCTS[product](*HOLDERS[holder](owner), owner)  # type: ignore[attr-defined]
         return weakref.ref(owner)
 
     alive = make()
@@ -198,11 +180,7 @@ def test_what_a_compiled_call_needs_is_not_cleared_with_its_table(collect: Colle
 
     def make() -> tuple[weakref.ref[Owner], Any]:
         read, owner = Owner(), Equal()
-
-        def function(x: jax.Array, owner: Owner) -> jax.Array:
-            return (x * owner.scale * read.scale).sum()
-
-        f = filter_jit(function)
+        f = filter_jit(lambda x, owner: (x * owner.scale * read.scale).sum())
         call = _core.PreparedCall(f, (array(3), owner), {}, False)
         compiled = call.compiled(call.run(lambda target, leaves: target.lower(*leaves)).compile())
         call.detach()
