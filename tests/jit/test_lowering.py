@@ -22,11 +22,6 @@ Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)
 
 
-def shapes(tree: Any) -> Any:
-    """The tree with a shape for every array."""
-    return jax.tree.map(lambda x: jax.eval_shape(lambda v: v, x) if is_array(x) else x, tree)
-
-
 @filter_jit
 def step(x: jax.Array, n: int = 2, *, name: str = "s") -> Any:
     return x * n, name, x.shape[0]
@@ -59,7 +54,8 @@ def test_lowering_runs_and_donates_nothing(traces: TraceCounter) -> None:
 
 @over_samples
 def test_every_tree_lowers_from_shapes(make: Any) -> None:
-    compiled = filter_jit(add_one).lower(shapes(make())).compile()
+    shapes = jax.tree.map(lambda x: jax.eval_shape(lambda v: v, x) if is_array(x) else x, make())
+    compiled = filter_jit(add_one).lower(shapes).compile()
     for _ in range(2):
         assert_same(compiled(make()), add_one(make()))
 
