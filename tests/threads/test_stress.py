@@ -22,11 +22,10 @@ import numpy as np
 import pytest
 
 import partax
-from at_once import switching
+from at_once import all_right, at_once, switching
 from partax import filter_jit
 from stored import written
 
-THREADS = 4
 SECONDS = float(os.environ.get("PARTAX_STRESS", "0.3"))
 
 Work = Callable[[random.Random], None]
@@ -38,34 +37,25 @@ def _switching() -> Iterator[None]:
         yield
 
 
-def stress(*works: Work) -> int:
-    """Has each thread do one after the other of these, over and over; how often in all. Raises what one raised."""
-    end = time.monotonic() + SECONDS
-    start = threading.Barrier(THREADS)
-    done = [0] * THREADS
-    errors: list[BaseException] = []
+def stress(*works: Work) -> None:
+    """Has each thread do one after the other of these, over and over. Raises what one raised."""
+    end, failed = time.monotonic() + SECONDS, threading.Event()
 
     def run(thread: int) -> None:
         rng = random.Random(thread)
-        start.wait()
         try:
-            while not errors and (done[thread] == 0 or time.monotonic() < end):
+            while not failed.is_set():
                 for work in works:
                     work(rng)
-                done[thread] += 1
-        except BaseException as error:
-            errors.append(error)
+                if time.monotonic() > end:
+                    return
+        except BaseException:
+            failed.set()
+            raise
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
-    return sum(done)
+        all_right(at_once(run))
 
 
 def same(found: Any, expected: Any) -> None:
