@@ -7,11 +7,8 @@ import multiprocessing
 import os
 from pathlib import Path
 
-import cloudpickle
-import jax.numpy as jnp
 import pytest
 
-import partax
 from processes import python
 
 ONE_DEVICE = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"  # the last one counts
@@ -186,12 +183,3 @@ def test_a_function_of_main_works_in_another_process(tmp_path: Path) -> None:
     python(str(script), str(file))
     told = python("-c", TAKES, str(file)).stdout
     assert told == "[4. 4.] [-2. -2.] [6. 6.] all True <partax.filter_jit of decorated>\n"
-
-
-@partax.filter_jit
-def of_a_module(x: jnp.ndarray) -> jnp.ndarray:
-    return x * 2
-
-
-def test_a_function_of_a_module_goes_by_name() -> None:
-    assert cloudpickle.loads(cloudpickle.dumps(of_a_module)) is of_a_module
