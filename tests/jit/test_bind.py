@@ -140,6 +140,7 @@ def test_under_transformations() -> None:
     assert len(staged.eqns) == len(plain.eqns) > 0
     inside = jax.jit(lambda weights, x: partax.filter_jit(double).bind(weights)(x)[0])
     assert np.allclose(inside(jnp.arange(3.0), x), [0, 2, 4])
+    assert partax.filter_jit(partax.filter_vmap(lambda w, x: w * x)).bind(jnp.ones(3))(x).shape == (3,)
 
 
 def test_settings_of_jax_count_between_two_calls() -> None:

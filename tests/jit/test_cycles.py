@@ -110,6 +110,7 @@ def with_vjp(f: Any, args: Any, owner: Owner) -> Any:
 PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "filter_jit, called": lambda f, args, owner: called(filter_jit(f), args),
     "bound wrapper, called": lambda f, args, owner: called(owner.method, args[:1]),
+    "bound arguments": lambda f, args, owner: filter_jit(f).bind(*args),
     "bound arguments, called": lambda f, args, owner: called(filter_jit(f).bind(*args), ()),
     "attribute of a wrapper": with_attribute,
     "stages of a wrapper": with_stages,
@@ -117,6 +118,7 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "jax.jit of a wrapper": lambda f, args, owner: jax.jit(filter_jit(f)),
     "Traced": lambda f, args, owner: filter_jit(f).trace(*args),
     "Lowered": lambda f, args, owner: filter_jit(f).lower(*args),
+    "Compiled": lambda f, args, owner: filter_jit(f).lower(*args).compile(),
     "Compiled, called": lambda f, args, owner: run(filter_jit(f).lower(*args).compile(), args),
     "Compiled, of no table": forgotten,
     "eval_shape": lambda f, args, owner: filter_jit(lambda *args: (args, owner)).eval_shape(*args),
@@ -130,6 +132,7 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "filter_grad of filter_jit": lambda f, args, owner: called(partax.filter_grad(filter_jit(f)), args),
     "filter_jit of filter_grad": lambda f, args, owner: called(filter_jit(partax.filter_grad(f)), args),
     "filter_vmap": lambda f, args, owner: called(partax.filter_vmap(f), args),
+    "filter_hessian": lambda f, args, owner: called(partax.filter_hessian(f), args),
     "filter_checkpoint": lambda f, args, owner: called(partax.filter_checkpoint(f), args),
     "filter_custom_jvp, called": with_jvp,
     "filter_custom_vjp, called": with_vjp,
@@ -138,7 +141,8 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "Static": lambda f, args, owner: partax.Static(owner),
     "FlatSpec": lambda f, args, owner: partax.flat_partition([owner, f], partax.is_array, rest="static")[0],
     "partition": lambda f, args, owner: partax.partition([array(2), owner], partax.is_array),
-    "Structure and leaves": lambda f, args, owner: partax.tree.flatten(Bag(array(2), label=owner)),
+    "Structure": lambda f, args, owner: partax.tree.structure(Bag(array(2), label=owner)),
+    "flatten": lambda f, args, owner: partax.tree.flatten(Bag(array(2), label=owner)),
     "TreeSpec": lambda f, args, owner: _core.flatten([array(2), owner, f])[1],
     "any_of": lambda f, args, owner: partax.any_of(lambda leaf: leaf is owner, partax.is_array),
     "not_": lambda f, args, owner: partax.not_(lambda leaf: leaf is owner),
@@ -147,6 +151,7 @@ if HAS_FLAX:
     import partax.nnx
 
     PRODUCTS |= {
+        "nnx.jit": lambda f, args, owner: partax.nnx.jit(f),
         "nnx.jit, called": lambda f, args, owner: called(partax.nnx.jit(f), args),
         "nnx.jit, compiled": lambda f, args, owner: partax.nnx.jit(f).lower(*args).compile(),
     }

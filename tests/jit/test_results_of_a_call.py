@@ -49,6 +49,13 @@ class Frozen:
     note: Any = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    value: Any
+    __eq__ = lambda self, other: type(other) is Compared  # type: ignore[assignment]
+    __hash__ = lambda self: 1  # type: ignore[assignment]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slotted:
     value: Any
@@ -78,6 +85,7 @@ HOLDING: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "dict": (lambda it: {"a": it}, lambda held: held["a"]),
     "frozen dataclass": (Frozen, lambda held: held.value),
     "field that does not compare": (lambda it: Frozen(1, it), lambda held: held.note),
+    "class with its own equality": (Compared, lambda held: held.value),
     "slots": (Slotted, lambda held: held.value),
     "NamedTuple": (lambda it: Pair(it, 2), lambda held: held.left),
     "partial": (lambda it: functools.partial(len, it), lambda held: held.args[0]),

@@ -199,6 +199,7 @@ def test_prefixes_go_into_containers_and_modules(split: NamedSharding, everywher
         ("in_shardings", lambda s: (s,), "^in_shardings has 1 entry and none for the arrays of `batch`;"),
         ("in_shardings", lambda s: (s,) * 3, r"^in_shardings has 3 entries, expected at most .* \(model, batch\)$"),
         ("out_shardings", lambda s: (s, s, s), "the result"),
+        ("out_shardings", lambda s: {"x": s}, "the result"),
         ("out_shardings", lambda s: (s, {"x": s, "y": [s]}), "the result"),
     ],
 )
