@@ -31,21 +31,19 @@ class Again:
 jax.tree_util.register_pytree_node(Again, Again.read, lambda *_: Again())
 
 
-FILTERS = [partax.not_, partax.any_of, lambda it: partax.all_of(it, True)]
+OPERATIONS: dict[str, Callable[[Any], object]] = {
+    "flatten": _core.flatten,
+    "partition": lambda tree: partax.partition(tree, partax.is_array),
+    "flat_partition": lambda tree: partax.flat_partition(tree, partax.is_array),
+    "call": lambda tree: filter_jit(lambda tree: 1)(tree),
+    "combine": lambda tree: partax.combine(tree, None, [[None]]),
+    "map": lambda tree: partax.tree.map(lambda *leaves: leaves, tree, [tree]),
+}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        _core.flatten,
-        lambda tree: partax.partition(tree, partax.is_array),
-        lambda tree: partax.flat_partition(tree, partax.is_array),
-        lambda tree: filter_jit(lambda tree: 1)(tree),
-    ],
-    ids=["flatten", "partition", "flat_partition", "call"],
-)
-def test_deep_walks_within_walks_are_a_recursion_error(operation: Callable[[Any], object]) -> None:
-    again = Again()
+@pytest.mark.parametrize("name", ["flatten", "partition", "flat_partition", "call"])
+def test_deep_walks_within_walks_are_a_recursion_error(name: str) -> None:
+    again, operation = Again(), OPERATIONS[name]
     tree: Any = functools.reduce(lambda tree, _: [tree], range(1900), again)
     again.walk = lambda: operation(tree)
     with pytest.raises(RecursionError, match="this thread's stack has room for"):
@@ -57,16 +55,14 @@ def test_deep_walks_within_walks_are_a_recursion_error(operation: Callable[[Any]
 def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     tree = nested(lambda tree: [tree], 1900)
     leaves, spec = _core.flatten(tree)
-    deep = [functools.reduce(lambda it, _: wrap(it), range(1900), partax.is_array) for wrap in FILTERS]
-    # Without room for it, a tree matches nothing.
-    operations: list[Callable[[], object]] = [
-        lambda: _core.flatten(tree),
-        lambda: partax.partition(tree, partax.is_array),
-        lambda: spec.rebuild(leaves),
-        lambda: partax.combine(tree, None, [[None]]),
-        lambda: partax.tree.map(lambda *leaves: leaves, tree, [tree]),
+    wraps = partax.not_, partax.any_of, lambda it: partax.all_of(it, True)
+    deep = [functools.reduce(lambda it, _: wrap(it), range(1900), partax.is_array) for wrap in wraps]
+    operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "map")]
+    operations += [
+        functools.partial(spec.rebuild, leaves),
         *(functools.partial(partax.filter, leaves, it) for it in deep),
     ]
+    # Without room for it, a tree matches nothing.
     seen: list[Any] = [spec.match(tree)]
 
     def run() -> None:
