@@ -334,7 +334,7 @@ def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(ma
     finally:
         stop.set()
         thread.join()
-    assert len(seen) == 3, seen
+    assert len(seen) > 1, "else nothing has changed beside the calls"
     for value in values[::-1]:
         parts[place] = value
         assert_equal(told(shared, array(2))[1], value * array(2))
