@@ -110,7 +110,7 @@ void describe(PyObject* object, TypeInfo& info) {
   info.is_frozen_dataclass = compared != Py_None;
   if (info.is_frozen_dataclass) {
     append_interned(info.compared, compared);
-    info.compared_version = type_version(Py_TYPE(object));
+    info.equals = on_type(Py_TYPE(object), equals_name.get());
   }
   info.is_in_reach = slots != Py_None;
   if (info.is_in_reach) append_slots(info.slots, slots);

@@ -68,7 +68,7 @@ struct TypeInfo {
   std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;         // attribute families: interned names of the static fields
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
-  unsigned compared_version = 0;         // the class's, for which that is known
+  Ref equals;                            // and that ==
   Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
   std::vector<Slot> slots;               // those of its instances
   std::unique_ptr<const Layout> layout;  // of kEntries

@@ -91,9 +91,9 @@ Form form_of(PyObject* value) {
         break;
     }
   }
-  // One whose class has been changed since has maybe another ==.
-  const unsigned version = info.is_frozen_dataclass ? type_version(type) : 0;
-  if (version != 0 && version == info.compared_version) return Form::kFrozenDataclass;
+  // Its class may have been given another == since.
+  if (info.is_frozen_dataclass && on_type(type, equals_name.get()).get() == info.equals.get())
+    return Form::kFrozenDataclass;
   // Each member of an enumeration is there once, unless its class says otherwise.
   PyTypeObject* const compared_as = base == nullptr ? &PyBaseObject_Type : base;
   if (info.is_enum && type->tp_richcompare == compared_as->tp_richcompare && PyType_SUPPORTS_WEAKREFS(type)) {
