@@ -5,6 +5,25 @@
 #include <unordered_map>
 
 namespace partax {
+namespace {
+
+bool are_equal_keys(PyObject* key, PyObject* other) {
+  return key == other || (key != nullptr && other != nullptr && PyUnicode_CheckExact(key) &&
+                          PyUnicode_CheckExact(other) && PyUnicode_Compare(key, other) == 0);
+}
+
+// Of keys of dictionaries: texts by what they say, all others by identity.
+struct KeyHash {
+  std::size_t operator()(PyObject* key) const {
+    const bool is_text = key != nullptr && PyUnicode_CheckExact(key);
+    return is_text ? static_cast<std::size_t>(PyObject_Hash(key)) : std::hash<PyObject*>()(key);
+  }
+};
+struct KeyEqual {
+  bool operator()(PyObject* key, PyObject* other) const { return are_equal_keys(key, other); }
+};
+
+}  // namespace
 
 bool UnchangedReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const {
   const Ref iterator = Ref::checked(PyObject_GetIter(dict));
@@ -16,11 +35,7 @@ bool UnchangedReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t 
   return true;
 }
 
-bool UnchangedReader::is_key(std::size_t index, PyObject* key) const {
-  PyObject* const known = identity_[index];
-  return key == known || (known != nullptr && PyUnicode_CheckExact(known) && PyUnicode_CheckExact(key) &&
-                          PyUnicode_Compare(known, key) == 0);
-}
+bool UnchangedReader::is_key(std::size_t index, PyObject* key) const { return are_equal_keys(identity_[index], key); }
 
 bool UnchangedReader::keep_equal(std::size_t index, PyObject* key) const {
   if (!is_key(index, key)) return false;
@@ -30,7 +45,7 @@ bool UnchangedReader::keep_equal(std::size_t index, PyObject* key) const {
 
 void UnchangedReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
                                       std::size_t count) const {
-  std::unordered_map<PyObject*, std::uint32_t> places;
+  std::unordered_map<PyObject*, std::uint32_t, KeyHash, KeyEqual> places;
   for (std::size_t i = 0; i < count; ++i) places.emplace(known[i], static_cast<std::uint32_t>(keys + i));
   std::vector<std::uint32_t> order;
   order.reserve(count);

@@ -91,6 +91,18 @@ def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
     assert [name for name in called_functions(halves, flax) if "unflatten" in name] == []
 
 
+def test_attributes_in_another_order_are_read_without_flax_also_where_equal_texts_name_them() -> None:
+    first, other = block().layers, block().layers
+    named = [("".join([*name]), value) for name, value in vars(other).items()]  # texts of their own
+    vars(other).clear()
+    vars(other).update(reversed(named))
+    step = partax.filter_jit(lambda tree: jax.tree.leaves(tree)[-1])
+    for tree in (first, other):
+        assert_exact(step(tree), jax.tree.leaves(tree)[-1])
+    assert step.cache_info().traces == 1
+    assert [name for name in called_functions(lambda: step(other), flax) if "trace" not in name.lower()] == []
+
+
 def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
     class Pair(nnx.Module):
         def __init__(self, swapped: bool) -> None:
