@@ -109,7 +109,7 @@ class EntryTable {
   // TreeSpec::equals.
   EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
-  // look for one key at once get one entry.
+  // look for one key at once get one entry. `of_callable` is that of the function for whose calls the table is, if any.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable,
                           const EntryPtr& of_callable = {});
   // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.

@@ -77,9 +77,8 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
     for place in places:
         library = place.partition(".")[0]
         setattr(SETTINGS, library, sys.modules[library])
-    ask: _Ask = operator.attrgetter(
-        "tracer", *JAX_SETTINGS, *places
-    )  # it runs no Python: hits of models made anew come here
+    # It runs no Python: hits of models made anew come here.
+    ask: _Ask = operator.attrgetter("tracer", *JAX_SETTINGS, *places)
     called = [_CALLED[name] for name in libraries if name in _CALLED]
 
     def ask_more(settings: Any) -> tuple[Any, ...]:
@@ -88,12 +87,9 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
             answers += asked()
         return tuple(answers)
 
-    names = [place.removesuffix("._values") for place in places]
-    names = [
-        "jax.core.Tracer",
-        *(f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS),
-        *names,
-    ]
+    names = ["jax.core.Tracer"]
+    names += [f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS]
+    names += [place.removesuffix("._values") for place in places]
     return ask_more if called else ask, (*names, *(name for _, of_answers in called for name in of_answers))
 
 

@@ -294,10 +294,13 @@ class Walk:
 
     def _class(self, it: Any) -> None:
         if is_pure(it) or id(it) in SENTINELS:
-            version = None if is_written_in_c(it) else _core.parts_of(it, VERSION, None, None)[0]
+            if is_written_in_c(it):
+                self._check(it, EQUAL)
+                return
+            (version,) = _core.parts_of(it, VERSION, None, None)
             if version == 0:  # there are no more
                 raise _UnprovenError
-            self._check(it, EQUAL if version is None else OBJECT, _NONE if version is None else VERSION, version)
+            self._check(it, OBJECT, VERSION, version)
             return
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError
