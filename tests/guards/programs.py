@@ -37,9 +37,9 @@ Load = Callable[[str], types.ModuleType]
 PRELUDE = """
 import abc, array, builtins, calendar, collections, collections.abc, configparser, contextlib, contextvars, copy
 import copyreg, ctypes
-import dataclasses, datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources, io
-import itertools, linecache, locale, logging, math, numbers, operator, os, pathlib, queue, random, re, secrets, sqlite3
-import struct, sys, tempfile, threading, time, types, typing, uuid, warnings, weakref, zoneinfo
+import dataclasses, datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources
+import inspect, io, itertools, linecache, locale, logging, math, numbers, operator, os, pathlib, queue, random, re
+import secrets, sqlite3, struct, sys, tempfile, threading, time, types, typing, uuid, warnings, weakref, zoneinfo
 import chex, equinox as eqx, flax, flax.linen as nn, flax.struct, jax, jax.extend, jax.numpy as jnp, jaxtyping
 import matplotlib, numpy as np, optax, partax
 from decimal import Decimal

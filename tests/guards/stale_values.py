@@ -148,6 +148,8 @@ def added(*items):
     s = set()
     for item in items: s.add(item)
     return s
+def signature(**defaults):
+    return inspect.Signature([inspect.Parameter(name, 3, default=it) for name, it in defaults.items()])
 def is_exact(v, t): return 3.0 if type(v) is t else 2.0
 def nan(bits): return struct.unpack("d", struct.pack("Q", bits))[0]
 """
@@ -214,6 +216,8 @@ text and bytes of a pattern: re.compile('a') → re.compile(b'a') → is_exact(c
 weak type of a shape: jax.ShapeDtypeStruct((), jnp.float32, weak_type=True) → jax.ShapeDtypeStruct((), jnp.float32)
   → (3.0 if c.weak_type else 2.0)
 itemgetter: operator.itemgetter(1) → operator.itemgetter(True) → is_exact(c.__reduce__()[1][0], int)
+order of a signature: signature(a=2.0, b=3.0) → signature(b=3.0, a=2.0) → [*c.parameters.values()][0].default
+type in a signature: signature(k=1) → signature(k=True) → is_exact(c.parameters['k'].default, int)
 data of an array: array.array('d', [2.0]) → array.array('d', [3.0]) → c[0]
 """)
 # Where a function has an object, `c`, or gets it.
@@ -241,7 +245,8 @@ def in_place(place: str, setup: str, read: str, change: str) -> str:
 
 def places_of_value(i: int, name: str) -> set[str]:
     # What partax refuses as an argument (no hash), traces (NumPy's scalars), or jax sorts (a dictionary).
-    no_argument = {"NumPy", "slice", "Counter", "deque", "mapping", "Annotated", "array", "dictionary", "datetime64"}
+    no_argument = {"NumPy", "slice", "Counter", "deque", "mapping", "Annotated", "array", "dictionary"}
+    no_argument |= {"datetime64", "signature"}
     words = set(name.replace("'", " ").split())
     if no_argument.isdisjoint(words):
         return {"closure", "argument", ["argument", "default", "global", "partial", "aux data"][i % 5]}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import inspect
 import math
 import typing
 from collections.abc import Callable
@@ -38,6 +39,14 @@ key = jax.random.key(0)
 
 def helper(x: Any) -> Any:
     return x * SCALE
+
+
+def with_signature() -> Any:
+    def f(x: Any, by: float = 2.0) -> Any:
+        return x * by
+
+    f.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
+    return f
 
 
 def annotated() -> Any:
@@ -216,6 +225,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "beartype": lambda: checked(beartype, jax.Array),
     "module that jaxtyping checks": lambda: lambda x: Checked(x).scaled(),
     "annotation": annotated,
+    "signature": with_signature,
     "import in the body": importing,
     "class with annotations that are texts": making_a_class,
     # Attributes whose names those of a context, an annotation or a wrapper have too.

@@ -68,6 +68,43 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     assert process(STEP, tmp_path)[0].split()[1] == "1"
 
 
+STEPS = """
+import jax.numpy as jnp, numpy as np, partax, partax.nnx
+from flax import nnx
+
+def helper(x):
+    return 2 * x
+
+@partax.filter_jit
+def train(state, x):
+    return {"w": state["w"] - helper(x)}, (state["w"] * x).sum()
+
+@partax.nnx.jit
+def count(counter, x):
+    counter[...] += helper(x)
+    return x
+
+counter, batches = nnx.Variable(jnp.zeros(2)), [np.full(2, i, np.float32) for i in range(5)]
+with partax.explain():
+    *_, (state, losses) = partax.steps(train, 2)({"w": jnp.ones(2)}, over=batches)
+    *_, last = partax.steps(count, 2)(counter, over=batches)
+print(state["w"].tolist(), losses.tolist(), counter[...].tolist(), last.tolist())
+"""
+
+
+def test_steps_in_one_call_are_loaded(tmp_path: Path) -> None:
+    store = str(tmp_path / "programs")
+    for source, expected, loads in (
+        (STEPS, "[-19.0, -19.0] [-88.0] [20.0, 20.0] [[4.0, 4.0]]", 0),
+        (STEPS, "[-19.0, -19.0] [-88.0] [20.0, 20.0] [[4.0, 4.0]]", 4),  # chunks of two, and of one for what is left
+        (STEPS.replace("2 * x", "3 * x"), "[-29.0, -29.0] [-136.0] [30.0, 30.0] [[4.0, 4.0]]", 0),
+    ):
+        printed, said = process(source, tmp_path, PARTAX_STORE=store)
+        assert printed == expected
+        assert said.count("_steps: loaded from the store") == loads
+        assert said.count("_steps: trace 1") == 4 - loads
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     """A folder with one program."""

@@ -137,6 +137,7 @@ FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine 
 is_array_like is_inexact_array is_inexact_array_like labels not_ partition stack unstack
 """,
     "partax._jit.filter_jit": "filter_jit",
+    "partax._steps.steps": "function_of_chunk",
 }
 KEEP_RULES = {"lineax"}
 """Libraries that keep what to do with a class of the user's in tables of their own: a class of theirs is not proven."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import operator
 import re
 import types
@@ -28,6 +29,13 @@ def _registered_method(caller: Any) -> str:
     if name not in (("tree_flatten",), ("tree_flatten_with_keys",)):
         raise TypeError("a caller of any method")
     return name
+
+
+def _signature_parts(signature: inspect.Signature) -> tuple[Any, ...]:
+    parameters = signature.parameters.values()
+    if any(type(it) is not inspect.Parameter for it in parameters):
+        raise TypeError("a parameter that may have more")
+    return signature.return_annotation, *((it.name, it.kind.name, it.default, it.annotation) for it in parameters)
 
 
 def fields_of(fields: Any) -> tuple[Any, ...]:
@@ -99,6 +107,7 @@ _KNOWN: dict[Any, _Ask] = {
     property: operator.attrgetter("fget", "fset", "fdel"),
     **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
     functools.cached_property: operator.attrgetter("func", "attrname"),
+    inspect.Signature: _signature_parts,
     operator.methodcaller: _registered_method,
     jax.tree_util.PyTreeDef: _treedef_parts,
     **dict.fromkeys((_core.Static, _core.FlatSpec), _core.roots_of),

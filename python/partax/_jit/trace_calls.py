@@ -148,16 +148,21 @@ def _in_force() -> tuple[Any, ...]:
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:
     """Compiles or loads what a call needs; gives what that raises."""
     args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
+    try:
+        with quiet(wrapper):
+            compile_call(wrapper, args, kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+def compile_call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Compiles or loads what a call needs, and runs nothing."""
 
     def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
         stored = prepared.stored
         if stored is None or stored.choose(arguments) is stored.target:  # it has no stored program
             target.trace(*arguments).lower().compile()
 
-    try:
-        with quiet(wrapper):
-            prepared = _core.PreparedCall(wrapper, args, kwargs, True)
-            prepared.run(compile_or_load)
-    except Exception as error:
-        return error
-    return None
+    prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+    prepared.run(compile_or_load)

@@ -13,6 +13,7 @@ import numpy as np
 
 from partax import _core
 from partax._core import JitFunction
+from partax._jit.trace_calls import compile_call
 from partax._pytree.call_site import call_site
 from partax._pytree.short_text import short_text
 from partax._report.explain import explaining, report_line
@@ -70,7 +71,7 @@ def steps(
         raise TypeError(
             f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned"
         )
-    if not isinstance(size, int) or size < 1:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ValueError(f"`size`: found {short_text(size)}, expected a positive number of steps")
     if step._options.graph is not None:
         from partax._steps.objects import refuse_method
@@ -228,7 +229,7 @@ class Run(Iterator[Any]):
         chunk = self._steps.chunk(plan, size)
         args, kwargs = arguments(inspect.signature(chunk.__wrapped__), {**self._values, **batches})
         if single:
-            chunk.lower(*args, **kwargs).compile()
+            compile_call(chunk, args, kwargs)
         begin = time.perf_counter()
         result = chunk(*args, **kwargs)
         if single:
@@ -276,9 +277,9 @@ def function_of_chunk(
     """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
     batches. It holds the step in a cell: a wrapper sees there that it has changed.
     """
-    signature = inspect.signature(fun)
 
     def chunk(*args: Any, **kwargs: Any) -> Any:
+        signature = inspect.signature(fun)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         carry, batches = {name: values[name] for name in carried.values()}, {name: values[name] for name in batch}
         held: Any = None
@@ -302,6 +303,6 @@ def function_of_chunk(
     chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(fun, "__module__", __name__)
     # Options, such as `donate`, and messages mean arguments by these names.
-    shown = [inspect.Parameter(it.name, it.kind) for it in signature.parameters.values()]
+    shown = [inspect.Parameter(it.name, it.kind) for it in inspect.signature(fun).parameters.values()]
     chunk.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return chunk
