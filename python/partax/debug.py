@@ -8,13 +8,11 @@ from typing import Any
 from partax import _core
 from partax._jax.private import under_trace
 from partax._jit.options import check_max_traces
-from partax._pytree.key_details import VALUE, Detail, details
 from partax._report.history import History
 from partax._report.limits import forbidden, limited
 from partax._report.monitor import watching_traces
 from partax._report.reasons import Occasion
-from partax._report.snapshot import Snapshot
-from partax._transforms.arguments import names_of_arguments
+from partax._report.snapshot import Snapshot, described_call
 from partax._transforms.wrapper import Transformed, transformation
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
@@ -159,14 +157,5 @@ class _Limited(Transformed[..., Any]):
 
 
 def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:
-    described: list[Detail] = []
-    values: list[Any] = []
-    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
-        try:
-            data, leaves = _core.describe_tree(value, name)
-        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
-            described.append((name, VALUE, type(value)))
-            continue
-        described += details(data)
-        values += leaves
+    described, values = described_call(fun, args, kwargs)
     return history.take(described, values, values)

@@ -86,6 +86,7 @@ def test_of_what_compiles_in_no_time_only_the_cost_of_its_calls_is_told(
 
 AGAIN = """
 import contextlib
+import functools
 import sys
 
 import equinox as eqx
@@ -93,6 +94,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import partax
+from flax import nnx
 
 table = jnp.asarray(np.random.default_rng(0).random((600, 600), np.float32))
 
@@ -123,6 +125,26 @@ def becomes_strong(x, y):
     return deep(x) * y, y * jnp.float32(2)
 
 
+@functools.partial(jax.jit, static_argnames="mode")
+def by_mode(x, mode, step):
+    return deep(x) * step + (x if mode == "b" else 0)
+
+
+class Net(nnx.Module):
+    def __init__(self, n):
+        self.w, self.n = nnx.Param(jnp.ones((3, 3))), n
+
+
+@nnx.jit
+def by_field(net, x):
+    return deep(x @ net.w) * net.n
+
+
+@eqx.filter_jit
+def by_layer(layer, x):
+    return layer(deep(x))
+
+
 @jax.jit
 def once(x, i):
     return deep(x) + table[i, 0]
@@ -140,6 +162,14 @@ def by_trial(x):
     return deep(x)
 
 
+def renewed():
+    @jax.jit
+    def by_renewal(x):
+        return deep(x)
+
+    return by_renewal
+
+
 def made(shift):
     @partax.filter_jit
     def twin(x, rate):
@@ -154,6 +184,10 @@ for n in range(3, 8):
 for n in range(2, 5):
     by_number(jnp.ones((3, 3)), n)
     by_rate(jnp.ones((3, 3)), float(n))
+    by_mode(jnp.ones((3, 3)), mode="aabc"[n - 1], step=n)
+    by_field(Net(n), jnp.ones((3, 3)))
+    by_layer(eqx.nn.Lambda([jnp.sin, jnp.cos, jnp.exp][n - 2]), jnp.ones((3, 3)))
+    renewed()(jnp.ones((3, 3)))
     _, y = becomes_strong(jnp.ones((3, 3)), y)
     once(jnp.ones((3, 3)), 0)
 for n in (2, 4, 5, 3):
@@ -185,7 +219,11 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     ("name", "traces", "severity", "reason"),
     [
         ("by_shape", 5, "low", "x: float32[5,5] -> float32[6,6]; x: float32[6,6] -> float32[7,7]"),
-        ("by_number", 3, "medium", "2 with arrays of the types of an earlier one"),
+        ("by_number", 3, "medium", "2 with arrays of the types of an earlier one: n: static int 3 -> 4."),
+        ("by_mode", 3, "medium", "an earlier one: mode: static str 'b' -> 'c'."),
+        ("by_field", 3, "medium", "an earlier one: net.n: static int 3 -> 4."),
+        ("by_layer", 3, "medium", "an earlier one: layer.fn: PjitFunction of exp "),
+        ("by_renewal", 3, "medium", "an earlier one: it was made anew, with equal arguments."),
         ("by_rate", 3, "medium",
             'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))'),
         ("becomes_strong", 2, "medium", "y: weak float32 -> float32"),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO
 import jax
 
 from partax._doctor import traced_again
+from partax._doctor.calls_of_others import Calls
 from partax._doctor.compiled_programs import (
     LOOPS_BY_THEMSELVES,
     Program,
@@ -148,6 +149,7 @@ class Watch:
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], Program] = {}
         self.one_by_one = OneByOne()
+        self._calls = Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
         self.is_told = watch_lowering(lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated))
@@ -175,8 +177,11 @@ class Watch:
             if len(self.programs) < _MOST_PROGRAMS:
                 self.programs[key] = program
         program.times += 1
-        traces = self._traces()
-        program.placed += name not in traces and program.stages["trace"] > 0
+        traces, reason = self._traces(), self._calls.reason()
+        if name not in traces and program.stages["trace"] > 0:
+            program.placed += 1
+        else:
+            program.reasons.append(reason)
         program.stages["trace"] += traces.get(name, 0.0)
         traces.clear()  # the others were inside of it, or have no program
         self._at_work.program = program

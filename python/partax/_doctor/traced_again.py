@@ -21,6 +21,8 @@ _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
 _LATEST = 3
 
+_UNKNOWN = ("by another static argument, or made anew",)
+
 _Types = list[tuple[str, Any]]  # of the arrays that a program takes, each with its path
 
 
@@ -53,7 +55,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"
-            reasons.append(f"{again}: by another static argument, or made anew")
+            known_reasons = [reason for it in several for reason in it.reasons[1:] if reason]
+            reasons.append(f"{again}: {[*_UNKNOWN, *known_reasons][-1]}")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
@@ -137,9 +140,10 @@ def _are_buckets(shapes: Sequence[Sequence[Any]]) -> bool:
 
 def _difference(before: Program, after: Program) -> str:
     """The first input that is of another type in a later program of one function."""
+    told = after.reasons[0] if after.reasons else ""
     if before.paths != after.paths:
-        return "the arguments have another structure"
+        return told or "the arguments have another structure"
     for path, old, new in zip(before.paths, before.jaxpr.in_avals, after.jaxpr.in_avals, strict=True):
         if str(old) != str(new):
             return f"{path}: {type_text(old)} -> {type_text(new)}"
-    return "a static argument or a setting of jax is another one"
+    return told or "a static argument or a setting of jax is another one"

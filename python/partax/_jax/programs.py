@@ -6,7 +6,7 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -77,6 +77,16 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
 
     setattr(module, _FUNCTION, watched)
     return True
+
+
+MISS = "jax/_src/pjit.py", "cache_miss"
+"""The file and the function that make each call of a `jax.jit` which jax's native dispatch does not know yet."""
+
+
+def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
+    """The positions and the names of static arguments, by the variables of such a call."""
+    info = variables.get("jit_info")
+    return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
 
 
 _RUN = "_run_python_pjit"

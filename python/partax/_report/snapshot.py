@@ -5,9 +5,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from partax import _core
 from partax._jax.private import configuration
 from partax._pytree.call_site import call_site
-from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
+from partax._pytree.key_details import ARRAY, NODE, RUN, VALUE, Detail, details
 from partax._pytree.short_text import one_line
 from partax._report.part import (
     ATOMS,
@@ -20,6 +21,7 @@ from partax._report.part import (
     short_name,
     weak_refs,
 )
+from partax._transforms.arguments import names_of_arguments
 
 
 class Snapshot(NamedTuple):
@@ -38,6 +40,21 @@ class Snapshot(NamedTuple):
         if any(part.refs for part in self.parts):
             return None
         return hash((self.paths, tuple(part.key for part in self.parts), tuple(self.configuration.items())))
+
+
+def described_call(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Detail], list[Any]]:
+    """What a static key of a call would tell apart, and the array leaves; for functions that others have compiled."""
+    described: list[Detail] = []
+    values: list[Any] = []
+    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
+        try:
+            data, leaves = _core.describe_tree(value, name)
+        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
+            described.append((name, VALUE, type(value)))
+            continue
+        described += details(data)
+        values += leaves
+    return described, values
 
 
 def take_snapshot(

@@ -1,0 +1,83 @@
+"""Why a function that jax, Equinox or Flax has compiled is traced again: what differs from its last such call."""
+
+import inspect
+import sys
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from partax._doctor.lines import USERS, rank
+from partax._jax.programs import MISS, static_arguments
+from partax._report.differences import differences
+from partax._report.part import ValueParts
+from partax._report.snapshot import Snapshot, described_call, take_snapshot
+
+# The file and the function that make such a call, and which of its variables is what was called.
+_OF_JAX = *MISS, "fun"
+_OF_EQUINOX = "equinox/_jit.py", "_call", "jit_wrapper"
+_OF_FLAX = "flax/nnx/transforms/compilation.py", "__call__", "self"
+_MOST = 2  # differences that are told
+
+
+class _Call(NamedTuple):
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Calls:
+    """The latest call of each function, as far as a trace depends on it."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Any, Snapshot] = {}
+
+    def reason(self) -> str:
+        """What differs in the call under way, for which a function is traced, from the one before for which it was;
+        empty where that is not known.
+        """
+        try:
+            return self._reason()
+        except Exception:  # of the user's own objects
+            return ""
+
+    def _reason(self) -> str:
+        call = _under_way()
+        if call is None:
+            return ""
+        code = getattr(call.function, "__code__", None) or type(call.function)
+        described, leaves = described_call(*call)
+        before = self._latest.get(code)
+        now = self._latest[code] = take_snapshot(described, leaves, leaves, ValueParts(False, True), before)
+        if before is None:
+            return ""
+        changes = list(map(str, differences(before, now)))
+        more = f" and {len(changes) - _MOST} more" if len(changes) > _MOST else ""
+        return ", ".join(changes[:_MOST]) + more or "it was made anew, with equal arguments"
+
+
+def _under_way() -> _Call | None:
+    found, static = None, None
+    frame = sys._getframe(1)
+    while frame is not None and rank(frame.f_code.co_filename) != USERS:
+        code = frame.f_code
+        for kind in (_OF_JAX, _OF_EQUINOX, _OF_FLAX):  # a library's are around that of jax
+            file, name, variable = kind
+            if code.co_name == name and code.co_filename.replace("\\", "/").endswith(file):
+                known = frame.f_locals
+                found = _Call(inspect.unwrap(known[variable]), known["args"], known["kwargs"])
+                static = None if kind is _OF_EQUINOX else static_arguments(known) if kind is _OF_JAX else static
+        frame = frame.f_back
+    return found if found is None or static is None else _with_arrays(found, static)
+
+
+def _with_arrays(call: _Call, static: Collection[int | str]) -> _Call:
+    """With arrays in the place of Python numbers, which jax traces where an argument is not static."""
+
+    def traced(it: Any) -> Any:
+        return np.asarray(it) if isinstance(it, (bool, int, float, complex)) else it
+
+    args = [it if {i, i - len(call.args)} & {*static} else jax.tree.map(traced, it) for i, it in enumerate(call.args)]
+    kwargs = {name: it if name in static else jax.tree.map(traced, it) for name, it in call.kwargs.items()}
+    return _Call(call.function, tuple(args), kwargs)
