@@ -44,6 +44,19 @@ def assert_loads(step: Any, call: Callable[[], Any], folder: Path, programs: int
     return results
 
 
+@pytest.mark.parametrize("stage", ["trace", "lower", "eval_shape", "precompile"])
+def test_what_was_traced_without_a_call_is_stored_by_the_call(stage: str, tmp_path: Path) -> None:
+    step = partax.filter_jit(lambda x, name: ({name: x * 2}, x))
+
+    def call() -> Any:
+        if not any(tmp_path.iterdir()):  # in the first process alone
+            arguments = jax.ShapeDtypeStruct((3,), "float32"), "a"
+            getattr(step, stage)(*((arguments,) if stage == "precompile" else arguments))
+        return step(jnp.ones(3), "a"), step(jnp.ones(4), "a")
+
+    assert_loads(step, call, tmp_path, programs=2)
+
+
 # ---- Flax nnx, in place.
 
 

@@ -212,18 +212,31 @@ class Programs:
         given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
         return jax.tree.structure((given, {})), jax.tree.structure(node)
 
+    def trace(self, arguments: tuple[Any, ...]) -> Any:
+        """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
+        leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
+        try:
+            return self._traced(self._search_of_call(placement.signature(leaves)), arguments, leaves)[0]
+        except UnstoredError:
+            return self.target.trace(*arguments)
+
+    def _traced(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> tuple[Any, bool]:
+        """What jax traces, and whether all that was looked for is as it was."""
+        traced = self.target.trace(*arguments)
+        is_unchanged = self._wanted(placement.signature(leaves)).key().name == search.key.name
+        if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
+            self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
+        return traced, is_unchanged
+
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
-        traced = self.target.trace(*arguments)
+        traced, is_unchanged = self._traced(search, arguments, leaves)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
             raise UnstoredError("it calls Python when it runs, or has other effects")
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
         result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
-        is_unchanged = self._wanted(placement.signature(leaves)).key().name == search.key.name
-        if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
-            self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         if result is None:
             self.tell("not stored: its result holds what another process has not")
         elif not is_unchanged:
