@@ -95,7 +95,7 @@ def test_runs_have_their_chunks_in_common_while_nothing_changes() -> None:
     run = partax.steps(partax.filter_jit(step), 2)
     for width in (2, 3, 2, 3, 2):
         list(run(first(), over=[np.ones(width, "f4")] * 5))
-    assert len(traces) == 6  # of the step, of a chunk, and of one step of the rest, for two shapes
+    assert len(traces) == 8  # of a chunk, and of one step of the rest: by itself and in the scan, for two shapes
 
 
 def batch_first(x: Any, state: Any, scale: Any) -> Any:

@@ -28,18 +28,22 @@ class Shape(NamedTuple):
     is_array: bool
 
 
+def candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
+    """The names of the arguments that may be carried: those that are named in `carry`, if it is no None."""
+    if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
+        return tuple(name for name, value in values.items() if shape_of(value, name).avals)
+    for name in carry:
+        if name not in values:
+            known = ", ".join(f"`{it}`" for it in values) or "none, as objects of Flax are changed in place"
+            raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
+    return tuple(carry)
+
+
 def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
     """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with the
     arguments that may be carried. The user has said so in `carry`, by names, or places by name, or nothing (None).
     """
-    asked = list(values if carry is None else carry)
-    for name in asked:
-        if name not in values:
-            known = ", ".join(f"`{it}`" for it in values) or "none, as objects of Flax are changed in place"
-            raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
-    arguments = {name: shape_of(values[name], name) for name in asked}
-    if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
-        arguments = {name: argument for name, argument in arguments.items() if argument.avals}
+    arguments = {name: shape_of(value, name) for name, value in values.items()}
     if isinstance(carry, Mapping):
         found: dict[tuple[Any, ...], str] = {}
         for name, place in carry.items():

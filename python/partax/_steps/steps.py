@@ -22,6 +22,7 @@ from partax._steps import places
 from partax._steps.batches import Batches, Taken, joined_results
 from partax._steps.places import Place, Places
 from partax._transforms.loops import scan
+from partax._transforms.programs import filter_eval_shape
 
 
 def steps(
@@ -163,20 +164,15 @@ class Steps:
 
                 refuse_objects(batch)
                 objects = tuple(name for name, value in values.items() if objects_in(value))
-            result = self._step.eval_shape(*args, **kwargs)
             others = {name: value for name, value in values.items() if name not in objects}
-            try:
-                carried = places.find(others, result, self._carry)
-            except ValueError:
-                if not objects or self._carry is not None:
-                    raise
-                carried = {}
-            self._plans[key] = _Plan(target, carried, objects, tuple(batch))
+            may_be_carried = places.candidates(others, self._carry)
+            self._plans[key] = _Plan(target, may_be_carried, objects, tuple(batch))
         return self._plans[key]
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
         if size not in plan.chunks:
-            made = function_of_chunk(self._step.__wrapped__, plan.carried, plan.objects, plan.batch, size, self._unroll)
+            named = plan.may_be_carried, self._carry, plan.objects, plan.batch
+            made = function_of_chunk(self._step.__wrapped__, *named, size, self._unroll)
             plan.chunks[size] = _core.make_jit_function(made, self._step._options)
         return plan.chunks[size]
 
@@ -184,7 +180,7 @@ class Steps:
 @dataclasses.dataclass
 class _Plan:
     program: "weakref.ref[Any]"  # refers to what the step's wrapper calls; it is gone after `clear_cache`
-    carried: Places  # of a result
+    may_be_carried: tuple[str, ...]  # the names of arguments
     objects: tuple[str, ...]  # the names of the arguments that are changed in place
     batch: tuple[str, ...]  # the names of those that a batch gives
     chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)  # by the number of steps
@@ -218,44 +214,46 @@ class Run(Iterator[Any]):
             if taken.size < size or (is_measured and not single):
                 result, single = self._one_by_one(plan, taken, is_measured)
             else:
-                result = self._together(plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
+                _, result = self._together(plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
                 is_measured = False
             taken = batches.take()  # beside the chunk
             yield result
         if batches.error is not None:
             raise batches.error
 
-    def _together(self, plan: _Plan, batches: dict[str, Any], size: int, single: float = 0.0) -> Any:
+    def _together(self, plan: _Plan, batches: dict[str, Any], size: int, single: float = 0.0) -> tuple[Places, Any]:
+        """Runs a chunk; what is carried of its result, and the result."""
         chunk = self._steps.chunk(plan, size)
         args, kwargs = arguments(inspect.signature(chunk.__wrapped__), {**self._values, **batches})
         if single:
             compile_call(chunk, args, kwargs)
         begin = time.perf_counter()
-        result = chunk(*args, **kwargs)
+        found, result = chunk(*args, **kwargs)
         if single:
             jax.block_until_ready(result)
             step, measured = self._steps._step, StepsReport(size, (time.perf_counter() - begin) / size, single)
             report_line(call_site(), f"{step.__name__}: {measured}")
             if step._cache.history is not None:
                 step._cache.history.steps.append(measured)
-        self._values |= places.taken_apart(plan.carried, result)[0]
-        return result
+        carried = dict(found)
+        self._values |= places.taken_apart(carried, result)[0]
+        return carried, result
 
     def _one_by_one(self, plan: _Plan, taken: Taken, is_measured: bool) -> tuple[Any, float]:
         """Chunks of one step, in which numbers settle as in the others, and the seconds of one."""
-        rest: list[Any] = []
+        carried, rest = dict[Any, str](), list[Any]()
         warm = min(2, taken.size - 1)  # each of two may be compiled: the second has numbers that have settled
         begin = 0.0
         for i in range(taken.size):
             if is_measured and i == warm:
                 jax.block_until_ready((self._values, rest))
                 begin = time.perf_counter()
-            result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
-            rest.append(places.taken_apart(plan.carried, result)[1])
+            carried, result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
+            rest.append(places.taken_apart(carried, result)[1])
         if is_measured:
             jax.block_until_ready((self._values, rest))
         seconds = (time.perf_counter() - begin) / (taken.size - warm)
-        return places.put_together(plan.carried, self._values, joined_results(rest)), seconds
+        return places.put_together(carried, self._values, joined_results(rest)), seconds
 
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -272,33 +270,55 @@ def arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[
 
 
 def function_of_chunk(
-    fun: Callable[..., Any], carried: Places, objects: tuple[str, ...], batch: tuple[str, ...], size: int, unroll: int
-) -> Callable[..., Any]:
+    fun: Callable[..., Any], may_be_carried: tuple[str, ...], carry: Any, objects: tuple[str, ...],
+    batch: tuple[str, ...], size: int, unroll: int,
+) -> Callable[..., Any]:  # fmt: skip
     """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
-    batches. It holds the step in a cell: a wrapper sees there that it has changed.
+    batches. It gives the places of what is carried, by path, and the result. It holds the step in a cell: a wrapper
+    sees there that it has changed.
     """
 
     def chunk(*args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(fun)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
-        carry, batches = {name: values[name] for name in carried.values()}, {name: values[name] for name in batch}
+        batches = {name: values[name] for name in batch}
+        state: dict[str, Any] = {}
         held: Any = None
         if objects:
             from partax._steps.objects import Held
 
             held = Held({name: values[name] for name in objects})
-            carry[objects[0]] = held.state  # in the place of them all
+            state[objects[0]] = held.state  # in the place of them all
 
-        def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        def called(carry: dict[str, Any], one: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+            """The result of a step, and the state of `objects` after it."""
             made = held.made(carry[objects[0]]) if objects else {}
             by_position, by_name = arguments(signature, {**values, **carry, **made, **one})
-            after, rest = places.taken_apart(carried, fun(*by_position, **by_name))
-            return {**after, objects[0]: held.state_of(made, rest)} if objects else after, rest
+            result = fun(*by_position, **by_name)
+            return result, {objects[0]: held.state_of(made, result)} if objects else {}
 
-        carry, rest = scan(step, carry, batches, length=size, unroll=unroll)
+        def first(state: dict[str, Any], batches: dict[str, Any]) -> Any:
+            leaves, spec = _core.flatten(batches, "batch")
+            return called(state, spec.rebuild([leaf[0] for leaf in leaves]))[0]
+
+        try:
+            may = {name: values[name] for name in may_be_carried}
+            carried = places.find(may, filter_eval_shape(first, state, batches), carry)
+        except ValueError:
+            if not objects or carry is not None:
+                raise
+            carried = {}
+
+        def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+            result, state = called(carry, one)
+            after, rest = places.taken_apart(carried, result)
+            return {**after, **state}, rest
+
+        begin = {**{name: values[name] for name in carried.values()}, **state}
+        last, rest = scan(step, begin, batches, length=size, unroll=unroll)
         if objects:
-            held.update(carry[objects[0]])
-        return places.put_together(carried, carry, rest)
+            held.update(last[objects[0]])
+        return tuple(carried.items()), places.put_together(carried, last, rest)
 
     chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(fun, "__module__", __name__)
