@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import pathlib
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -69,8 +70,11 @@ def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any,
 RATE = 1.0
 
 
-def test_clear_cache_of_the_step_is_that_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = partax.filter_jit(lambda state, x: (filled(state, RATE), x))
+@pytest.mark.parametrize("stored", [False, True])
+def test_clear_cache_of_the_step_is_that_of_the_chunk(
+    stored: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = partax.filter_jit(lambda state, x: (filled(state, RATE), x), store=str(tmp_path) if stored else None)
     run, again = partax.steps(step, 2), partax.steps(step, 2)
     for value in (1.0, 2.0, 3.0):
         monkeypatch.setitem(globals(), "RATE", value)

@@ -299,6 +299,20 @@ def test_nothing_is_kept_of_a_function_that_dies(tmp_path: Path) -> None:
         assert dead() is None
 
 
+def test_what_a_key_has_dies_with_it(tmp_path: Path) -> None:
+    step = partax.filter_jit(lambda x: x + 1)
+    with partax.store(tmp_path):
+        step(jnp.ones(3))
+        written()
+        ((_, target, _),) = step._cache.entries()
+        dead = weakref.ref(target)
+        del target
+        gc.disable()
+        step.clear_cache()
+        gc.enable()
+        assert dead() is None
+
+
 def test_threads_that_call_for_the_first_time_at_once(tmp_path: Path) -> None:
     step = partax.filter_jit(lambda x: x * 3)
     with partax.store(tmp_path):

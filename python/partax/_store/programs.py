@@ -93,13 +93,17 @@ class Programs:
         self.donated: bytes | None = None  # for each leaf 1 where the program donates it, once that is known
         self._options = options
         self._name = traced.function.__name__
-        self.program = dispatched(self._name, self.choose, self._instead)  # what is called with the arrays
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
         self._loaded: list[Any] = []  # those of them that came from the folder
         self._proven: list[tuple[weakref.ref[Any], str]] = []  # programs that were traced, with what was read then
         self._first: _Search | None = None  # that of `begin`, for the call under way then
+
+    @property
+    def program(self) -> Callable[..., Any]:
+        """What is called with the arrays, made anew: whoever keeps this keeps that as well, and both die with it."""
+        return dispatched(self._name, self.choose, self._instead)
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way; raises where there can be none."""
