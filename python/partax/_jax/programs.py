@@ -146,22 +146,23 @@ _call = _attribute(jax.stages.Compiled, "call")
 
 
 Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
+Instead = Callable[[Any, Exception], Callable[..., Any] | None]
 
 
-def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[..., Any] | None]) -> Callable[..., Any]:
+def dispatched(name: str, choose: Choose, instead: Instead) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
     `choose` gives the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once and
-    asked for again. `instead` gives what is called in the place of a program whose first run failed, or None. The
-    fallback asks in each call.
+    asked for again. `instead` gives what is called in the place of a program whose first run has failed with an error,
+    or None. The fallback asks in each call.
     """
 
     def run(program: Any, call: Any, args: tuple[Any, ...]) -> tuple[Any, bool]:
         """What a program gives, or what is called in its place; and whether it was itself."""
         try:
             return call(*args), True
-        except jax.errors.JaxRuntimeError:
-            other = instead(program)
+        except jax.errors.JaxRuntimeError as error:
+            other = instead(program, error)
             if other is None:
                 raise
             return other(*args), False
@@ -186,7 +187,9 @@ def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[...,
         outs, out_flat, args_flat = found
         return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
 
-    return _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+    call = _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+    call._fun = asked  # which jax calls where its check of what a program gives, as for NaN, fails
+    return call
 
 
 def _plain_call(executable: Any, params: Any) -> Any:

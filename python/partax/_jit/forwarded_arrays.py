@@ -37,10 +37,13 @@ def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
 
 def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
     """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper."""
-    if runs_without_jit():
-        return
-    forwarded, _ = _core.output_info(target.trace(*leaves).out_info)
-    for i in sorted(forwarded):
+    if not runs_without_jit():
+        refuse_lost_in(target.trace(*leaves).out_info, target, leaves, donated)
+
+
+def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
+    """The same by the result that the program has."""
+    for i in sorted(_core.output_info(node)[0]):
         if isinstance(leaves[i], Tracer) or not isinstance(leaves[i], jax.Array):
             continue
         if leaves[i].is_deleted():

@@ -20,7 +20,7 @@ class Signature(NamedTuple):
     arrays: tuple[Any, ...]  # the mesh that is set, and for each array what a program is compiled for
 
 
-def signature(leaves: tuple[Any, ...]) -> Signature:
+def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     """What a program for these arrays is compiled for, if another process could say how they lie."""
     if not names_configuration():
         raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10 do")
@@ -29,10 +29,13 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
     mesh = mesh_of_call()
     devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
     found: list[Any] = [None if mesh is None else placement_content(mesh)]
+    asked = () if options.in_shardings is None else of_options(options)[1]
     for leaf in leaves:
         if isinstance(leaf, jax.Array):
             if leaf.is_deleted():
                 raise UnstoredError("an array is deleted")
+            if asked and leaf.committed and leaf.sharding.device_set != {*asked}:
+                raise UnstoredError("in_shardings moves an array to other devices")  # which a compiled program refuses
             kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), leaf.committed)
             found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, devices)))
         elif isinstance(leaf, jax.ShapeDtypeStruct):

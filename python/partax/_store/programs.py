@@ -27,6 +27,7 @@ from partax._jax.programs import (
     with_trees,
 )
 from partax._jit.build_target import TracedFunction
+from partax._jit.forwarded_arrays import is_of_lost_arrays, refuse_lost_in
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
@@ -107,7 +108,7 @@ class Programs:
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way; raises where there can be none."""
-        self._first = search = self._search(placement.signature(leaves))
+        self._first = search = self._search(self._signature(leaves))
         record = search.loading and search.loading.record.result()
         if record is not None:
             self.donated = record["donated"]
@@ -129,7 +130,7 @@ class Programs:
         if is_checked or not runs_compiled(leaves):
             return self.target
         try:
-            signature = placement.signature(leaves)
+            signature = self._signature(leaves)
             known = (signature, *configuration().items())
             if known not in self._known:
                 search = self._search_of_call(signature)
@@ -140,9 +141,9 @@ class Programs:
             _core.forget_program()
             return self.target
 
-    def _instead(self, program: Any) -> Callable[..., Any] | None:
+    def _instead(self, program: Any, error: Exception) -> Callable[..., Any] | None:
         """The target, where the first run of a loaded program has failed: it may be another's machine code."""
-        if program not in self._loaded:
+        if program not in self._loaded or is_of_lost_arrays(error):
             return None
         self._loaded.remove(program)
         self._folder.tell(f"a program of `{self._name}` does not run; it is traced")
@@ -171,6 +172,9 @@ class Programs:
             loading = self._loading(key.name if self._folder.has(key.name) else None, signature)
         return _Search(begun, threading.get_ident(), not has_traced, signature, wanted.group, key, loading)
 
+    def _signature(self, leaves: tuple[Any, ...]) -> Signature:
+        return placement.signature(leaves, self._options)
+
     def _wanted(self, signature: Signature) -> Wanted:
         return Wanted(self._options, signature, self._takes_tuple)
 
@@ -186,16 +190,23 @@ class Programs:
         record = search.loading and search.loading.record.result()
         if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
             return None
-        try:
-            trees = self._trees(record, leaves)
-            if trees[1].num_leaves != record["outputs"]:
+        with _uncollected():
+            # Each an object of its own, as tracers are.
+            stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
+            inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
+            try:
+                result, program = rebuilt(record["result"], inputs, outputs), search.loading.program.result()
+            except MemoryError:
+                raise
+            except Exception:  # whatever a loader, or a class of the user's, raises
+                self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
                 return None
-            program = with_trees(search.loading.program.result(), *trees)
-        except MemoryError:
-            raise
-        except Exception:  # whatever a loader, or a class of the user's, raises
-            self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
-            return None
+            node = _core.restore_output(result, tuple(inputs))
+            if isinstance(node, _core.OutputNode):
+                refuse_lost_in(node, self.target, leaves, record["donated"])
+            given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
+            trees = jax.tree.structure((given, {})), jax.tree.structure(node)
+            program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
         if program is None:
             return None
         self._folder.note_use(search.key.name)
@@ -206,28 +217,18 @@ class Programs:
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
-    @_uncollected()
-    def _trees(self, record: Record, leaves: tuple[Any, ...]) -> tuple[Any, Any]:
-        """What the program takes and what it returns, as the native wrapper has it."""
-        # Each an object of its own, as tracers are.
-        stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
-        inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
-        node = _core.restore_output(rebuilt(record["result"], inputs, outputs), tuple(inputs))
-        given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
-        return jax.tree.structure((given, {})), jax.tree.structure(node)
-
     def trace(self, arguments: tuple[Any, ...]) -> Any:
         """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
-            return self._traced(self._search_of_call(placement.signature(leaves)), arguments, leaves)[0]
+            return self._traced(self._search_of_call(self._signature(leaves)), arguments, leaves)[0]
         except UnstoredError:
             return self.target.trace(*arguments)
 
     def _traced(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> tuple[Any, bool]:
         """What jax traces, and whether all that was looked for is as it was."""
         traced = self.target.trace(*arguments)
-        is_unchanged = self._wanted(placement.signature(leaves)).key().name == search.key.name
+        is_unchanged = self._wanted(self._signature(leaves)).key().name == search.key.name
         if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         return traced, is_unchanged

@@ -105,7 +105,7 @@ class _Pickler(pickle.Pickler):
             if id(obj) not in self._arrays:
                 raise _UnstoredError
             return self._arrays[id(obj)]
-        if type(obj) not in (str, int, float, bool) and id(obj) in self._places:
+        if id(obj) in self._places:
             return "static", self._places[id(obj)]
         if callable(obj) and is_pure(obj):
             return "name", (obj.__module__, getattr(obj, "__qualname__", None) or obj.__name__)
