@@ -21,6 +21,7 @@ class Kept {
 };
 
 struct Hooks {
+  Kept abstract;           // abc.ABCMeta
   Kept default_dict;       // collections.defaultdict
   Kept flatten_one_level;  // (node) -> (children, aux data), None for a leaf
   Kept is_node;            // jax.tree_util.is_tree_node: (class) -> bool

@@ -95,7 +95,7 @@ class Finder final : public WalkObserver {
     ++leaves_;
     return true;
   }
-  std::optional<bool> known_leaf(PyObject* object) override {
+  std::optional<bool> known_leaf(PyObject* object, const Step&) override {
     finds(object);
     ++leaves_;
     return true;

@@ -50,8 +50,13 @@ ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)) {
   if (!PyType_Check(asked)) return;
   if (asked == hooks().jax_array.get()) {
     how_ = How::kJaxArray;
-  } else if (on_type(Py_TYPE(asked), name.get()).get() == on_type(&PyType_Type, name.get()).get()) {
+    return;
+  }
+  const Ref instance_check = on_type(Py_TYPE(asked), name.get());
+  if (instance_check.get() == on_type(&PyType_Type, name.get()).get()) {
     how_ = How::kPlain;
+  } else if (instance_check.get() == on_type(hooks().abstract.type(), name.get()).get()) {
+    how_ = How::kAbstract;
   }
 }
 
@@ -64,7 +69,7 @@ bool ClassTest::holds(PyObject* object, Reach& reach) const {
     const LeafSort sort = TypeTable::instance().find(object).sort;
     if (sort != LeafSort::kTracer) return sort == LeafSort::kJaxArray;
   }
-  limit(reach, Reach::kObject);
+  if (how_ != How::kAbstract || !by_type) limit(reach, Reach::kObject);
   const int answer = PyObject_IsInstance(object, asked_.get());
   if (answer < 0) throw WalkError::from_user_code("asking isinstance about");
   return answer == 1;

@@ -13,16 +13,19 @@ namespace partax {
 // The class of filters that are described: partax._pytree.filters.Filter.
 inline Kept described_filter;
 
-// isinstance with a class or a union on the right, without a call of Python where the object's class tells all.
+// isinstance with a class or a union on the right, without a call of Python where the object's class tells all. That of
+// an abstract class is asked, once for each class while nothing is registered with abstract classes.
 class ClassTest {
  public:
   // What the metaclass makes of isinstance is read here, once.
   explicit ClassTest(PyObject* asked);
   // isinstance(object, asked); `reach` is limited to how far the answer goes.
   bool holds(PyObject* object, Reach& reach) const;
+  // Whether others may be registered as subclasses.
+  bool is_abstract() const noexcept { return how_ == How::kAbstract; }
 
  private:
-  enum class How : std::uint8_t { kPlain, kJaxArray, kAsk };
+  enum class How : std::uint8_t { kPlain, kJaxArray, kAbstract, kAsk };
 
   Ref asked_;
   How how_ = How::kAsk;
@@ -58,7 +61,8 @@ struct FilterSet {
   std::vector<const Filter*> types;  // every type inside
   std::vector<const Filter*> globs;  // every glob inside
   bool has_prefix = false;
-  bool has_path = false;  // any filter that asks for paths
+  bool has_path = false;      // any filter that asks for paths
+  bool has_abstract = false;  // any type that is an abstract class
 
   void add(FilterPtr filter) {
     has_prefix = has_prefix || filter->has_prefix;
@@ -69,6 +73,7 @@ struct FilterSet {
  private:
   void survey(const Filter& filter) {
     if (filter.op == Filter::Op::kType) types.push_back(&filter);
+    for (const ClassTest& type : filter.types) has_abstract = has_abstract || type.is_abstract();
     if (filter.op == Filter::Op::kGlob) globs.push_back(&filter);
     has_path = has_path || filter.op == Filter::Op::kGlob || filter.op == Filter::Op::kRegex;
     for (const FilterPtr& member : filter.members) survey(*member);

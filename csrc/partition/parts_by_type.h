@@ -15,9 +15,12 @@ class PartsByType {
   struct Scope {
     std::size_t filters = 0;  // the serial of the set of filters,
     std::size_t parent = 0;   // and of the parent, where paths count
-    unsigned version = 0;     // of the type; with 0 nothing is remembered
+    // What was registered with abstract classes, where one is asked,
+    std::size_t registered = 0;
+    unsigned version = 0;  // and of the type; with 0 nothing is remembered
     bool operator==(const Scope& other) const noexcept {
-      return filters == other.filters && parent == other.parent && version == other.version;
+      return filters == other.filters && parent == other.parent && registered == other.registered &&
+             version == other.version;
     }
   };
 

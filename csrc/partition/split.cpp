@@ -8,6 +8,7 @@
 #include "partition/one_level.h"
 #include "partition/parts_by_type.h"
 #include "partition/path_text.h"
+#include "statics/callable_parts.h"
 
 namespace partax {
 namespace {
@@ -28,6 +29,7 @@ class Splitter final : public WalkObserver {
   }
 
   bool enter(const Step* step, PyObject* object) override {
+    is_counted_ = false;
     push_frame(step);
     if (has_path_ && step != nullptr) path_.push(*step);
     Frame& frame = frames_[depth_];
@@ -51,11 +53,14 @@ class Splitter final : public WalkObserver {
     return dynamic;
   }
 
-  std::optional<bool> known_leaf(PyObject* object) override {
+  std::optional<bool> known_leaf(PyObject* object, const Step& step) override {
     const Frame& parent = frames_[depth_];
-    if (root_.has_path || root_.has_prefix || options_.is_leaf != nullptr) return {};
+    if (root_.has_prefix || options_.is_leaf != nullptr) return {};
     const std::uint32_t* part = &parent.decided;
-    if (*part == kUndecided) part = matched_.empty() ? parts_.find(object, scope(*parent.filters, 0, object)) : nullptr;
+    if (*part == kUndecided) {
+      const bool may_be_known = matched_.empty() && !is_named(*parent.filters, depth_ + 1, step.index);
+      part = may_be_known ? parts_.find(object, scope(*parent.filters, depth_ + 1, object)) : nullptr;
+    }
     if (part == nullptr || (options_.keyed && is_dynamic(*part))) return {};
     return add_part(*part);
   }
@@ -220,19 +225,26 @@ class Splitter final : public WalkObserver {
 
   std::uint32_t assign(const Frame& frame, PyObject* object) {
     const FilterSet& set = *frame.filters;
-    if (!matched_.empty() || is_named(set)) return first_taker(set, object);
-    // Paths tell the children of one node apart, or not at all.
-    const std::size_t parent = set.has_path && depth_ > 0 ? frames_[depth_ - 1].serial : 0;
-    const PartsByType::Scope here = scope(set, parent, object);
+    const bool has_index = !set.globs.empty() && depth_ > 0;
+    const bool is_like_others = matched_.empty() && !(has_index && is_named(set, depth_, path_.step(depth_ - 1).index));
+    if (!is_like_others) return first_taker(set, object);
+    const PartsByType::Scope here = scope(set, depth_, object);
     if (const std::uint32_t* known = parts_.find(object, here)) return *known;
     reach_ = Reach::kType;
     const std::uint32_t part = first_taker(set, object);
+    is_counted_ = false;
     parts_.remember(object, here, reach_, part);
     return part;
   }
 
-  static PartsByType::Scope scope(const FilterSet& set, std::size_t parent, PyObject* object) {
-    return {set.serial, parent, type_version(Py_TYPE(object))};
+  // Of a leaf at a depth. Paths tell the children of one node apart, or not at all.
+  PartsByType::Scope scope(const FilterSet& set, std::size_t depth, PyObject* object) {
+    const std::size_t parent = set.has_path && depth > 0 ? frames_[depth - 1].serial : 0;
+    if (set.has_abstract && !is_counted_) {
+      registered_ = size_of_number(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get())).get());
+      is_counted_ = true;
+    }
+    return {set.serial, parent, registered_, type_version(Py_TYPE(object))};
   }
 
   // Gives a leaf to a part; whether it is a dynamic one.
@@ -321,21 +333,21 @@ class Splitter final : public WalkObserver {
     return !sorted.empty() && std::binary_search(sorted.begin(), sorted.end(), index);
   }
 
-  // Whether some glob names the index of the leaf, so that it is not like its neighbours.
-  bool is_named(const FilterSet& set) {
-    if (set.globs.empty() || depth_ == 0) return false;
-    const std::size_t parent = frames_[depth_ - 1].serial;
+  // Whether some glob names the index of a leaf at a depth, so that it is not like its neighbours.
+  bool is_named(const FilterSet& set, std::size_t depth, std::size_t index) {
+    if (set.globs.empty()) return false;
+    const std::size_t parent = frames_[depth - 1].serial;
     if (named_parent_ != parent || named_filters_ != set.serial) {
       named_.clear();
       for (const Filter* glob : set.globs) {
-        const std::vector<std::size_t>& indices = glob_level(*glob, depth_ - 1).indices.named;
+        const std::vector<std::size_t>& indices = glob_level(*glob, depth - 1).indices.named;
         named_.insert(named_.end(), indices.begin(), indices.end());
       }
       std::sort(named_.begin(), named_.end());
       named_parent_ = parent;
       named_filters_ = set.serial;
     }
-    return is_in(named_, path_.step(depth_ - 1).index);
+    return is_in(named_, index);
   }
 
   // The states of a glob after the segments that lead to the frame at `depth`.
@@ -372,6 +384,8 @@ class Splitter final : public WalkObserver {
   PartsByType parts_;
   std::vector<std::size_t> named_;  // the indices that globs name under the frame and in the set of these serials
   std::size_t named_parent_ = 0, named_filters_ = 0;
+  std::size_t registered_ = 0;  // with abstract classes
+  bool is_counted_ = false;     // whether no code of the user's has run since that was counted
   Reach reach_ = Reach::kType;  // how far what the filters have answered about the leaf goes
 };
 

@@ -88,9 +88,9 @@ void Flattener::leaf(PyObject* object, bool dynamic) {
 }
 
 // Whether the object is a leaf that the observer need not meet; then it has been added.
-bool Flattener::add_known_leaf(PyObject* object) {
+bool Flattener::add_known_leaf(PyObject* object, const Step& step) {
   if (options_.observer == nullptr || TypeTable::instance().find(object).kind != Kind::kStaticLeaf) return false;
-  const std::optional<bool> dynamic = options_.observer->known_leaf(object);
+  const std::optional<bool> dynamic = options_.observer->known_leaf(object, step);
   if (dynamic) add_leaf(object, *dynamic);
   return dynamic.has_value();
 }
@@ -178,7 +178,7 @@ void Flattener::child(const Step& step, Get&& get) {
   };
   below(segment, [&] {
     const Ref owned = get();
-    if (!add_known_leaf(owned.get())) walk(owned.get(), &step);
+    if (!add_known_leaf(owned.get(), step)) walk(owned.get(), &step);
   });
 }
 

@@ -40,7 +40,7 @@ class WalkObserver {
   virtual bool leaf(PyObject* object) = 0;
   // The same of a leaf below the node that was met last, which is not met itself: its answer where its step does not
   // matter, so that long rows of leaves are quick. It may run Python.
-  virtual std::optional<bool> known_leaf(PyObject* leaf) = 0;
+  virtual std::optional<bool> known_leaf(PyObject* leaf, const Step& step) = 0;
   // The walk below the node that was met last, of those not left, is over.
   virtual void leave() = 0;
 };
@@ -106,7 +106,7 @@ class Flattener {
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
   void add_leaf(PyObject* object, bool dynamic);
-  bool add_known_leaf(PyObject* object);
+  bool add_known_leaf(PyObject* object, const Step& step);
   void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);

@@ -90,6 +90,7 @@ def is_inexact(dtype: Any) -> bool:
 def install() -> None:
     """Tells the native stages what they take from Python and jax. Called once, when partax is imported."""
     _core.configure(
+        abstract=abc.ABCMeta,
         default_dict=collections.defaultdict,
         flatten_one_level=flatten_one_level,
         is_node=is_tree_node,

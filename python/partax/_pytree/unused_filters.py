@@ -17,6 +17,7 @@ _COMPARED_PATHS = 50
 _MOST_WARNED = 1 << 12
 
 _warned: set[str] = set()  # the texts of filters; they need not be hashable
+_used: set[tuple[str, int]] = set()  # the same, of what others took first, with the number of leaves of the tree
 
 
 def check_used(
@@ -33,8 +34,10 @@ def check_used(
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
     for filter in (filters[i] for i in unused):
-        if not isinstance(filter, Filter) or filter._text in _warned:
+        if not isinstance(filter, Filter) or filter._text in _warned or (filter._text, sum(counts)) in _used:
             continue
+        if len(_used) < _MOST_WARNED:
+            _used.add((filter._text, sum(counts)))
         for asked in _paths_asked(filter):
             if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
                 if len(_warned) < _MOST_WARNED:
