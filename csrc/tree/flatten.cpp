@@ -324,7 +324,7 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
   std::optional<Entries> entries;
-  if (keep->layout) {
+  if (keep->layout && !options_.only_leaves) {
     entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
   }
   if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {
