@@ -13,11 +13,10 @@ class PartsByType {
  public:
   // What a part was decided under; under another it is decided anew.
   struct Scope {
-    std::size_t filters = 0;  // the serial of the set of filters,
-    std::size_t parent = 0;   // and of the parent, where paths count
-    // What was registered with abstract classes, where one is asked,
-    std::size_t registered = 0;
-    unsigned version = 0;  // and of the type; with 0 nothing is remembered
+    std::size_t filters = 0;     // the serial of the set of filters,
+    std::size_t parent = 0;      // that of the parent, where paths count,
+    std::size_t registered = 0;  // how much was registered with abstract classes, where one is asked,
+    unsigned version = 0;        // and the version of the type; with 0 nothing is remembered
     bool operator==(const Scope& other) const noexcept {
       return filters == other.filters && parent == other.parent && registered == other.registered &&
              version == other.version;

@@ -38,8 +38,8 @@ class WalkObserver {
   virtual bool enter(const Step* step, PyObject* object) = 0;
   // The object met last is a leaf, and so left again; true makes it a dynamic one.
   virtual bool leaf(PyObject* object) = 0;
-  // The same of a leaf below the node that was met last, which is not met itself: its answer where its step does not
-  // matter, so that long rows of leaves are quick. It may run Python.
+  // The same of a leaf below the node that was met last, which is not met itself: its answer where that is known, so
+  // that long rows of leaves are quick. It may run Python.
   virtual std::optional<bool> known_leaf(PyObject* leaf, const Step& step) = 0;
   // The walk below the node that was met last, of those not left, is over.
   virtual void leave() = 0;

@@ -30,7 +30,7 @@ class Program:
     known: Line | None = None  # the function's first line as partax knows it; that of a loop that is a program itself
     site: Line | None = None  # the user's line that was running
     placed: int = 0  # how often it was lowered without a trace, as for other devices
-    reasons: list[str] = dataclasses.field(default_factory=list)  # of the latest traces, where they are known
+    reasons: list[str] = dataclasses.field(default_factory=list)  # of each trace; empty where it is not known
 
     @property
     def seconds(self) -> float:

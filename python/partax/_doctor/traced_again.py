@@ -21,8 +21,6 @@ _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
 _LATEST = 3
 
-_UNKNOWN = ("by another static argument, or made anew",)
-
 _Types = list[tuple[str, Any]]  # of the arrays that a program takes, each with its path
 
 
@@ -55,8 +53,9 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"
-            known_reasons = [reason for it in several for reason in it.reasons[1:] if reason]
-            reasons.append(f"{again}: {[*_UNKNOWN, *known_reasons][-1]}")
+            why = ["by another static argument, or made anew"]
+            why += [reason for it in several for reason in it.reasons[1:] if reason]
+            reasons.append(f"{again}: {why[-1]}")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
