@@ -8,6 +8,7 @@ import enum
 import functools
 import inspect
 import math
+import operator
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -263,6 +264,7 @@ CASES: dict[str, Callable[[], Any]] = {
 HELD: dict[str, Any] = {
     "dtype": (np.dtype("float32"), jnp.float32, jnp.bfloat16),
     "slice and range": (slice(0, 1), range(3)),
+    "getter of items": operator.itemgetter(1, "a"),
     "sharding": (P("x"), Mesh(np.array(jax.devices()), ("x",)), jax.ShapeDtypeStruct((3,), jnp.float32)),
     "array": x,
     "containers": ((1, (2, "a")), {"a": [1, 2]}, {1, 2}, frozenset("ab")),

@@ -108,6 +108,7 @@ _KNOWN: dict[Any, _Ask] = {
     **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
     functools.cached_property: operator.attrgetter("func", "attrname"),
     inspect.Signature: _signature_parts,
+    operator.itemgetter: lambda getter: getter.__reduce__()[1],
     operator.methodcaller: _registered_method,
     jax.tree_util.PyTreeDef: _treedef_parts,
     **dict.fromkeys((_core.Static, _core.FlatSpec), _core.roots_of),
