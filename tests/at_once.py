@@ -1,7 +1,5 @@
 """Threads that begin at the same moment, where Python may switch after every instruction and what hangs is ended."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import sys

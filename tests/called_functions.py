@@ -1,7 +1,5 @@
 """Which Python functions of some packages a call runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What XLA compiles, as jax itself tells."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What each of the processes of test_distributed.py does; it leaves a file where all is as it should be."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

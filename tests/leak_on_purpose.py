@@ -1,7 +1,5 @@
 """Guards the search for leaks: loses a str that the native module made, which the search has to find."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -1,7 +1,5 @@
 """Meshes of devices, and shardings on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

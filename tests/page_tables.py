@@ -1,7 +1,5 @@
 """Tables that tests make and pages show, each between `<!-- NAME begin -->` and `<!-- NAME end -->`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """A Python of its own, which finds the same partax and is on the CPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

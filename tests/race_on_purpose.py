@@ -3,8 +3,6 @@
 ``race_on_purpose.py LIBRARY``: LIBRARY is race_on_purpose.cpp, compiled for ThreadSanitizer.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A small model trained by data and by tensor parallelism, for tests with several devices and processes."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Short programs of the tests: tables of them that are texts, and modules that are imported while a block runs."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Waits for what partax writes beside the calls."""
 
-from __future__ import annotations
-
 import threading
 
 

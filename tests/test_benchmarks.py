@@ -1,8 +1,6 @@
 """Guards the promise that benchmarks and sweeps measure what they say, what is missed once more; that stories run; and
 that the site shows no figure that the results in the repository do not hold, each of which names its machine."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

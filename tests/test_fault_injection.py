@@ -1,8 +1,6 @@
 """Guards the promise that an allocation that fails is a clean MemoryError: that the harness which makes each one fail
 sees deliberate bugs, and a few operations under it. All of them: python tests/faults/run.py."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from pathlib import Path

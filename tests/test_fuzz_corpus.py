@@ -1,8 +1,6 @@
 """Guards the promise that no input breaks anything: each file of the fuzzers' corpus goes through its target, without
 the fuzzer. `.ci/fuzz` looks for more."""
 
-from __future__ import annotations
-
 import base64
 import random
 import warnings

@@ -1,8 +1,6 @@
 """Guards that partax works, if slower, where names of jax that are not public are gone: all at once, and at night each
 alone (with fewer than 100 `PARTAX_EXAMPLES` in six groups)."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

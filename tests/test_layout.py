@@ -1,8 +1,6 @@
 """Guards the promise that the folders stand in one direction, also in includes and imports, that no file is longer than
 400 lines, and that Python calls no C++ without its turn, and C++ only what is there."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import importlib

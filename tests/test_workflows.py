@@ -1,7 +1,5 @@
 """Guards the promise that nothing is published which the tests have not passed, by actions that nobody can exchange."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tests of transformations share: a comparison of trees that hold anything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """Run by test_jax_private.py: takes names of jax away before partax is imported, then runs tests of each part."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import contextlib

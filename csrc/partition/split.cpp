@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <tuple>
 
 #include "partition/filters.h"
 #include "partition/one_level.h"
@@ -58,8 +59,8 @@ class Splitter final : public WalkObserver {
     if (root_.has_prefix || options_.is_leaf != nullptr) return {};
     const std::uint32_t* part = &parent.decided;
     if (*part == kUndecided) {
-      const bool may_be_known = matched_.empty() && !is_named(*parent.filters, depth_ + 1, step.index);
-      part = may_be_known ? parts_.find(object, scope(*parent.filters, depth_ + 1, object)) : nullptr;
+      if (!matched_.empty() || is_named(*parent.filters, depth_ + 1, step.index)) return {};
+      part = parts_.find(object, scope(*parent.filters, depth_ + 1, object));
     }
     if (part == nullptr || (options_.keyed && is_dynamic(*part))) return {};
     return add_part(*part);
@@ -112,9 +113,7 @@ class Splitter final : public WalkObserver {
     frame.decided = parent.decided;
   }
 
-  // ---- Prefix trees.
-
-  // The filters of each child of `object`.
+  // ---- Prefix trees: the filters of each child.
   void narrow(Frame& frame, PyObject* object) {
     std::vector<std::unique_ptr<FilterSet>> children;
     for (const FilterPtr& filter : frame.filters->filters) {
@@ -225,9 +224,9 @@ class Splitter final : public WalkObserver {
 
   std::uint32_t assign(const Frame& frame, PyObject* object) {
     const FilterSet& set = *frame.filters;
-    const bool has_index = !set.globs.empty() && depth_ > 0;
-    const bool is_like_others = matched_.empty() && !(has_index && is_named(set, depth_, path_.step(depth_ - 1).index));
-    if (!is_like_others) return first_taker(set, object);
+    const bool may_be_named = !set.globs.empty() && depth_ > 0;
+    if (may_be_named && is_named(set, depth_, path_.step(depth_ - 1).index)) return first_taker(set, object);
+    if (!matched_.empty()) return first_taker(set, object);
     const PartsByType::Scope here = scope(set, depth_, object);
     if (const std::uint32_t* known = parts_.find(object, here)) return *known;
     reach_ = Reach::kType;
@@ -324,13 +323,11 @@ class Splitter final : public WalkObserver {
     if (parent.dead) return false;
     const Step& step = path_.step(depth_ - 1);
     const PathGlob::Indices& indices = parent.indices;
-    if (is_numbered(step.kind) && indices.alike && !is_in(indices.named, step.index)) return indices.taken;
+    if (is_numbered(step.kind) && indices.alike &&
+        !std::binary_search(indices.named.begin(), indices.named.end(), step.index))
+      return indices.taken;
     limit(reach_, Reach::kObject);
     return glob.takes(parent.states, path_.segment(depth_ - 1));
-  }
-
-  static bool is_in(const std::vector<std::size_t>& sorted, std::size_t index) {
-    return !sorted.empty() && std::binary_search(sorted.begin(), sorted.end(), index);
   }
 
   // Whether some glob names the index of a leaf at a depth, so that it is not like its neighbours.
@@ -344,10 +341,9 @@ class Splitter final : public WalkObserver {
         named_.insert(named_.end(), indices.begin(), indices.end());
       }
       std::sort(named_.begin(), named_.end());
-      named_parent_ = parent;
-      named_filters_ = set.serial;
+      std::tie(named_parent_, named_filters_) = std::pair(parent, set.serial);
     }
-    return is_in(named_, index);
+    return std::binary_search(named_.begin(), named_.end(), index);
   }
 
   // The states of a glob after the segments that lead to the frame at `depth`.
@@ -384,8 +380,8 @@ class Splitter final : public WalkObserver {
   PartsByType parts_;
   std::vector<std::size_t> named_;  // the indices that globs name under the frame and in the set of these serials
   std::size_t named_parent_ = 0, named_filters_ = 0;
-  std::size_t registered_ = 0;  // with abstract classes
-  bool is_counted_ = false;     // whether no code of the user's has run since that was counted
+  std::size_t registered_ = 0;  // with abstract classes; counted anew where code of the user's has run
+  bool is_counted_ = false;
   Reach reach_ = Reach::kType;  // how far what the filters have answered about the leaf goes
 };
 

@@ -1,7 +1,5 @@
 """A pytest plugin: the tests of Flax's nnx run with `partax.nnx.jit` in the place of `nnx.jit`."""
 
-from __future__ import annotations
-
 from flax import nnx
 
 import partax.nnx

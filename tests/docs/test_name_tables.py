@@ -4,8 +4,6 @@ here, and none is missing on either side.
 `python tests/docs/test_name_tables.py --write` writes the two tables that are made into the pages.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -1,8 +1,6 @@
 """Guards the promise of the page for those who come from Flax: each transformation of nnx does inside a function of
 `partax.nnx.jit` what it does inside one of `nnx.jit`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

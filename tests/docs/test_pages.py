@@ -1,8 +1,6 @@
 """Guards the promise that README and site are true: every Python block of a page runs, in order, and gives the output
 that it shows, where what runs them sees each kind of mistake; every link to a file or a heading leads somewhere."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 from typing import Any

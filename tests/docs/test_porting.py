@@ -4,8 +4,6 @@ after runs by partax, traces each program once, and differs from the one before 
 `python tests/docs/test_porting.py --write` writes the differences into the pages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import functools

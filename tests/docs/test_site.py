@@ -1,8 +1,6 @@
 """Guards the promise that the site builds without a warning, and that each of its pages has all that it shows: nothing
 is missing, and nothing is asked of another host."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

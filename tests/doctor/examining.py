@@ -1,7 +1,5 @@
 """What the tests of the doctor share: programs of functions, types of arrays, lines that are found by a comment."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any

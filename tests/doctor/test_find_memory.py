@@ -1,8 +1,6 @@
 """Guards the promise that programs that need much memory, and scans that autodiff keeps, are found by line, and that
 the estimate of the live bytes is near what XLA measures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guards the promise that the doctor counts what makes a program wait for the host, and names the line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """Guards the promise that loops outside of any jit are found in a script, and none around a compiled step is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

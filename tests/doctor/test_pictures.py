@@ -1,8 +1,6 @@
 """Guards the promise that the pictures' figures are those of the program: each equation is in the icicle once, the
 peak and the buffers of the live bytes are the walk's, and the timeline has each trace, its seconds and its cause."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

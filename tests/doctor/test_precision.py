@@ -1,7 +1,5 @@
 """Guards the promise that the doctor names the line at which a program begins to compute in a wider type than asked."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The doctor finds code that is there many times, names the line and counts it, and is silent where it is not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guards the promise that the doctor names operations that take a backend long, from the number on at which they do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guards the promise that work which is thrown away, or done number by number, is found where it costs alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

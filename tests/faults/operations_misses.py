@@ -1,7 +1,5 @@
 """Operations on a wrapper that traces or compiles, and on its life and death."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

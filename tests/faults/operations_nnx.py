@@ -1,7 +1,5 @@
 """Operations on partax.nnx.jit: calls that change objects of Flax do all of it or nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each has a directory of its name in corpus/.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Trees of the libraries whose classes partax reads, from a fuzzer's bytes: read, matched and made anew against
 jax.tree and the model; then changed in place, and matched again."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A file from a fuzzer's bytes: what partax.load makes of it, against what safetensors reads."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -3,8 +3,6 @@
 The native module has to be built for it: `.ci/fuzz` does that, and runs them all.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import sys

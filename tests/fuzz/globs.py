@@ -1,7 +1,5 @@
 """A pattern and paths from a fuzzer's bytes: which leaves by_path takes, and which the model does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import partax

@@ -1,8 +1,6 @@
 """Trees from a fuzzer's bytes: every stage that walks them, against jax.tree and the models; and trees whose nodes
 break the rules, which get an exception and leave everything working."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any

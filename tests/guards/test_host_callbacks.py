@@ -1,7 +1,5 @@
 """Guards the promise that a callback to the host reads, when the program runs, what its own function holds."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

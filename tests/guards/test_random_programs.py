@@ -1,8 +1,6 @@
 """Guards the promise that a function made anew never gets another program's result, and that a proven one does not
 retrace: random functions of several programs of the corpus, of which one after the other changes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

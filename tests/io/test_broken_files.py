@@ -1,7 +1,5 @@
 """Guards the promise that no file, however broken, does more to who loads it than raise a ValueError with its name."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

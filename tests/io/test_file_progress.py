@@ -1,7 +1,5 @@
 """Guards the promise that saving and loading a large file shows on a terminal how far it is, a small one nothing."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path

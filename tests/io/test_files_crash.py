@@ -1,8 +1,6 @@
 """Guards the promise that a save that is killed, runs out of disk or fails at any moment leaves the old file whole, and
 that a saved file is on the disk with the permissions, in the place and under the name that the user meant."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

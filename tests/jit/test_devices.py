@@ -1,7 +1,5 @@
 """Sharded arrays go through every call as through jax.jit: same values, same shardings, one trace, and no gather."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Two processes with four devices each train as one device does; one that is killed ends the other with an error."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

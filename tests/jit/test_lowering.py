@@ -1,7 +1,5 @@
 """lower, trace and eval_shape run ahead of time, from shapes or arrays, with statics kept exact."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards that many calls neither grow memory nor leave anything alive, and that caches are bounded, least recently
 used first, and tell what they hold. bench/soak.py makes more."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterable

@@ -1,8 +1,6 @@
 """Guards other processes and interpreters: fork, multiprocessing, cloudpickle and subinterpreters work, or say what to
 do."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Guards the promise that filter_shard places the arrays of any tree as the sharding says, in and outside of jit, and
 nothing else; and that in_shardings and out_shardings are prefixes of the user's own arguments and result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """Guards the promise that `filter_jit(..., trace=...)` traces the Python numbers that it names, and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

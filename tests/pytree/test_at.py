@@ -1,8 +1,6 @@
 """Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind, and that pformat
 writes what tree_pformat writes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards the promise that map, map_with_path, leaves, flatten, unflatten and structure of partax.tree do what those of
 jax.tree do, on trees of every family, and put the path in their errors."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

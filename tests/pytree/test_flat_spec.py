@@ -1,8 +1,6 @@
 """Guards the promise that a FlatSpec and a Static are values: immutable, hashed and compared by the static rules,
 copied, pickled and freed as such; and pytrees without leaves, for which a call retraces exactly when they differ."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -1,8 +1,6 @@
 """Guards the promise that partition gives a tree for each filter and one for the rest, each of the same structure and
 types, and combine the tree again from any of them in any order; with one filter both do as Equinox's do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import equinox as eqx

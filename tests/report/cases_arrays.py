@@ -1,7 +1,5 @@
 """Guards the promise that an array retraces for its shape, dtype or weak type alone, and a tree for its structure."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any

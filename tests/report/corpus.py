@@ -3,8 +3,6 @@
 `python tests/report/corpus.py --write` writes that table into the page.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Guards the promise that `python -m partax explain` runs a script as python does and tells each trace in one line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

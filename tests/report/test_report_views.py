@@ -1,8 +1,6 @@
 """Guards the promise that reports, summaries and all tables are one line by their `repr`, and the same words as plain
 text, on a terminal, which they fit, and as HTML, whatever names and paths they hold."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Guards the promise that each change of the corpus retraces or not, as it should, and is explained in one line."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable

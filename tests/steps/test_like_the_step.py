@@ -1,8 +1,6 @@
 """Guards the promise that a chunk is what calls of the step would be: called in its way, with its options, and as the
 step is now."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Guards the promise that each wrong use of steps is an error that names the place, and what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -21,23 +21,24 @@ import partax.nnx
 from stored import written
 
 pytestmark = pytest.mark.compiled_anew
-Call = Callable[..., Any]
+Ready = Callable[..., Any]
 
 
 @pytest.fixture(params=["traced", "loaded"])
-def ready(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Call]]:
+def ready(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ready]:
     """Gives a wrapper that has been called by nobody: its program is traced here, or was stored by an earlier call."""
-    with partax.store(tmp_path if request.param == "loaded" else None):
+    is_loaded = request.param == "loaded"
 
-        def ready(step: Any, *first: Any, of: Callable[[Any], Call] = lambda step: step) -> Call:
+    def ready(step: Any, *first: Any) -> Any:
+        step.clear_cache()
+        for _ in range(2 * is_loaded):  # the first one may be that of a class, too
+            step(*jax.tree.map(copy.copy, first))
+            written()
             step.clear_cache()
-            for _ in range(2 if request.param == "loaded" else 0):  # the first one may be that of a class, too
-                of(step)(*jax.tree.map(copy.copy, first))
-                written()
-                step.clear_cache()
-            assert any(tmp_path.iterdir()) is (request.param == "loaded")
-            return of(step)
+        assert any(tmp_path.iterdir()) is is_loaded
+        return step
 
+    with partax.store(tmp_path if is_loaded else None):
         yield ready
 
 
@@ -47,42 +48,33 @@ def ones(*shape: int) -> jax.Array:
 
 @pytest.mark.parametrize("donate", [("a",), "all"])
 @pytest.mark.parametrize("forwards", [False, True])
-def test_an_array_that_is_given_away_and_used_is_refused(
-    donate: Any, forwards: bool, ready: Callable[..., Call]
-) -> None:
-    step = ready(
-        partax.filter_jit(lambda a, b: (a + 1, b if forwards else b * 2), donate=donate), ones(3) * 2, ones(3) * 3
-    )
+def test_an_array_that_is_given_away_and_used_is_refused(donate: Any, forwards: bool, ready: Ready) -> None:
+    step = ready(partax.filter_jit(lambda a, b: (a + 1, b if forwards else b * 2), donate=donate), ones(3), ones(3) * 3)
     x = ones(3) * 4
     for _ in range(2):
         with pytest.raises(jax.errors.JaxRuntimeError, match=r"Attempt to .*donate") as raised:
             step(x, x)
-        assert "`a`" in f"{raised.value} {getattr(raised.value, '__notes__', '')}"
-        assert not x.is_deleted()
+        assert "`a`" in f"{raised.value} {getattr(raised.value, '__notes__', '')}" and not x.is_deleted()
     assert np.array_equal(step(x, ones(3) * 7)[0], np.full(3, 5))
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_a_check_for_nan_raises_the_error_of_jax(bound: bool, ready: Callable[..., Call]) -> None:
+def test_a_check_for_nan_raises_the_error_of_jax(bound: bool, ready: Ready) -> None:
     zeros = jnp.zeros(3)
-    divide = ready(
-        partax.filter_jit(lambda w, x: w / x),
-        *([] if bound else [zeros]),
-        ones(3),
-        of=lambda step: step.bind(zeros) if bound else step,
-    )
-    arguments = [] if bound else [zeros]
+    step = ready(partax.filter_jit(lambda w, x: w / x), zeros, ones(3))
+    divide = step.bind(zeros) if bound else lambda x: step(zeros, x)
     for _ in range(3):
-        divide(*arguments, ones(3))
+        divide(ones(3))
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
-        divide(*arguments, zeros)
-    assert np.isnan(divide(*arguments, zeros)).all()
+        divide(zeros)
+    assert np.isnan(divide(zeros)).all()
 
 
 class Part(eqx.Module):
     w: Any
     rate: float = 0.5
-    name: str = "a part"
+    size: int = 1000
+    act: Callable[[Any], Any] = eqx.field(static=True, default=jnp.tanh)
 
 
 class Two(NamedTuple):
@@ -91,23 +83,24 @@ class Two(NamedTuple):
     rate: float = 0.25
 
 
-def test_whole_parts_come_back_as_the_same_objects(ready: Callable[..., Call]) -> None:
-    make = lambda: Two(Part(ones(2)), (ones(3), "x" * 30))
-    step = ready(partax.filter_jit(lambda tree: {"half": Two(tree.first, ones(2)), "second": tree.second}), make())
+def test_parts_and_objects_of_the_call_come_back_as_they_are(ready: Ready) -> None:
+    act = lambda x: x + 1
+    make = lambda: Two(Part(ones(2), act=act), (ones(3), "x" * 30, 10**6, True))
+    step = ready(
+        partax.filter_jit(lambda tree: (Two(tree.first, ones(2)), tree[1], Part(ones(2), 3.0, 5, act))), make()
+    )
     for _ in range(3):
         tree = make()
-        found = step(tree)
-        assert found["half"].first is tree.first and found["second"] is tree.second
+        half, second, new = step(tree)
+        assert half.first is tree.first and second is tree.second and (new.rate, new.size, new.act) == (3.0, 5, act)
 
 
 @pytest.mark.parametrize("option", ["device", "in_shardings"])
-def test_an_array_elsewhere_is_moved_to_where_the_options_say(
-    option: str, ready: Callable[..., Call], devices: list[Any]
-) -> None:
-    options = {"device": devices[1]} if option == "device" else {"in_shardings": SingleDeviceSharding(devices[1])}
+def test_an_array_elsewhere_is_moved_to_where_the_options_say(option: str, ready: Ready, devices: list[Any]) -> None:
+    where: Any = devices[1] if option == "device" else SingleDeviceSharding(devices[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        wrapper: Any = partax.filter_jit(lambda x: x + 1, **options)
+        wrapper: Any = partax.filter_jit(lambda x: x + 1, **{option: where})
     step = ready(wrapper, ones(3))
     for device in (devices[2], devices[1], devices[0]):
         found = step(jax.device_put(ones(3), device))
@@ -122,19 +115,19 @@ class Scaled(nnx.Module):
         return self.drop(x * self.by)
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_bound_object_that_others_have_changed_is_refused(ready: Callable[..., Call]) -> None:
-    def change(model: Any) -> Any:
-        model.eval()
-        model.width = 3
-        return model
+def changed(model: Any) -> Any:
+    model.eval()
+    model.width = 3
+    return model
 
+
+@pytest.mark.filterwarnings("error")
+def test_a_bound_object_that_others_have_changed_is_refused(ready: Ready) -> None:
     model = Scaled()
-    apply = ready(partax.nnx.jit(lambda model, x: model(x)), change(Scaled()), ones(2, 4))
-    bound = apply.bind(model)  # type: ignore[attr-defined]
+    bound = ready(partax.nnx.jit(lambda model, x: model(x)), changed(Scaled()), ones(2, 4)).bind(model)
     for _ in range(3):
         bound(ones(3, 4))
-    change(model)
+    changed(model)
     bound(ones(3, 4))
     with pytest.raises(RuntimeError, match="bind anew what you change"):
         bound(ones(2, 4))

@@ -3,8 +3,6 @@
 `PARTAX_FAULTS=1000` damages so many files, and does of all else what takes minutes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

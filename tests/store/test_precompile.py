@@ -1,7 +1,5 @@
 """Guards the promise that calls which were precompiled neither trace nor compile, with a folder and without."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Guards the promise that of two programs that differ in one place, each gets its own result from one folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -2,8 +2,6 @@
 their names give: also in one another, with aux data of any kind, and where a part has no tangent; that what does not
 fit is named by its path, and that names and policies of a checkpoint say what is kept."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Guards the promise that loops over any trees compute what Python's own do, and what `jax.lax`'s do on arrays, under
 every transformation; arrays are carried, all else stays, and numbers and weak types settle as in Python's loop."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

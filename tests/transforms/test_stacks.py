@@ -1,8 +1,6 @@
 """Guards the promise that the transformations compose: random stacks of three on random trees give what jax gives on
 the trees' arrays."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

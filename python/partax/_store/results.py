@@ -95,20 +95,21 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
         super().__init__(file, protocol=5)
-        self._arrays = {id(it): ("out", i) for i, it in enumerate(outputs)}
-        self._arrays |= {id(it): ("in", i) for i, it in enumerate(inputs)}
+        self._arrays = {id(it): f"out {i}" for i, it in enumerate(outputs)}
+        self._arrays |= {id(it): f"in {i}" for i, it in enumerate(inputs)}
         self._statics = call_statics()  # kept, so that their ids stay theirs
         self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: Any) -> str | None:
+        # A text that is made here: of a tuple, pickle would ask for what is in it.
         if isinstance(obj, Tracer) or obj is _ONE:
             if id(obj) not in self._arrays:
                 raise _UnstoredError
             return self._arrays[id(obj)]
         if id(obj) in self._places:
-            return "static", self._places[id(obj)]
+            return f"static {self._places[id(obj)]}"
         if callable(obj) and is_pure(obj):
-            return "name", (obj.__module__, getattr(obj, "__qualname__", None) or obj.__name__)
+            return f"name {obj.__module__} {getattr(obj, '__qualname__', None) or obj.__name__}"
         return None
 
     def reducer_override(self, obj: Any) -> Any:
@@ -133,11 +134,11 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(data))
         self._values = values
 
-    def persistent_load(self, pid: tuple[str, Any]) -> Any:
-        kind, which = pid
+    def persistent_load(self, pid: str) -> Any:
+        kind, which, *name = pid.split(" ")
         if kind != "name":
-            return self._values[kind][which]
-        found: Any = sys.modules[which[0]]
-        for part in which[1].split("."):
+            return self._values[kind][int(which)]
+        found: Any = sys.modules[which]
+        for part in name[0].split("."):
             found = getattr(found, part)
         return found
