@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import partax
 import partax.nnx
@@ -93,6 +93,15 @@ def test_parts_and_objects_of_the_call_come_back_as_they_are(ready: Ready) -> No
         tree = make()
         half, second, new = step(tree)
         assert half.first is tree.first and second is tree.second and (new.rate, new.size, new.act) == (3.0, 5, act)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 3)])
+def test_an_array_over_several_devices_is_moved(order: tuple[int, ...], ready: Ready, devices: list[Any]) -> None:
+    asked, given = (
+        NamedSharding(Mesh(np.array(devices)[[*places]], ("a",)), PartitionSpec("a")) for places in ((0, 1), order)
+    )
+    found = ready(partax.filter_jit(lambda x: x + 1, in_shardings=asked), ones(4))(jax.device_put(ones(4), given))
+    assert np.array_equal(found, np.full(4, 2)) and found.sharding == asked
 
 
 @pytest.mark.parametrize("option", ["device", "in_shardings"])

@@ -34,10 +34,12 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
         if isinstance(leaf, jax.Array):
             if leaf.is_deleted():
                 raise UnstoredError("an array is deleted")
-            if asked and leaf.committed and leaf.sharding.device_set != {*asked}:
-                raise UnstoredError("in_shardings moves an array to other devices")  # which a compiled program refuses
             kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), leaf.committed)
-            found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, devices)))
+            of_leaf: dict[Any, None] = {}
+            found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, of_leaf)))
+            if asked and leaf.committed and tuple(of_leaf) != asked:  # which a compiled program refuses
+                raise UnstoredError("in_shardings moves an array to other devices, or has them in another order")
+            devices |= of_leaf
         elif isinstance(leaf, jax.ShapeDtypeStruct):
             found.append(_abstract(leaf, devices))
         elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
