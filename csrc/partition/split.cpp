@@ -224,9 +224,9 @@ class Splitter final : public WalkObserver {
 
   std::uint32_t assign(const Frame& frame, PyObject* object) {
     const FilterSet& set = *frame.filters;
+    if (!matched_.empty()) return first_taker(set, object);
     const bool may_be_named = !set.globs.empty() && depth_ > 0;
     if (may_be_named && is_named(set, depth_, path_.step(depth_ - 1).index)) return first_taker(set, object);
-    if (!matched_.empty()) return first_taker(set, object);
     const PartsByType::Scope here = scope(set, depth_, object);
     if (const std::uint32_t* known = parts_.find(object, here)) return *known;
     reach_ = Reach::kType;

@@ -67,7 +67,10 @@ def _under_way() -> _Call | None:
             if code.co_name == name and code.co_filename.replace("\\", "/").endswith(file):
                 known = frame.f_locals
                 found = _Call(inspect.unwrap(known[variable]), known["args"], known["kwargs"])
-                static = None if kind is _OF_EQUINOX else static_arguments(known) if kind is _OF_JAX else static
+                if kind is _OF_JAX:
+                    static = static_arguments(known)
+                elif kind is _OF_EQUINOX:  # which leaves every number static
+                    static = None
         frame = frame.f_back
     return found if found is None or static is None else _with_arrays(found, static)
 
