@@ -3,8 +3,8 @@
     python bench/warm_start.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
 Each first call is that of a process of its own, from the call until its result is there; imports and the making of the
-arguments are not counted. The processes take turns, on folders that one before them has filled; where it is measured
-what storing costs, on empty ones.
+arguments are not counted, but in the rows of whole processes. They take turns, on folders that one before them has
+filled; where it is measured what storing costs, on empty ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ try:
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
-COLD, CACHE, STORE, STORING = "cold", "jax's cache", "partax.store", "storing"
+COLD, CACHE, STORE, STORING, BOTH = "cold", "jax's cache", "partax.store", "storing", "both"
 ALONE = "loading alone"
 HERE, LOADED = "compiled here", "loaded"
 optimizer = optax.adam(1e-3)
@@ -165,7 +165,7 @@ def loading_alone(work: str, folder: str) -> float:
     jax.block_until_ready(jax.tree.leaves(WORKS[work]()[1]))
     stored = Folder(Path(folder, "partax"), 2**31)
     begin = time.perf_counter()
-    Loading(stored, stored.files()[0].key, tuple(jax.devices()), False).program.result()
+    Loading(stored, stored.files()[0].key, tuple(jax.devices())).program.result()
     return time.perf_counter() - begin
 
 
@@ -187,6 +187,22 @@ def beside(work: str, other: str, effort: Effort, name: str, budget: float) -> R
             measure()  # fills the folders
         timings = take_turns(measures, effort.slow_rounds(7))
     return as_row(name, timings, budget, f"x {other}", measured=timings[STORE].over(timings[other]))
+
+
+def whole(work: str, effort: Effort, name: str, budget: float) -> Row:
+    """A process from its start to its end, with jax's cache and with both."""
+
+    def timed(form: str) -> float:
+        begin = time.perf_counter()
+        in_a_process(work, form, folders[form])
+        return time.perf_counter() - begin
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        folders = {CACHE: one, BOTH: other}
+        for form in folders:
+            timed(form)  # fills them
+        timings = take_turns({form: partial(timed, form) for form in folders}, effort.slow_rounds(7))
+    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[BOTH].over(timings[CACHE]))
 
 
 def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
@@ -250,6 +266,7 @@ NAMES = {
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     *((f"first call, {name}", 0.35, partial(beside, work, CACHE)) for work, name in NAMES.items()),
     *((f"first call beside loading alone, {name}", 1.3, partial(beside, work, ALONE)) for work, name in NAMES.items()),
+    *((f"whole process, {NAMES[work]}", 1.0, partial(whole, work)) for work in ("mlp", "transformer")),
     ("first call that is stored, MLP of depth 24 with Adam", 1.05, partial(storing, "mlp")),
     ("a suite of 300 tests that compile, by pytest", 0.5, suite_of_tests),
     ("hit, MLP of depth 24 with Adam", 1.02, hits),
@@ -257,11 +274,11 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 
 
 def child(work: str, form: str, folder: str) -> None:
-    if form == CACHE:
+    if form in (CACHE, BOTH):
         jax.config.update("jax_compilation_cache_dir", str(Path(folder, "jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if form in (STORE, STORING):
+    if form in (STORE, STORING, BOTH):
         partax.store(Path(folder, "partax"))
     print(loading_alone(work, folder) if form == ALONE else first_call(work))
 
@@ -270,5 +287,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(*sys.argv[2:])
         sys.exit()
-    forms = (COLD, CACHE, STORE, ALONE, STORING, HERE, LOADED)
+    forms = (COLD, CACHE, STORE, BOTH, ALONE, STORING, HERE, LOADED)
     sys.exit(run(ROWS, forms, forms, __doc__.split("\n")[0]))

@@ -1,7 +1,5 @@
 """A program with findings, of which the doctor writes a page."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

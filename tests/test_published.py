@@ -1,8 +1,6 @@
 """Guards the promise that what partax publishes is what is there: the stub mirrors the native module, the package is
 typed, its import is silent and starts no backend, and changelog and wheels are of its version and its Pythons."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pathlib

@@ -1,7 +1,5 @@
 """A pytest plugin: the tests of a library that stands on Equinox run with `partax.equinox.accelerate()`."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,8 +1,6 @@
 """Guards the promise that the reference is complete, each public name, method and property of partax on one page, once,
 and that `help` answers: a docstring opens with an example that runs, and explains parameters, result and errors."""
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import importlib.util

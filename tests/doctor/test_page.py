@@ -1,8 +1,6 @@
 """Guards the promise that the doctor's page is one whole file: each finding is in it, as text and not as code, then the
 pictures; it needs no network and no script; it can be read in both colour schemes; and a file is never half written."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

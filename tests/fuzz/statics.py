@@ -1,7 +1,5 @@
 """Two static values from a fuzzer's bytes: equality, hash and snapshots, against the model in reference.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import types

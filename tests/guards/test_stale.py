@@ -5,8 +5,6 @@ The corpus is one table of programs, `PROGRAMS`; plain Python says what is right
 made anew, and, where the function itself holds what changes, with the same object.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@ describes, and that among several filters the one that takes a leaf nearest the 
 they are equally near; what is no filter, a pattern that is wrong, and with `strict` one that gets no leaf, is a
 ValueError that says where and what was found."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any

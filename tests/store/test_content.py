@@ -1,7 +1,5 @@
 """Guards the promise that what a process knows by identity, or need not look at, counts by its content in the next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

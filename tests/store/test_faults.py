@@ -30,7 +30,7 @@ IS_SHORT = DAMAGES < 1000
 
 def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
-    (file,) = (tmp_path / "store").iterdir()
+    (file,) = (tmp_path / "store").glob("*.partax")
     whole, chance = file.read_bytes(), np.random.default_rng(0)
     for at in range(DAMAGES):
         data = bytearray(whole)
@@ -56,7 +56,7 @@ def test_a_file_by_the_name_of_another_is_traced_anew(tmp_path: Path) -> None:
     others = SOURCE.replace("2", "3")
     for source in (SOURCE, others):
         run(source, tmp_path, tmp_path / "store")
-    one, other = (tmp_path / "store").iterdir()
+    one, other = (tmp_path / "store").glob("*.partax")
     other.write_bytes(one.read_bytes())
     with pytest.warns(RuntimeWarning, match="damaged"):
         found = [run(source, tmp_path, tmp_path / "store") for source in (SOURCE, others)]
@@ -100,7 +100,7 @@ def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -
         said = it.communicate()
         assert it.returncode == 0 and said[0].startswith("begun\ndone"), said[1]
     assert assert_whole(tmp_path / "store", 12) == 12
-    assert {it.suffix for it in (tmp_path / "store").iterdir()} == {".partax"}
+    assert {it.suffix for it in (tmp_path / "store").iterdir()} == {".partax", ".list"}
     assert writer(tmp_path, 12).communicate()[0] == "begun\ndone 1\n"
 
 

@@ -106,7 +106,7 @@ def test_steps_in_one_call_are_loaded(tmp_path: Path) -> None:
 def stored(tmp_path: Path) -> Path:
     """A folder with one program."""
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
-    (file,) = (tmp_path / "store").iterdir()
+    (file,) = (tmp_path / "store").glob("*.partax")
     return file
 
 

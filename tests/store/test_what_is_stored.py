@@ -146,7 +146,7 @@ def test_what_a_user_s_class_says_by_a_name_that_flax_knows_is_not_stored(of_fla
             nnx.variablelib.VariableTypeCache.pop(name)
         written()
         step.clear_cache()
-    assert len(list(tmp_path.iterdir())) == of_flax
+    assert len(list(tmp_path.glob("*.partax"))) == of_flax
 
 
 # ---- Devices.
@@ -238,7 +238,7 @@ def test_a_wrapper_s_own_folder_and_none(tmp_path: Path) -> None:
             written()
         assert (never.cache_info().traces, own.cache_info().traces, nets.cache_info().traces) == (1, traces, traces)
     assert list((tmp_path / "others").iterdir()) == []
-    assert len(list((tmp_path / "own").iterdir())) == len(list((tmp_path / "nets").iterdir())) == 1
+    assert len(list((tmp_path / "own").glob("*.partax"))) == len(list((tmp_path / "nets").glob("*.partax"))) == 1
     own.clear_cache()
     own(jnp.ones(3))  # the switch is off
     assert own.cache_info().loads == 1
@@ -267,7 +267,7 @@ def test_loads_are_counted_and_in_the_report(tmp_path: Path) -> None:
     assert info == (1, 0, 1, 1, 4096) and info.loads == 1
     (load,) = report.loads
     assert "test_what_is_stored.py:" in load.site
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.partax")
     record = record_of(Folder(tmp_path, 1 << 30), file.stem)
     assert record is not None and load.saves == record["seconds"] > 0 and load.seconds > 0
     assert "1 loaded" in str(report) and f"loaded at {load.site}" in str(report)

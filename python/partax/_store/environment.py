@@ -26,18 +26,25 @@ _VARIABLES = ("XLA_", "TF_XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "EQX_", 
 """How the names of variables begin that the compiler and the libraries known to be pure read."""
 
 
-def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
-    """All of it now, as plain values, by what it is, for a program that runs on these devices."""
+def machine(devices: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """What machine code is for that runs on these devices, or on those that jax takes."""
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
-    every = dict.fromkeys((*devices, *jax.devices()))
+    every = tuple(dict.fromkeys((*devices, *jax.devices())))
     kinds = sorted((it.platform, it.device_kind, it.id, it.process_index) for it in every)
-    client = getattr(devices[0], "client", None)
+    client = getattr(every[0], "client", None)
     return {
         **_BUILD,
         "the version of NumPy": np.__version__,
         "an environment variable of XLA or of a library": variables,
         "a device": (kinds, getattr(client, "platform_version", "")),
         "the number of processes": (jax.process_index(), jax.process_count()),
+    }
+
+
+def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
+    """All of it now, as plain values, by what it is, for a program that runs on these devices."""
+    return {
+        **machine(devices),
         **{f"the setting {name}": value for name, value in every_setting()},
         "jax's configuration": tuple(sorted(configuration().items())),
         **{f"the setting {name}": value for name, value in _settings().items()},

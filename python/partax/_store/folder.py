@@ -8,12 +8,14 @@ import stat
 import threading
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from partax._io.whole_file import is_unfinished, replace_file
 
 _ENDING = ".partax"
+_LIST = ".list"
 _MAGIC = b"partax store 1\n"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _LONGEST_WRITE = 3600  # seconds
@@ -89,6 +91,17 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
+    def read_list(self, name: str) -> list[str]:
+        """The keys of a list; none where there is none, or what is there is damaged."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return self._list(name).read_text("utf-8").split()
+        return []
+
+    def write_list(self, name: str, keys: Iterable[str]) -> None:
+        """Keeps a list of keys, as long as one of them has a program."""
+        with contextlib.suppress(OSError):  # it spares time and nothing else
+            replace_file(os.path.realpath(self._list(name)), lambda fresh: Path(fresh).write_text("\n".join(keys)))
+
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
         found: list[Stored] = []
@@ -104,20 +117,23 @@ class Folder:
     def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
         """Drops what is too much, or was not used for so many seconds; gives the number of files."""
         size = dropped = 0
-        self._drop_what_was_left()
         for it in self.files():
             size += it.size
             if (max_bytes is not None and size > max_bytes) or (older is not None and time.time() - it.used > older):
                 with contextlib.suppress(OSError):
                     it.path.unlink()
                     dropped += 1
+        self._drop_what_was_left()
         return dropped
 
     def _drop_what_was_left(self) -> None:
-        """Drops what processes that were killed have not finished writing."""
+        """Drops what processes that were killed have not finished writing, and lists whose programs are gone."""
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
-                if is_unfinished(entry.name):
+                if entry.name.endswith(_LIST):
+                    if not any(map(self.has, self.read_list(entry.name[1 : -len(_LIST)]))):
+                        Path(entry.path).unlink(missing_ok=True)
+                elif is_unfinished(entry.name):
                     with contextlib.suppress(OSError):
                         if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
                             shutil.rmtree(entry.path, ignore_errors=True)
@@ -130,6 +146,9 @@ class Folder:
 
     def _file(self, key: str) -> Path:
         return self.path / (key + _ENDING)
+
+    def _list(self, name: str) -> Path:
+        return self.path / f".{name}{_LIST}"
 
 
 def _header(key: str, data: bytes) -> bytes:

@@ -169,7 +169,7 @@ class Programs:
             loading.program.cancel()
             loading = None
         if loading is None:
-            loading = self._loading(key.name if self._folder.has(key.name) else None, signature)
+            loading = self._loading(key.name, signature)
         return _Search(begun, threading.get_ident(), not has_traced, signature, wanted.group, key, loading)
 
     def _signature(self, leaves: tuple[Any, ...]) -> Signature:
@@ -182,7 +182,9 @@ class Programs:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
             return None
         try:
-            return Loading(self._folder, name, signature.devices, self._takes_tuple)
+            ahead = switch.ahead_of(self._folder)
+            begun = None if ahead is None else ahead.take(name)
+            return begun or (Loading(self._folder, name, signature.devices) if self._folder.has(name) else None)
         except RuntimeError as error:  # as Python says it
             raise UnstoredError("the process ends, and has no threads any more") from error
 
@@ -210,6 +212,7 @@ class Programs:
         if program is None:
             return None
         self._folder.note_use(search.key.name)
+        self._beside(self._note, search.key.name, search.signature.devices)
         self._loaded.append(program)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
@@ -259,13 +262,21 @@ class Programs:
                 "proof": search.key.proof(),
                 "program": b"",
             }
-            given = (search.key.name, record, lowered, program, is_whole)
-            with contextlib.suppress(RuntimeError):  # the process ends
-                threading.Thread(target=self._store, args=given, name="partax store").start()
+            self._beside(self._store, search, record, lowered, program, is_whole)
         return program
 
-    def _store(self, key: str, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
-        """After the call, in a thread of its own."""
+    def _beside(self, do: Callable[..., None], *given: Any) -> None:
+        """Does it in a thread of its own."""
+        with contextlib.suppress(RuntimeError):  # the process ends
+            threading.Thread(target=do, args=given, name="partax store").start()
+
+    def _note(self, name: str, devices: tuple[Any, ...]) -> None:
+        ahead = switch.ahead_of(self._folder)
+        if ahead is not None and self._folder.has(name):
+            ahead.note(name, devices)
+
+    def _store(self, search: _Search, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
+        """After the call."""
         # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
         threading.main_thread().join(min(record["seconds"], 1.0))
         try:
@@ -275,7 +286,8 @@ class Programs:
             if data is None:
                 self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
             else:
-                self._folder.write(key, pickle.dumps({**record, "program": data}))
+                self._folder.write(search.key.name, pickle.dumps({**record, "program": data}))
+                self._note(search.key.name, search.signature.devices)
         except RuntimeWarning:  # it has been told, and the user has it raised: nobody waits for this thread
             pass
         except Exception as error:  # whatever a compiler raises

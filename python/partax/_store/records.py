@@ -35,19 +35,18 @@ def record_of(folder: Folder, name: str) -> Record | None:
 class Loading:
     """A stored program that is read and loaded. It need not be the right one until it is run."""
 
-    def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...], takes_tuple: bool) -> None:
+    def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...]) -> None:
         self.name = name  # what it is stored by
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
         self.record = pool.submit(record_of, folder, name)
         # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
-        self.program = pool.submit(self._load, devices, takes_tuple)
+        self.program = pool.submit(self._load, devices)
         pool.shutdown(wait=False)
 
-    def _load(self, devices: tuple[Any, ...], takes_tuple: bool) -> Any:
+    def _load(self, devices: tuple[Any, ...]) -> Any:
         record = self.record.result()
         if record is None:
             return None
-        given = (0,) * len(record["donated"])
-        in_tree = jax.tree.structure(((given,) if takes_tuple else given, {}))
+        in_tree = jax.tree.structure(((0,) * len(record["donated"]), {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
         return loaded(record["program"], in_tree, out_tree, by_number(record["devices"], devices))

@@ -6,11 +6,13 @@ from typing import Any, Literal
 
 from partax import _core
 from partax._pytree.short_text import short_text
+from partax._store.ahead import Ahead
 from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
 
 _folder: Folder | None = None
+_ahead: Ahead | None = None
 _of_options: dict[str, Folder | None] = {}
 
 
@@ -31,6 +33,11 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
             _of_options[store] = None
             made.tell(f"nothing is stored: {error}")
     return _of_options[store]
+
+
+def ahead_of(folder: Folder) -> Ahead | None:
+    """What of a folder is loaded before it is called; None of one that a wrapper has for itself."""
+    return _ahead if _ahead is not None and _ahead.folder is folder else None
 
 
 class Store:
@@ -65,7 +72,8 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     that the trace can reach, with closures, defaults, globals and captured arrays; the versions of Python, jax, partax
     and each library that the code names; jax's configuration, the devices and the processor. What is not known to be
     the same in another process is not stored: `partax.explain` says what. A program with effects, such as a callback,
-    is not stored either, nor one over the devices of several processes.
+    is not stored either, nor one over the devices of several processes. What a script called first when it ran last is
+    loaded beside it, from the moment on that jax compiles something.
 
     Args:
       path: the folder, which is made where it is not there; None stores nothing from here on. Whoever can write to it
@@ -94,8 +102,10 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
 
 
 def _set(to: Folder | None) -> None:
-    global _folder
-    _folder = to
+    global _folder, _ahead
+    if _ahead is not None:
+        _ahead.end()
+    _folder, _ahead = to, None if to is None else Ahead(to)
     _core.store_programs(to is not None)
 
 

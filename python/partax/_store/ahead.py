@@ -1,0 +1,108 @@
+"""What a script called first when it ran last, loaded while it still makes its arguments."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import threading
+from typing import Any
+
+import jax
+
+from partax._store.environment import machine
+from partax._store.folder import Folder
+from partax._store.records import Loading
+from partax._store.registered import registered_by_users
+
+_MOST = 8  # programs
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+_waiting: "Ahead | None" = None  # for jax to compile something: until then it may not be set up
+
+
+class Ahead:
+    """The programs of a folder that this process may call soon. Each call's proof says whether one is the right one."""
+
+    def __init__(self, folder: Folder) -> None:
+        global _waiting
+        self.folder = folder
+        self._lock, self._noting = threading.Lock(), threading.Lock()
+        self._names: list[str] = []  # of what this process has loaded or stored, the first ones
+        self._begun: dict[str, Loading] = {}
+        self._asked: set[str] = set()
+        self._is_over = False
+        _listen()
+        _waiting = self
+
+    def begin(self) -> None:
+        """Loads one after the other, in a thread of its own."""
+        with contextlib.suppress(RuntimeError):  # the process ends
+            threading.Thread(target=self._load, name="partax load ahead").start()
+
+    def end(self) -> None:
+        """Loads no more, and keeps nothing."""
+        with self._lock:
+            self._is_over = True
+            self._begun.clear()
+
+    def take(self, name: str) -> Loading | None:
+        """A program that is loaded, or about to be; None where it is not."""
+        with self._lock:
+            self._asked.add(name)
+            return self._begun.pop(name, None)
+
+    def note(self, name: str, devices: tuple[Any, ...]) -> None:
+        """Notes for the next process that this one calls a program, which is on these devices."""
+        group = name.partition("-")[0]
+        with self._lock:
+            for other in [it for it in self._begun if it.startswith(group)]:
+                del self._begun[other]  # this one has taken its place
+        with self._noting:
+            if name in self._names or len(self._names) == _MOST or not {*devices} <= {*jax.devices()}:
+                return
+            self._names.append(name)
+            if self._names != self._known[: len(self._names)]:
+                self.folder.write_list(self._list, self._names)
+
+    @functools.cached_property
+    def _list(self) -> str:
+        """What the names are stored by: the script, and all that must be the same for machine code to be loaded."""
+        script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0]
+        return hashlib.sha256(repr((os.path.realpath(script), machine())).encode()).hexdigest()[:40]
+
+    @functools.cached_property
+    def _known(self) -> list[str]:
+        """The names that a process before has noted."""
+        return self.folder.read_list(self._list)
+
+    def _load(self) -> None:
+        devices: tuple[Any, ...] = tuple(jax.devices())
+        with contextlib.suppress(Exception):  # of whatever class is looked at
+            registered_by_users()  # which finds where the files of libraries are, as the first proof would
+        with contextlib.suppress(RuntimeError):  # the process ends
+            for name in self._known:
+                loading = self._begin(name, devices)
+                if loading is not None:
+                    loading.program.exception()  # until it is there
+
+    def _begin(self, name: str, devices: tuple[Any, ...]) -> Loading | None:
+        with self._lock:
+            is_over = self._is_over or not threading.main_thread().is_alive()
+            if is_over or name in self._asked or not self.folder.has(name):
+                return None
+            self._asked.add(name)
+            self._begun[name] = loading = Loading(self.folder, name, devices)
+            return loading
+
+
+@functools.cache
+def _listen() -> None:
+    jax.monitoring.register_event_duration_secs_listener(_on_duration)
+
+
+def _on_duration(event: str, duration_secs: float, **details: Any) -> None:
+    global _waiting
+    if event == _COMPILED and _waiting is not None:
+        ahead, _waiting = _waiting, None
+        ahead.begin()
