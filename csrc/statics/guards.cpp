@@ -1,6 +1,7 @@
 #include "statics/guards.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "base/python_hooks.h"
@@ -74,13 +75,11 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
   }
 }
 
-bool is_number(PyObject* value) noexcept {
-  return PyLong_Check(value) || PyFloat_CheckExact(value) || PyComplex_CheckExact(value);
-}
-
 bool is_equal(PyObject* known, PyObject* now, bool loosely) {
   if (known == now) return true;
-  if (loosely && is_number(known) && is_number(now)) return are_equal(known, now);
+  if (loosely && PyLong_CheckExact(known) && PyFloat_CheckExact(now)) {
+    return !std::signbit(PyFloat_AS_DOUBLE(now)) && are_equal(known, now);
+  }
   if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
   if (PyTuple_CheckExact(known)) {
     const Py_ssize_t size = PyTuple_GET_SIZE(known);

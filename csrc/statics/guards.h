@@ -51,7 +51,7 @@ class Guards {
   bool holds_arrays() const noexcept { return holds_arrays_; }
 
   // For what was made anew: whether the same can be read of these roots now; if not, and `difference` is given, what is
-  // not as it was. `loosely`: a number may have become an equal one of another type, as 100 becomes 100.0.
+  // not as it was. `loosely`: an int may have become the equal float, as 100 becomes 100.0.
   bool match(const Roots& roots, std::string* difference = nullptr, bool loosely = false) const;
 
  private:

@@ -42,6 +42,17 @@ attribute of a member: {MODE} → m.k → m.k = 3.0
 attribute of a member by its name: {MODE} → Mode['FAST'].k → m.k = 3.0
 members by value: class N(enum.Enum): A, B = 2.0, 3.0 → N(2.0).value → N._value2member_map_[2.0] = N.B
 members by name: class N(enum.Enum): A, B = 2.0, 3.0 → N['A'].value → N._member_map_['A'] = N.B
+attribute of joined flags: class F(enum.Flag): A, B = 1, 2\n(F.A | F.B).k = 2.0 → (F.A | F.B).k → (F.A | F.B).k = 3.0
+attribute of joined flags, by value: class F(enum.IntFlag): A, B = 1, 2\nF(3).k = 2.0 → F(3).k → F(3).k = 3.0
+text in another module: m = sys.modules['m_of_mine'] = types.ModuleType('m_of_mine')\nm.CV = CV = float\ndef get():
+  \n  @dataclasses.dataclass\n  class D:\n    __module__ = 'm_of_mine'\n    a: 'CV[int]' = 1.0\n    b: float = 2.0
+  \n  return D(3.0).b → get() → m.CV = typing.ClassVar → del sys.modules['m_of_mine']
+name of a jitted function: g = jax.jit(lambda: 2.0) → len(g.__name__) → g.__name__ = 'abc'
+name of a wrapper: g = partax.filter_jit(lambda: 2.0) → len(g.__name__) → g.__name__ = 'abc'
+what a key wraps: k = jax.random.key(0)\nk.__wrapped__ = 2.0 → k.__wrapped__ → k.__wrapped__ = 3.0
+class of a sharding: p, T = jax.P('a'), jax.P\nT.mine = 2.0 → p.mine → T.mine = 3.0 → del T.mine
+class of a mesh: T = jax.sharding.AbstractMesh\np = T((1,), ('a',))\nT.mine = 2.0 → p.mine → T.mine = 3.0 → del T.mine
+class of an array: a, T = jnp.ones(()), type(jnp.ones(()))\nT.mine = 2.0 → a.mine → T.mine = 3.0 → del T.mine
 number of members: class N(enum.Enum): A, B = 2.0, 3.0 → len(N) → N._member_names_.append('A')
 members in a loop: {MODE} → sum(getattr(m, 'k', 0.0) for m in Mode) → Mode.SLOW.k = 3.0
 value of a member: {MODE} → (1.0 + m.value) → m._value_ = 3.0

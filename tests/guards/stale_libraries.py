@@ -63,6 +63,10 @@ _SETTING = rows(r"""
 level of the root logger: L = logging.root.level → logging.getLogger().getEffectiveLevel() → logging.root.setLevel(7)
   → logging.root.setLevel(L)
 name of a level: logging.addLevelName(77, 'ab') → len(logging.getLevelName(77)) → logging.addLevelName(77, 'abc')
+how NumPy prints, by a dtype of jax's: {_OPTIONS} → len(repr(x.dtype.type(2))) → np.set_printoptions(legacy='1.13')
+  → {_PRINTS}
+how NumPy prints, by what jax tells: {_OPTIONS} → len(repr(jnp.finfo('float32').eps))
+  → np.set_printoptions(legacy='1.13') → {_PRINTS}
 precision of Decimal: from decimal import Decimal, getcontext\ngetcontext().prec = 28 → float(Decimal(2).sqrt())
   → getcontext().prec = 2 → getcontext().prec = 28
 np.geterr: OLD = np.geterr() → (2.0 if np.geterr()['invalid'] == OLD['invalid'] else 3.0) → np.seterr(invalid='raise')

@@ -58,18 +58,6 @@ def annotated() -> Any:
     return f
 
 
-def making_a_class() -> Any:
-    def f(x: Any) -> Any:
-        class Scale(eqx.Module):
-            by: Array
-            name: typing.ClassVar[str] = "scale"
-            more: Callable[[Any], Any] = jnp.sin
-
-        return Scale(x).more(x)
-
-    return f
-
-
 def importing() -> Any:
     def f(x: Any) -> Any:
         import jax.numpy as inside
@@ -228,7 +216,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "annotation": annotated,
     "signature": with_signature,
     "import in the body": importing,
-    "class with annotations that are texts": making_a_class,
     # Attributes whose names those of a context, an annotation or a wrapper have too.
     "names of a context": lambda: (lambda c, s: lambda x: s(lambda: x * len(c.name))())(
         Called("f"), jax.named_scope("a")
@@ -252,6 +239,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "module made inside": lambda: lambda x: Net(x, jax.nn.relu)(x),
     "comprehension": lambda: lambda x: sum([x * i for i in range(3)] + list({1, 2})) + sum(k for k in (1, 2)),
     "custom_jvp": lambda: lambda x: with_jvp(x),
+    "vmap of jit": lambda: jax.vmap(jax.jit(jnp.sin)),
+    "checkpoint of jit": lambda: jax.checkpoint(jax.jit(lambda x: x * 2)),
+    "gradient of jit": lambda: (lambda g: lambda x: g(x.sum()))(jax.grad(jnp.sin)),
+    "vmap of a function with rules": lambda: jax.vmap(jax.nn.relu),
     "custom_vjp": lambda: lambda x: jax.grad(lambda y: with_vjp(y).sum())(x),
     "partition": lambda: lambda x: partax.combine(*partax.partition({"a": x}, partax.is_array)),
     "text and condition": lambda: lambda x: (print(f"{x.shape}") if x.shape == (4,) else None, x)[1],

@@ -1,5 +1,6 @@
 """What the functions of libraries that are known to be pure read beside their arguments: settings, and contexts."""
 
+import contextvars
 import functools
 import operator
 import sys
@@ -53,11 +54,38 @@ def _of_lineax() -> tuple[Any, ...]:
     return (tuple(rule for rule in known if getattr(rule, "__module__", "") != "lineax._tags"),)
 
 
+def _in_context(module: str, name: str) -> Any:
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, contextvars.ContextVar) else None
+
+
+# What holds NumPy's settings, where this NumPy has it so.
+_ERRORS = _in_context("numpy._core.umath", "_extobj_contextvar")
+_PRINTING = _in_context("numpy._core.printoptions", "format_options")
+_of_numpy_last: tuple[Any, ...] = _MISSING, _MISSING, ()
+
+
+def _of_numpy() -> tuple[Any, ...]:
+    """Asked for each function made anew, since each array leads to NumPy: anew only where it holds another object."""
+    global _of_numpy_last
+    if _ERRORS is None or _PRINTING is None:
+        return _ask_numpy()
+    errors, printing, answers = _of_numpy_last
+    if errors is not _ERRORS.get(None) or printing is not _PRINTING.get(None):
+        answers = _ask_numpy()
+        _of_numpy_last = _ERRORS.get(None), _PRINTING.get(None), answers
+    return answers
+
+
+def _ask_numpy() -> tuple[Any, ...]:
+    return tuple(np.geterr().values()), tuple(np.get_printoptions().values()), np.geterrcall()
+
+
 # By the name of the library, what asks it, and what each answer is.
 _CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
     "numpy": (
-        lambda: (*np.geterr().values(), tuple(np.get_printoptions().values()), np.geterrcall()),
-        (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()", "numpy.geterrcall()"),
+        _of_numpy,
+        ("numpy.geterr()", "numpy.get_printoptions()", "numpy.geterrcall()"),
     ),
     "jaxtyping": (_of_jaxtyping, ("what jaxtyped has bound",)),
     "lineax": (_of_lineax, ("lineax.transpose_tags_rules",)),

@@ -78,11 +78,8 @@ def named_by(code: types.CodeType) -> Named:
         for i, step in enumerate(steps):
             unproven = unproven or _unproven(steps, i)
             is_annotation = step.argval == "__annotations__" or (step.opname, part.co_name) == ("COPY", "__annotate__")
-            if is_annotation and type(steps[i - 1].argval) is str:  # dataclasses look up what it names
-                inside = named_by(compile(steps[i - 1].argval, "<annotation>", "eval"))
-                found |= dict.fromkeys(inside.globals)
-                attributes |= inside.attributes
-                unproven = unproven or inside.unproven
+            if is_annotation and type(steps[i - 1].argval) is str:
+                unproven = unproven or "what dataclasses look up of a text that annotates a class"
             can_miss = can_miss or step.opname == "PUSH_EXC_INFO"
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)

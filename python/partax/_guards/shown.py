@@ -44,10 +44,17 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
 
 
 def set_by_hand(by_value: dict[Any, Any]) -> tuple[Any, ...]:
-    """Where an enumeration finds members by other values than theirs; the rest follows, and grows with flags."""
-    return tuple((value, member) for value, member in by_value.items() if member._value_ is not value)
+    """Where an enumeration finds members by other values than theirs, and flags that are joined on which somebody has
+    set an attribute; the rest follows, and grows as they are joined.
+    """
+    return tuple(
+        (value, member)
+        for value, member in by_value.items()
+        if member._value_ is not value or not vars(member).keys() <= _OF_FLAGS
+    )
 
 
+_OF_FLAGS = {"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"}
 _FIELD = operator.attrgetter(
     "_field_type.name", "name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only"
 )
@@ -62,6 +69,7 @@ TOLD_BY: dict[str, _Ask] = {
 
 # What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
 _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"}
+_READ_OF_WRAPPERS = "__name__", "__qualname__", "__wrapped__"
 # What else objects of some classes have from the beginning, by the name of the class.
 _OF_OTHERS = {
     "PjitFunction": {"_fun", "_jit_info"},
@@ -73,12 +81,30 @@ _OF_OTHERS = {
 
 
 def bare(it: Any) -> tuple[Any, ...]:
-    """Nothing, of an object on which nobody has set an attribute; raises where somebody has, or an array is deleted."""
+    """What code can read of a wrapper's attributes, and nothing of another object; raises where somebody has set any
+    other attribute, or an array is deleted.
+    """
     if isinstance(it, jax.Array) and it.is_deleted():
         raise TypeError("an array that is deleted")
-    if not it.__dict__.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
+    held = getattr(it, "__dict__", None)
+    if not held:
+        return ()
+    if not held.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
         raise TypeError("an attribute that somebody has set")
-    return ()
+    return tuple(part for name in _READ_OF_WRAPPERS if name in held for part in (name, held[name]))
+
+
+def of_wrapper(attributes: dict[str, Any]) -> tuple[Any, ...]:
+    """What a function has whose maker copied the attributes of the one inside, as `jax.vmap` does those of a `jax.jit`:
+    what is that one's own is looked at there.
+    """
+    inside = getattr(attributes["__wrapped__"], "__dict__", {})
+    own = _OF_OTHERS["PjitFunction"]
+    return tuple(
+        part
+        for name, value in attributes.items()
+        for part in (name, (name in own and value is inside.get(name, attributes)) or value)
+    )
 
 
 def is_nan(it: Any) -> bool:
@@ -132,8 +158,8 @@ def shown_by(cls: type, ask: _Ask, *, is_open: bool = True) -> None:
     """
 
     def ask_bare(it: Any) -> Any:
-        bare(it)
-        return ask(it)
+        told = ask(it)
+        return *bare(it), *(told if type(told) is tuple else (told,))
 
     _shown[id(cls)] = cls, ask_bare if is_open and cls.__dictoffset__ else ask
 

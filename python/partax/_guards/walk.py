@@ -1,6 +1,7 @@
 """Walks over all that a trace can read, and writes it down as checks that C++ makes of what was made anew."""
 
 import collections
+import copyreg
 import enum
 import functools
 import sys
@@ -21,7 +22,7 @@ from partax._guards.constants import ABOUT_CLASS, DESCRIPTORS, OF_ENUM, PLAIN, S
 from partax._guards.library_attributes import Pair, leads_to_others, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_nan
+from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_nan, of_wrapper
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
@@ -39,6 +40,7 @@ Check = tuple[int, Any, int, Any, int]
 _NOTHING: Any = object()  # stands for a part that is not there
 
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
+_JIT = type(jax.jit(len))
 # Of jax: found anew by what they hold, in their attributes.
 _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
@@ -185,8 +187,8 @@ class Walk:
 
     def _settings(self, it: Any) -> None:
         """Read after all else: those of a library count where something of it was met."""
-        printing = {"numpy"} if self.holds_arrays else set[str]()  # by which jax's arrays are printed
-        ask, names = asked_of(printing.union(map(package_of, self.kept)))
+        met = {"numpy", *map(package_of, self.kept)}  # an array leads there without a name
+        ask, names = asked_of(met)
         pairs = self.of_libraries
         names = *names, *(name_of(*pair) for pair in pairs)
 
@@ -203,7 +205,7 @@ class Walk:
             self._check(it, MET)
             return
         cls, *found = self._check(it, expected, _ASKED, (type(it), ask))
-        self._read((OBJECT, cls, ".__class__"), *((Walk._value, part, "") for part in found))
+        self._read((Walk._class_of, cls, ".__class__"), *((Walk._value, part, "") for part in found))
 
     def _other(self, it: Any) -> None:
         cls = type(it)
@@ -229,8 +231,8 @@ class Walk:
             self._check(it, EQUAL)
         elif is_nan(it):
             self._asked(it, bits_of)
-        elif known.constant:  # of C; those of Python refuse attributes
-            self._asked(it, bare, EQUAL)
+        elif known.constant:  # those of Python refuse attributes
+            self._asked(it, bare if cls.__dictoffset__ > 0 else _nothing, EQUAL)
         elif known.enum:
             # A member never changes, but what it has for its value and beside it may. One that is an integer has no
             # weak references: it is known by its class and its name.
@@ -269,7 +271,9 @@ class Walk:
             steps.append((note, value, f"closure cell '{name}'"))
         defaults, by_keyword, attributes, name, qualified, *found = held[len(unseen) :]
         steps += [(Walk._value, defaults, "a default"), (Walk._value, by_keyword, "a default")]
-        steps += [(Walk._value, attributes, ".__dict__"), (EQUAL, name, ""), (EQUAL, qualified, "")]
+        copied = type(attributes) is dict and "_jit_info" in attributes and "__wrapped__" in attributes
+        note = functools.partial(Walk._asked, ask=of_wrapper) if copied else Walk._value
+        steps += [(note, attributes, ".__dict__"), (EQUAL, name, ""), (EQUAL, qualified, "")]
         if is_listed:
             steps.append((ADDRESS, found[0], ""))
         for chain, value in zip(named.globals, found, strict=False):
@@ -296,11 +300,8 @@ class Walk:
         if is_pure(it) or id(it) in SENTINELS:
             if is_written_in_c(it):
                 self._check(it, EQUAL)
-                return
-            (version,) = _core.parts_of(it, VERSION, None, None)
-            if version == 0:  # there are no more
-                raise _UnprovenError
-            self._check(it, OBJECT, VERSION, version)
+            else:
+                self._version(it)
             return
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError
@@ -327,6 +328,22 @@ class Walk:
             steps += [(EQUAL, name, ""), (note, entry, f".{name}")]
         self._read(*steps)
 
+    def _class_of(self, it: Any) -> None:
+        """The class of what is asked, which is no user's."""
+        if is_written_in_c(it) or it is _JIT:  # on which jax sets the same methods for each function
+            self._check(it, OBJECT)
+        else:
+            self._version(it)
+
+    def _version(self, it: Any) -> None:
+        """A class of a library: what is set on it or its bases counts."""
+        for cls in reversed(mro_of(it)):
+            vars(copyreg)["_slotnames"](cls)  # which else is noted on it when an instance is first pickled
+        (version,) = _core.parts_of(it, VERSION, None, None)
+        if version == 0:  # there are no more
+            raise _UnprovenError
+        self._check(it, OBJECT, VERSION, version)
+
     def _instance(self, it: Any, expected: int = _NEW) -> None:
         cls, *found = self._check(it, expected, STATE)
         names = (segment for name in found[1::2] for segment in (".__dict__", attribute(name)))
@@ -348,7 +365,11 @@ def _is_constant(it: Any) -> bool:
     cls = type(it)
     if cls is tuple:
         return all(map(_is_constant, it))
-    return (id(cls) in PLAIN or (facts(cls).constant and cls.__dictoffset__ <= 0)) and not is_nan(it)
+    return (id(cls) in PLAIN or (facts(cls).constant and is_written_in_c(cls))) and not is_nan(it)
+
+
+def _nothing(_: Any) -> tuple[Any, ...]:
+    return ()
 
 
 def written_down(
