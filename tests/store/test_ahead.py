@@ -59,8 +59,11 @@ def test_another_script_loads_what_it_called_itself(tmp_path: Path) -> None:
     assert len([*store.glob(".*.list")]) == 2
 
 
-def test_a_list_goes_with_its_programs(tmp_path: Path) -> None:
+def test_a_list_goes_with_its_programs_and_no_other_file(tmp_path: Path) -> None:
     store = tmp_path / "programs"
+    store.mkdir(mode=0o700)
+    (store / "train.list").touch()
+    (store / ".hidden.list").mkdir()
     process(SCRIPT, tmp_path, "none", PARTAX_STORE=str(store))
     main(["store", str(store), "--clear"])
-    assert [*store.iterdir()] == []
+    assert {it.name for it in store.iterdir()} == {"train.list", ".hidden.list"}

@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import warnings
 import weakref
 from pathlib import Path
 
@@ -100,6 +101,43 @@ def test_steps_in_one_call_are_loaded(tmp_path: Path) -> None:
         assert printed == expected
         assert said.count("_steps: loaded from the store") == loads
         assert said.count(": trace ") == 4 - loads
+
+
+# What is called, after what, with what it gives for the identity matrix.
+LOADED = {
+    "solve": ("", "jnp.linalg.solve(x + x, x).sum()", 1.0),
+    "eigh": ("", "jnp.linalg.eigh(x)[0].sum()", 2.0),
+    "svd and qr": ("", "(jnp.linalg.svd(x)[1] * jnp.abs(jnp.linalg.qr(x)[1])).sum()", 2.0),
+    "dtype of jax's": ("", "x.astype(jnp.float32).astype(x.dtype).sum()", 2.0),
+    "module that jax imports when it is asked for": ("", "jax.scipy.special.erfinv(x * 0).sum()", 0.0),
+    "schedule that counts in floats": (
+        "import optax; tx = optax.sgd(optax.cosine_decay_schedule(1.0, 10))",
+        "tx.update(x, tx.init(x))[0].sum()",
+        -2.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_what_asks_more_of_jax_is_loaded_too(name: str, tmp_path: Path) -> None:
+    before, value, expected = LOADED[name]
+    call = "step = partax.filter_jit(lambda x: VALUE)\nprint(float(step(jnp.eye(2))), step.cache_info().loads)"
+    source = f"import jax, jax.numpy as jnp, partax\n{before}\n{call.replace('VALUE', value)}"
+    for loads in (0, 1):
+        given, count = process(source, tmp_path, PARTAX_STORE=str(tmp_path / "store"))[0].split()
+        assert float(given) == pytest.approx(expected) and int(count) == loads
+
+
+def test_a_damaged_program_is_written_anew_where_warnings_are_errors(stored: Path, tmp_path: Path) -> None:
+    whole = stored.read_bytes()
+    stored.write_bytes(whole[:-9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="damaged"):
+            run(SOURCE, tmp_path, tmp_path / "store")
+        assert not stored.exists()
+        assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
+    assert stored.exists()
 
 
 @pytest.fixture

@@ -1,9 +1,13 @@
 """What code can read of modules, classes and functions on the list, but which others may set: attributes."""
 
+import contextlib
+import importlib
 import sys
 import types
 from collections.abc import Iterable, Set
 from typing import Any
+
+import numpy as np
 
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
 from partax._guards.user_objects import is_written_in_c, mro_of, read
@@ -35,12 +39,25 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     waiting.append(value)
                     found.append((it, name))
                 elif not _is_own(value, name, owner):
-                    if type(value) not in CONSTANTS and not is_pure(value):
+                    if type(value) not in CONSTANTS and not isinstance(value, np.dtype) and not is_pure(value):
                         return [], name_of(it, name)
                     found.append((it, name))
         if owners and can_miss:
             found += [(it, name) for name in names if value_of(it, name) is ABSENT]
     return sorted(found, key=lambda pair: name_of(*pair)), ""
+
+
+def find_submodules(chains: Iterable[tuple[str, ...]], scope: dict[str, Any]) -> None:
+    """Has modules on the list import what code names of them, as `jax.scipy.special`, and they import when asked."""
+    for chain in chains:
+        it = scope.get(chain[0])
+        for name in chain[1:]:
+            if not is_module(it) or not is_listed_module(it):
+                break
+            if name not in vars(it):
+                with contextlib.suppress(Exception):  # of whatever module is imported
+                    importlib.import_module(f"{vars(it)['__name__']}.{name}")
+            it = vars(it).get(name)
 
 
 def leads_to_others(it: Any) -> bool:

@@ -19,7 +19,14 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import is_checker, parts_of_checker
 from partax._guards.constants import ABOUT_CLASS, DESCRIPTORS, OF_ENUM, PLAIN, SENTINELS, compares_as
-from partax._guards.library_attributes import Pair, leads_to_others, name_of, others_attributes, value_of
+from partax._guards.library_attributes import (
+    Pair,
+    find_submodules,
+    leads_to_others,
+    name_of,
+    others_attributes,
+    value_of,
+)
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
 from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_nan, of_wrapper
@@ -261,6 +268,7 @@ class Walk:
         named = _NOTHING_NAMED if is_listed else named_by(it.__code__)
         if type(it.__globals__) is not dict or type(it.__builtins__) is not dict or named.imports - sys.modules.keys():
             raise _UnprovenError
+        find_submodules(named.globals, it.__globals__)
         unseen = unseen_cells(it)
         expected = OBJECT if any(unseen) else _NEW
         code, *held = self._check(it, expected, FUNCTION, None if is_listed else named.globals)

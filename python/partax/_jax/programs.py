@@ -342,6 +342,15 @@ def serialized(program: Any) -> bytes | None:
         return None
 
 
+def _find_lapack() -> None:
+    """Has jaxlib look for the functions of LAPACK, as jax does when it lowers a call of one."""
+    initialize = _name("jaxlib.lapack._lapack.initialize")
+    if initialize is None:
+        jax.jit(jnp.linalg.cholesky).lower(jnp.eye(1))
+    else:
+        initialize()
+
+
 def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> Any:
     """The compiled program of `serialized` for these devices, which takes and returns arrays in these trees.
 
@@ -350,6 +359,11 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> 
     """
     from jax.experimental import serialize_executable
 
+    if b"lapack_" in data:
+        _find_lapack()
+    if b"hybrid_" in data:
+        initialize_hybrid: Any = _name("jaxlib.gpu_solver.initialize_hybrid_kernels") or tuple
+        initialize_hybrid()
     return serialize_executable.deserialize_and_load(
         data, in_tree, out_tree, backend=devices[0].client, execution_devices=devices
     )

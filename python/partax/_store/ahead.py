@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from partax._store.registered import registered_by_users
 _MOST = 8  # programs
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
+_asked: set[tuple[Path, str]] = set()  # the folders and names of programs that this process has loaded already
 _waiting: "Ahead | None" = None  # for jax to compile something: until then it may not be set up
 
 
@@ -30,7 +32,6 @@ class Ahead:
         self._lock, self._noting = threading.Lock(), threading.Lock()
         self._names: list[str] = []  # of what this process has loaded or stored, the first ones
         self._begun: dict[str, Loading] = {}
-        self._asked: set[str] = set()
         self._is_over = False
         _listen()
         _waiting = self
@@ -49,7 +50,7 @@ class Ahead:
     def take(self, name: str) -> Loading | None:
         """A program that is loaded, or about to be; None where it is not."""
         with self._lock:
-            self._asked.add(name)
+            _asked.add((self.folder.path, name))
             return self._begun.pop(name, None)
 
     def note(self, name: str, devices: tuple[Any, ...]) -> None:
@@ -68,8 +69,10 @@ class Ahead:
     @functools.cached_property
     def _list(self) -> str:
         """What the names are stored by: the script, and all that must be the same for machine code to be loaded."""
-        script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0]
-        return hashlib.sha256(repr((os.path.realpath(script), machine())).encode()).hexdigest()[:40]
+        script = getattr(sys.modules.get("__main__"), "__file__", None) or ""  # of a prompt, the folder that it is in
+        with contextlib.suppress(OSError):  # a folder that is gone
+            script = os.path.realpath(script)
+        return hashlib.sha256(repr((script, machine())).encode()).hexdigest()[:40]
 
     @functools.cached_property
     def _known(self) -> list[str]:
@@ -89,9 +92,9 @@ class Ahead:
     def _begin(self, name: str, devices: tuple[Any, ...]) -> Loading | None:
         with self._lock:
             is_over = self._is_over or not threading.main_thread().is_alive()
-            if is_over or name in self._asked or not self.folder.has(name):
+            if is_over or (self.folder.path, name) in _asked or not self.folder.has(name):
                 return None
-            self._asked.add(name)
+            _asked.add((self.folder.path, name))
             self._begun[name] = loading = Loading(self.folder, name, devices)
             return loading
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import operator
 import pickle
 import sys
@@ -72,6 +73,7 @@ def layout_content(array: Any) -> str:
 class Content(NamedTuple):
     digest: str  # of all of it
     digests: list[bytes]  # of each part
+    as_ints: dict[int, bytes]  # of those that are floats, by number, what they are as the equal int
     place: Callable[[int], "types.CodeType | str"]  # what a part is, by number: code, or in words
 
 
@@ -101,7 +103,7 @@ def content_of(roots: tuple[Any, ...]) -> Content:
     except UnstoredError as error:
         raise UnstoredError(f"{place(len(reader.digests)) or 'a value'}: {error}") from error
 
-    return Content(digest_of(reader.digests).hex(), reader.digests, place)
+    return Content(digest_of(reader.digests).hex(), reader.digests, reader.as_ints, place)
 
 
 class _Reader:
@@ -109,6 +111,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.digests: list[bytes] = []
+        self.as_ints: dict[int, bytes] = {}
         self.codes: dict[int, types.CodeType] = {}
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
@@ -129,6 +132,8 @@ class _Reader:
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
         elif expected == checks.EQUAL:
             token = self._constant(value)
+            if type(value) is float and value.is_integer() and math.copysign(1, value) > 0:
+                self.as_ints[len(self.digests)] = digest_of((expected, ("int", int(value)), parts, "", count))
             if id(value) in _MAKING_SETS and segment != ".__class__":
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
@@ -147,7 +152,10 @@ class _Reader:
     def add_attribute(self, name: str, value: Any) -> None:
         """Adds what others may have set on something of a library, or that nobody has."""
         self.names.append(f"no {name}" if value is ABSENT else name)
-        known = self._object(value, False) if isinstance(value, types.ModuleType) else self._constant(value)
+        if isinstance(value, np.dtype):
+            known = self._constant(value.__reduce__())
+        else:
+            known = self._object(value, False) if isinstance(value, types.ModuleType) else self._constant(value)
         self._hash(("attribute", name, value is not ABSENT and known))
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import stat
 import threading
@@ -15,7 +16,8 @@ from typing import NamedTuple
 from partax._io.whole_file import is_unfinished, replace_file
 
 _ENDING = ".partax"
-_LIST = ".list"
+_DIGEST = "[0-9a-f]{40}"
+_KEY, _LIST = re.compile(rf"\b{_DIGEST}-{_DIGEST}-{_DIGEST}\b"), re.compile(rf"\.({_DIGEST})\.list")
 _MAGIC = b"partax store 1\n"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _LONGEST_WRITE = 3600  # seconds
@@ -47,8 +49,8 @@ class Folder:
                 f"loaded from it runs as you do; `chmod 700` it, or name another"
             )
 
-    def read(self, key: str) -> bytes | None:
-        """What is stored by a key; None where nothing is, or what is there is damaged."""
+    def read(self, key: str, *, drops: bool = False) -> bytes | None:
+        """What is stored by a key; None where nothing is, or what is there is damaged, which it may drop."""
         path = self._file(key)
         try:
             data = path.read_bytes()
@@ -59,6 +61,9 @@ class Folder:
             return None
         header, found = data[:_HEADER], data[_HEADER:]
         if header != _header(key, found):
+            if drops:
+                with contextlib.suppress(OSError):  # a folder that may only be read
+                    path.unlink()
             self.tell(f"`{path}` is damaged and is not loaded; it is written anew")
             return None
         return found
@@ -94,7 +99,7 @@ class Folder:
     def read_list(self, name: str) -> list[str]:
         """The keys of a list; none where there is none, or what is there is damaged."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return self._list(name).read_text("utf-8").split()
+            return _KEY.findall(self._list(name).read_text("utf-8"))
         return []
 
     def write_list(self, name: str, keys: Iterable[str]) -> None:
@@ -130,9 +135,10 @@ class Folder:
         """Drops what processes that were killed have not finished writing, and lists whose programs are gone."""
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
-                if entry.name.endswith(_LIST):
-                    if not any(map(self.has, self.read_list(entry.name[1 : -len(_LIST)]))):
-                        Path(entry.path).unlink(missing_ok=True)
+                is_list = _LIST.fullmatch(entry.name)
+                if is_list and not any(map(self.has, self.read_list(is_list[1]))):
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
                 elif is_unfinished(entry.name):
                     with contextlib.suppress(OSError):
                         if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
@@ -148,7 +154,7 @@ class Folder:
         return self.path / (key + _ENDING)
 
     def _list(self, name: str) -> Path:
-        return self.path / f".{name}{_LIST}"
+        return self.path / f".{name}.list"
 
 
 def _header(key: str, data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from partax._jit.options import Options
 from partax._pytree.call_site import file_text
 from partax._store import UnstoredError, placement
 from partax._store.code_content import code_digest, digest_of
-from partax._store.content import content_of
+from partax._store.content import Content, content_of
 from partax._store.environment import environment
 from partax._store.placement import Signature
 
@@ -23,6 +23,14 @@ class Key(NamedTuple):
     name: str  # the digest
     read: str  # what of it is of no arguments: all that a trace depends on beside these
     proof: Callable[[], Proof]  # gives what it is a digest of, one by one
+    content: Content
+
+    def has_become(self, after: "Key") -> bool:
+        """Whether another is of the same, but for ints that have become the equal floats, as in optax's schedules."""
+        known, now, as_ints = self.content.digests, after.content.digests, after.content.as_ints
+        if self.name.rpartition("-")[0] != after.name.rpartition("-")[0] or len(known) != len(now):
+            return False
+        return all(digest in (now[i], as_ints.get(i)) for i, digest in enumerate(known))
 
 
 class Wanted:
@@ -57,7 +65,7 @@ class Wanted:
             found = [(name, digest_of(value)) for name, value in everywhere.items()]
             return found + [(_text(content.place(i)), digest) for i, digest in enumerate(content.digests)]
 
-        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof)
+        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof, content)
 
 
 @contextlib.contextmanager

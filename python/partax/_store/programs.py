@@ -231,7 +231,7 @@ class Programs:
     def _traced(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> tuple[Any, bool]:
         """What jax traces, and whether all that was looked for is as it was."""
         traced = self.target.trace(*arguments)
-        is_unchanged = self._wanted(self._signature(leaves)).key().name == search.key.name
+        is_unchanged = search.key.has_become(self._wanted(self._signature(leaves)).key())
         if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         return traced, is_unchanged
@@ -268,7 +268,7 @@ class Programs:
     def _beside(self, do: Callable[..., None], *given: Any) -> None:
         """Does it in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the process ends
-            threading.Thread(target=do, args=given, name="partax store").start()
+            threading.Thread(target=do, args=given, name="partax store", daemon=False).start()
 
     def _note(self, name: str, devices: tuple[Any, ...]) -> None:
         ahead = switch.ahead_of(self._folder)

@@ -23,9 +23,9 @@ class Record(TypedDict):
     program: bytes  # of `serialized`
 
 
-def record_of(folder: Folder, name: str) -> Record | None:
-    """What is stored by a name; None where nothing is, or what is there is damaged."""
-    data = folder.read(name)
+def record_of(folder: Folder, name: str, *, drops: bool = False) -> Record | None:
+    """What is stored by a name; None where nothing is, or what is there is damaged, which it may drop."""
+    data = folder.read(name, drops=drops)
     try:
         return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
     except Exception:  # of another version
@@ -38,7 +38,7 @@ class Loading:
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...]) -> None:
         self.name = name  # what it is stored by
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
-        self.record = pool.submit(record_of, folder, name)
+        self.record = pool.submit(record_of, folder, name, drops=True)
         # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
         self.program = pool.submit(self._load, devices)
         pool.shutdown(wait=False)

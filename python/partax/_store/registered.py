@@ -69,22 +69,35 @@ def _is_of_library(function: Any) -> bool:
 
 
 def set_by_others(cls: type) -> list[tuple[str, Any]]:
-    """The constants that a library's class has or somebody has set; raises where a user has set anything else."""
+    """The constants and functions that a library's class has or somebody has set; raises where one is the user's."""
     found = list[tuple[str, Any]]()
     for owner in mro_of(cls):
         is_open = is_installed(owner.__module__) and not is_written_in_c(owner)
         for name, value in entries_of(owner).items() if is_open else ():
-            inner = value if type(value) is types.FunctionType else unwrapped(inside(value))
-            is_own = type(value) in CONSTANTS
-            if is_own:
+            if name == "__doc__":  # which may tell where something lies in memory, and makes no difference
+                continue
+            if type(value) in CONSTANTS:
                 found.append((name, value))
-            elif type(inner) is types.FunctionType:
-                source = inner.__globals__.get("__name__")
-                is_own = is_installed(source) or source == f"namedtuple_{owner.__name__}"
+            elif (functions := _functions_in(value, owner)) is not None:
+                found.append((name, functions))
             else:
-                is_own = is_written_in_c(type(inner)) or is_installed(type(inner).__module__)
-            if not is_own:
                 raise UnstoredError(f"`{owner.__qualname__}.{name}`, which is not the library's")
+    return found
+
+
+def _functions_in(value: Any, owner: type) -> list[tuple[str, str]] | None:
+    """The modules and names of what an entry of a library's class calls, also inside of wrappers; None if it is a
+    user's.
+    """
+    it, found = inside(value), list[tuple[str, str]]()
+    while it is not None and len(found) < 100:
+        is_function = type(it) is types.FunctionType
+        source = it.__globals__.get("__name__") if is_function else type(it).__module__
+        is_known = is_installed(source) or (is_function and source == f"namedtuple_{owner.__name__}")
+        if not (is_known or (not is_function and is_written_in_c(type(it)))):
+            return None
+        found.append((str(source), str(read(it, "__qualname__"))))
+        it = read(it, "__wrapped__")
     return found
 
 
