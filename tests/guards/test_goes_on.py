@@ -239,6 +239,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "module made inside": lambda: lambda x: Net(x, jax.nn.relu)(x),
     "comprehension": lambda: lambda x: sum([x * i for i in range(3)] + list({1, 2})) + sum(k for k in (1, 2)),
     "custom_jvp": lambda: lambda x: with_jvp(x),
+    "names to save": lambda: jax.checkpoint(lambda x: x * 2, policy=jax.checkpoint_policies.save_only_these_names("a")),
     "vmap of jit": lambda: jax.vmap(jax.jit(jnp.sin)),
     "checkpoint of jit": lambda: jax.checkpoint(jax.jit(lambda x: x * 2)),
     "gradient of jit": lambda: (lambda g: lambda x: g(x.sum()))(jax.grad(jnp.sin)),

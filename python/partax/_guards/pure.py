@@ -120,7 +120,7 @@ named_scope value_and_grad vjp vmap device_put Inline
 """,
     "jax._src.pjit": "reshard with_sharding_constraint",
     "jax._src.ad_checkpoint": """
-checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable dots_saveable dots_with_no_batch_dims_saveable
+checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable SaveAnyNamesButThese SaveOnlyTheseNames dots_saveable dots_with_no_batch_dims_saveable
 everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
 save_any_names_but_these save_anything_except_these_names save_from_both_policies save_only_these_names
 """,
