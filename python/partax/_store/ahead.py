@@ -11,13 +11,13 @@ from typing import Any
 
 import jax
 
+from partax._jax.private import stage_of
 from partax._store.environment import machine
 from partax._store.folder import Folder
 from partax._store.records import Loading
 from partax._store.registered import registered_by_users
 
 _MOST = 8  # programs
-_COMPILED = "/jax/core/compile/backend_compile_duration"
 
 _asked: set[tuple[Path, str]] = set()  # the folders and names of programs that this process has loaded already
 _waiting: "Ahead | None" = None  # for jax to compile something: until then it may not be set up
@@ -106,6 +106,6 @@ def _listen() -> None:
 
 def _on_duration(event: str, duration_secs: float, **details: Any) -> None:
     global _waiting
-    if event == _COMPILED and _waiting is not None:
+    if stage_of(event) == "compile" and _waiting is not None:
         ahead, _waiting = _waiting, None
         ahead.begin()
