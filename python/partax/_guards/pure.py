@@ -120,9 +120,10 @@ named_scope value_and_grad vjp vmap device_put Inline
 """,
     "jax._src.pjit": "reshard with_sharding_constraint",
     "jax._src.ad_checkpoint": """
-checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable SaveAnyNamesButThese SaveOnlyTheseNames dots_saveable dots_with_no_batch_dims_saveable
-everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
-save_any_names_but_these save_anything_except_these_names save_from_both_policies save_only_these_names
+checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable SaveAnyNamesButThese SaveOnlyTheseNames dots_saveable
+dots_with_no_batch_dims_saveable everything_saveable nothing_saveable offload_dot_with_no_batch_dims
+save_and_offload_only_these_names save_any_names_but_these save_anything_except_these_names save_from_both_policies
+save_only_these_names
 """,
     "jax._src.core": "typeof ShapedArray Tracer get_aval",
     "jax._src.shard_map": "shard_map smap",
