@@ -144,7 +144,8 @@ aux type: class N:\n  def __init__(s,w,k): s.w=w;s.k=k\njax.tree_util.register_p
 global in property: K=«2→3»\nclass M(eqx.Module):\n  w: jax.Array\n  @property\n  def k(self): return K
   \nARGUMENTS=(M(jnp.ones(3)),)\ndef f(m): return m.w*m.k
 method set on a library's class: {PATCHED}C.mine=lambda s,x: x*«2→3»\ndef f(m,x): return m.mine(x)
-method of a library's class, checkpointed: {PATCHED}C.mine=jax.checkpoint(lambda s,x: x*«2→3»)\ndef f(m,x): return m.mine(x)
+method of a library's class, checkpointed: {PATCHED}C.mine=jax.checkpoint(lambda s,x: x*«2→3»)
+  \ndef f(m,x): return m.mine(x)
 method of another class of a library: {PATCHED}C.mine=eqx.nn.«Identity→PReLU».__call__\ndef f(m,x):
   \n  m=type('M',(),{'negative_slope':jnp.float32(2)})()\n  return C.mine(m,-x)
 number set on a library's class: {PATCHED}C.mine=«2→3»\ndef f(m,x): return x*m.mine
