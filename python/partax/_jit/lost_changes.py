@@ -1,7 +1,7 @@
 """Changes of nnx objects by a function of plain filter_jit, which the caller's objects would not see."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -18,15 +18,19 @@ _Seen = tuple[str, Any, dict[str, Any]]
 
 def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
     """Remembers the nnx objects that a traced function is given, for `refuse_lost`. Called by the native wrapper."""
-    nnx: Any = sys.modules.get("flax.nnx")
+    names = value_names(_core.call_shape()) if hasattr(_nnx(), "Pytree") else ()
+    return watch_named(dict(zip(names, values, strict=True))) if names else None
+
+
+def watch_named(values: Mapping[str, Any]) -> list[_Seen] | None:
+    nnx = _nnx()
     if not hasattr(nnx, "Pytree"):
         return None
-    names = value_names(_core.call_shape())
-    return [
-        (path, it, _contents(it))
-        for name, value in zip(names, values, strict=True)
-        for path, it in _objects(nnx, value, name)
-    ]
+    return [(path, it, _contents(it)) for name, value in values.items() for path, it in _objects(nnx, value, name)]
+
+
+def _nnx() -> Any:
+    return sys.modules.get("flax.nnx")
 
 
 def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
@@ -34,7 +38,7 @@ def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
     if not watched:
         return
     returned = set(map(id, jax.tree.leaves(result)))
-    returned |= {id(it) for _, it in _objects(sys.modules["flax.nnx"], result, "the result")}
+    returned |= {id(it) for _, it in _objects(_nnx(), result, "the result")}
     for path, it, before in watched:
         if id(it) in returned:
             continue

@@ -60,6 +60,7 @@ class Batches:
                 count += 1
                 self._taken += 1
             except StopIteration:
+                self._iterator = iter(())  # an iterator may begin again after its end
                 break
             except BaseException as error:
                 self.error = error

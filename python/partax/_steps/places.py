@@ -1,7 +1,7 @@
 """Which parts of a step's result are what the next step takes: found by their structure, where that leaves no doubt."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ class Shape(NamedTuple):
     flat: Flat
     avals: dict[str, ArrayType]
     is_array: bool
+    is_common: bool  # an array alone that is no key, or scalars in plain containers, as metrics are
 
 
 def candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
@@ -39,7 +40,7 @@ def candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
     return tuple(carry)
 
 
-def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
+def find(values: Mapping[str, Any], result: Any, carry: Any, is_needed: bool) -> Places:
     """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with the
     arguments that may be carried. The user has said so in `carry`, by names, or places by name, or nothing (None).
     """
@@ -52,14 +53,20 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
             if path in found:
                 raise ValueError(f"found `{place_text(path)}` for `{found[path]}` and `{name}` in carry, expected one")
             found[path] = name
-    else:
-        is_named = carry is not None
-        found = _paired(list(_candidates(result, (), arguments, is_named)), arguments, is_named)
-    if not found:
-        _check_nearest(result, arguments)
+        return found
+    found = _paired(result, arguments, named=carry is not None)
+    missing = [name for name in arguments if name not in found.values()]
+    if missing and (carry is not None or (is_needed and not found)):
+        _check_nearest(result, {name: arguments[name] for name in missing})
+        if carry is not None:
+            raise ValueError(
+                f"found nothing in the result of a step of the structure of `{missing[0]}`, which is in carry; say "
+                f"where it is, as carry={{{missing[0]!r}: 0}}, or leave it out"
+            )
+    if is_needed and not found:
         raise ValueError(
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
-            "next step takes; return it as it came in, or say where it is: carry={'state': 0}"
+            "next step takes; return it as it came in, by itself or in a tuple, list, dict or named tuple"
         )
     return found
 
@@ -108,7 +115,17 @@ def shape_of(tree: Any, root: str) -> Shape:
     leaves, spec = _core.flatten(jax.tree.map(stand_in, tree), root)
     types = [array_type(structs.get(id(leaf), leaf)) for leaf in leaves]
     by_path = dict(zip((it.removeprefix(root) for it in spec.dynamic_paths()), types, strict=True))
-    return Shape(Flat(spec, types), by_path, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
+    is_array = isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree)
+    is_key = is_array and all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in types)
+    is_common = is_array or (_is_plain(tree) and all(it.shape == () for it in types))
+    return Shape(Flat(spec, types), by_path, is_array, is_common and not is_key)
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether it has no class of its own, by which it is known."""
+    if type(tree) in (tuple, list, dict):
+        return all(map(_is_plain, (parts_of(tree) or {}).values()))
+    return tree is None or jax.tree_util.all_leaves([tree])
 
 
 def _structure_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
@@ -141,62 +158,90 @@ def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> No
 
 
 def _check_nearest(result: Any, arguments: Mapping[str, Shape]) -> None:
-    """Names what is otherwise in a part of a result that has its arrays where an argument has them."""
+    """Names what is otherwise in a part of a result that has an array where an argument has one."""
     for path, part in [((), result), *(((key,), it) for key, it in (parts_of(result) or {}).items())]:
         shape = shape_of(part, "result")
         for name, argument in arguments.items():
-            if argument.avals and argument.avals.keys() == shape.avals.keys():
+            if not argument.avals.keys().isdisjoint(shape.avals):
                 _check(argument, shape, name, path)
 
 
-def _candidates(
-    value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool
-) -> Iterator[tuple[tuple[Any, ...], list[str]]]:
-    """The largest parts of a result that may be an argument, with the names of those."""
+class _Part(NamedTuple):
+    """A part of a result that has the structure of arguments."""
+
+    path: tuple[Any, ...]
+    fits: list[str]  # the names of those that have its types too
+    others: list[str]
+    is_inside: bool  # another one that fits
+
+
+def _parts(
+    value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool, is_inside: bool = False
+) -> Iterator[_Part]:
     shape = shape_of(value, "result")
-    alike = {
-        name: argument
+    alike = [
+        name
         for name, argument in arguments.items()
         # Numbers that settle are no sign without an array beside them, unless the user has said so.
         if not argument.avals.keys().isdisjoint(shape.avals) or (named and not argument.avals)
         if _structure_difference(argument, shape, name) is None
-    }
-    names = [name for name, argument in alike.items() if _type_difference(argument, shape, name) is None]
-    if names:
-        yield path, names
-        return
-    for name, argument in () if shape.is_array else alike.items():
-        _check(argument, shape, name, path)
-    for key, child in (parts_of(value) or {}).items():
-        yield from _candidates(child, (*path, key), arguments, named)
+    ]
+    fits = [name for name in alike if _type_difference(arguments[name], shape, name) is None]
+    if alike and (fits or not shape.is_array):
+        yield _Part(path, fits, [name for name in alike if name not in fits], is_inside)
+    if fits:  # what is too common to be a sign is not looked for in it
+        is_inside = True
+        arguments = {name: it for name, it in arguments.items() if name not in fits and not it.is_common}
+    for key, child in (parts_of(value) or {}).items() if arguments else ():
+        yield from _parts(child, (*path, key), arguments, named, is_inside)
 
 
-def _paired(
-    parts: list[tuple[tuple[Any, ...], list[str]]], arguments: Mapping[str, Shape], named: bool
-) -> dict[tuple[Any, ...], str]:
-    found: dict[tuple[Any, ...], str] = {}
-    for path, names in parts:
-        alike = [other for other, its in parts if its == names]
-        texts = " and ".join(f"`{place_text(it)}`" for it in alike)
-        if len(alike) != len(names):
-            wanted = " or ".join(f"`{name}`" for name in names)
+def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tuple[Any, ...], str]:
+    """An argument and a part that fit each other and nothing else, or of which the key is the argument's name."""
+    every = list(_parts(result, (), arguments, named))
+    parts = [it for it in every if not it.is_inside]
+    by_name: dict[str, list[tuple[Any, ...]]] = {}
+    for path, fits, _, _ in parts:
+        if path and path[-1] in fits:
+            by_name.setdefault(path[-1], []).append(path)
+    found = {paths[0]: name for name, paths in by_name.items() if len(paths) == 1}
+    said = set(found.values())
+    for path, fits, others, _ in parts:
+        for name in () if fits else others:
+            if name not in said:
+                _check(arguments[name], shape_of(_at(result, path), name), name, path)
+    left = [it for it in parts if it.path not in found and not said.issuperset(it.fits)]
+    for path, fits, *_ in left:
+        alike = [it.path for it in left if not set(fits).isdisjoint(it.fits)]
+        if len(fits) != 1 or len(alike) != 1:
+            _refuse(alike, fits, f"{{{next(it for it in fits if it not in said)!r}: {_place(path)!r}}}")
+        found[path] = fits[0]
+    for path, fits, *_ in [it for it in every if it.is_inside and not said.issuperset(it.fits)]:
+        inside = [name for name in fits if name not in found.values()]
+        for around, name in found.items():
+            if inside and path[: len(around)] == around:
+                _refuse([around, path], [name, *inside], f"{name!r}, or as carry={inside[0]!r}")
+    for path, name in found.items():
+        if not named and arguments[name].is_common and (arguments[name].is_array or len(arguments) > 1):
+            texts = " and ".join(f"`{place_text(it.path)}`" for it in parts if name in it.fits)
+            kind = "an array alone" if arguments[name].is_array else "of scalars alone"
             raise ValueError(
-                f"found {texts} of the structure of {wanted}, expected as many as these; say which is carried by "
-                f"carry={{{names[0]!r}: {(path[0] if len(path) == 1 else path)!r}}}"
+                f"found {texts} of the type of `{name}`, which is {kind}, and may be another one; say whether it is "
+                f"carried by the names of all that is, as carry={tuple(found.values())!r}"
             )
-        first = arguments[names[0]]
-        is_key = all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in first.avals.values())
-        if not named and first.is_array and not is_key:
-            every = tuple(dict.fromkeys(name for _, its in parts for name in its))
-            raise ValueError(
-                f"found {texts} of the type of `{names[0]}`, which is an array alone, and may be another one; say "
-                f"whether it is carried by the names of all that is, as carry={every!r}"
-            )
-        found[path] = names[alike.index(path)]
-    for name in arguments if named else ():
-        if name not in found.values():
-            raise ValueError(f"found nothing in the result of a step of the structure of `{name}`, which is in carry")
     return found
+
+
+def _refuse(paths: list[tuple[Any, ...]], names: list[str], remedy: str) -> NoReturn:
+    texts, wanted = " and ".join(f"`{place_text(it)}`" for it in paths), " or ".join(f"`{name}`" for name in names)
+    raise ValueError(
+        f"found {texts} of the structure of {wanted}, expected one of each, or keys that are their names; say which is "
+        f"carried, as carry={remedy}"
+    )
+
+
+def _place(path: tuple[Any, ...]) -> Any:
+    return path[0] if len(path) == 1 else path
 
 
 def _at(result: Any, path: tuple[Any, ...]) -> Any:

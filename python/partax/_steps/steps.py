@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import math
+import threading
 import time
+import types
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +15,7 @@ import numpy as np
 
 from partax import _core
 from partax._core import JitFunction
+from partax._jit.lost_changes import refuse_lost, watch_named
 from partax._jit.trace_calls import compile_call
 from partax._pytree.call_site import call_site
 from partax._pytree.short_text import short_text
@@ -98,6 +101,7 @@ class Steps:
         self._carry = carry
         self._unroll = unroll
         self._plans: dict[tuple[Any, ...], _Plan] = {}
+        self._lock = threading.Lock()  # of the plans, and what they hold
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Steps, (self._step, self._size, self._carry, self._unroll)
@@ -154,27 +158,31 @@ class Steps:
         target = weakref.ref(call.run(lambda target, _: target))
         types = tuple((np.shape(it), getattr(it, "dtype", type(it))) for it in call.leaves)
         key = target, types, tuple(values), tuple(batch)
-        if key not in self._plans:
-            for gone in [it for it in self._plans if it[0]() is None]:
-                for chunk in self._plans.pop(gone).chunks.values():
-                    chunk.clear_cache()
-            objects: tuple[str, ...] = ()
-            if self._step._options.graph is not None:
-                from partax._steps.objects import objects_in, refuse_objects
+        with self._lock:
+            if key not in self._plans:
+                for gone in [it for it in self._plans if it[0]() is None]:
+                    for chunk in self._plans.pop(gone).chunks.values():
+                        chunk.clear_cache()
+                self._plans[key] = self._new_plan(target, values, batch)
+            return self._plans[key]
 
-                refuse_objects(batch)
-                objects = tuple(name for name, value in values.items() if objects_in(value))
-            others = {name: value for name, value in values.items() if name not in objects}
-            may_be_carried = places.candidates(others, self._carry)
-            self._plans[key] = _Plan(target, may_be_carried, objects, tuple(batch))
-        return self._plans[key]
+    def _new_plan(self, target: "weakref.ref[Any]", values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
+        objects: tuple[str, ...] = ()
+        if self._step._options.graph is not None:
+            from partax._steps.objects import objects_in, refuse_objects
+
+            refuse_objects(batch)
+            objects = tuple(name for name, value in values.items() if objects_in(value))
+        others = {name: value for name, value in values.items() if name not in objects}
+        return _Plan(target, places.candidates(others, self._carry), objects, tuple(batch))
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
-        if size not in plan.chunks:
-            named = plan.may_be_carried, self._carry, plan.objects, plan.batch
-            made = function_of_chunk(self._step.__wrapped__, *named, size, self._unroll)
-            plan.chunks[size] = _core.make_jit_function(made, self._step._options)
-        return plan.chunks[size]
+        with self._lock:
+            if size not in plan.chunks:
+                named = plan.may_be_carried, self._carry, plan.objects, plan.batch
+                made = function_of_chunk(self._step.__wrapped__, *named, size, self._unroll)
+                plan.chunks[size] = _core.make_jit_function(made, self._step._options)
+            return plan.chunks[size]
 
 
 @dataclasses.dataclass
@@ -187,23 +195,35 @@ class _Plan:
 
 
 class Run(Iterator[Any]):
-    """A loop of steps: an iterator over its chunks, for one use."""
+    """A loop of steps: an iterator over its chunks, for one use. `close` ends it."""
 
     def __init__(self, steps: Steps, values: dict[str, Any], batch: tuple[str, ...], over: Any) -> None:
-        self._steps = steps
-        self._values = values
+        self._size = steps._size
         self._over = over
-        self._iterator = self._chunks(batch)
+        # It does not refer to this object: both are gone with the last reference, as after a `break`.
+        self._iterator = _Loop(steps, values).chunks(over, batch)
 
     def __len__(self) -> int:
-        return math.ceil(len(self._over) / self._steps._size)
+        return math.ceil(len(self._over) / self._size)
+
+    def __bool__(self) -> bool:
+        return True  # also where it has no length
 
     def __next__(self) -> Any:
         return next(self._iterator)
 
-    def _chunks(self, names: tuple[str, ...]) -> Iterator[Any]:
+    def close(self) -> None:
+        self._iterator.close()
+
+
+class _Loop:
+    def __init__(self, steps: Steps, values: dict[str, Any]) -> None:
+        self._steps = steps
+        self._values = values
+
+    def chunks(self, over: Any, names: tuple[str, ...]) -> Generator[Any]:
         size = self._steps._size
-        batches = Batches(self._over, size, names)
+        batches = Batches(over, size, names)
         taken = batches.take()
         plan: _Plan | None = None
         # A chunk is compared with as many single steps once: the first is run step by step, the second as one.
@@ -274,11 +294,12 @@ def function_of_chunk(
     batch: tuple[str, ...], size: int, unroll: int,
 ) -> Callable[..., Any]:  # fmt: skip
     """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
-    batches. It gives the places of what is carried, by path, and the result. It holds the step in a cell: a wrapper
-    sees there that it has changed.
+    batches. It gives the places of what is carried, by path, and the result. It holds the step in a cell, where a
+    wrapper sees that it has changed; or it is a method of the object with arrays that the step is, or is a method of,
+    so that a wrapper takes these arrays anew for each call.
     """
 
-    def chunk(*args: Any, **kwargs: Any) -> Any:
+    def of_step(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(fun)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values[name] for name in batch}
@@ -290,24 +311,25 @@ def function_of_chunk(
             held = Held({name: values[name] for name in objects})
             state[objects[0]] = held.state  # in the place of them all
 
+        leaves, spec = _core.flatten({name: it for name, it in values.items() if name not in (*objects, *batch)})
+
         def called(carry: dict[str, Any], one: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             """The result of a step, and the state of `objects` after it."""
             made = held.made(carry[objects[0]]) if objects else {}
-            by_position, by_name = arguments(signature, {**values, **carry, **made, **one})
+            # Flax's Variables have to be of the trace that they are used in.
+            given = {**spec.rebuild(leaves), **carry, **one}
+            seen = watch_named(given)
+            by_position, by_name = arguments(signature, {**given, **made})
             result = fun(*by_position, **by_name)
+            refuse_lost(seen, result)
             return result, {objects[0]: held.state_of(made, result)} if objects else {}
 
         def first(state: dict[str, Any], batches: dict[str, Any]) -> Any:
             leaves, spec = _core.flatten(batches, "batch")
             return called(state, spec.rebuild([leaf[0] for leaf in leaves]))[0]
 
-        try:
-            may = {name: values[name] for name in may_be_carried}
-            carried = places.find(may, filter_eval_shape(first, state, batches), carry)
-        except ValueError:
-            if not objects or carry is not None:
-                raise
-            carried = {}
+        may = {name: values[name] for name in may_be_carried}
+        carried = places.find(may, filter_eval_shape(first, state, batches), carry, is_needed=not objects)
 
         def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             result, state = called(carry, one)
@@ -320,9 +342,25 @@ def function_of_chunk(
             held.update(last[objects[0]])
         return tuple(carried.items()), places.put_together(carried, last, rest)
 
+    owner: Any = None
+    if inspect.ismethod(fun):
+        owner, function = fun.__self__, fun.__func__
+
+        def chunk(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return of_step(types.MethodType(function, self), *args, **kwargs)
+
+    elif _core.node_kind(fun) == "static_leaf":
+
+        def chunk(*args: Any, **kwargs: Any) -> Any:
+            return of_step(fun, *args, **kwargs)
+
+    else:
+        owner, chunk = fun, of_step
     chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(fun, "__module__", __name__)
     # Options, such as `donate`, and messages mean arguments by these names.
     shown = [inspect.Parameter(it.name, it.kind) for it in inspect.signature(fun).parameters.values()]
+    if owner is not None:
+        shown.insert(0, inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY))
     chunk.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    return chunk
+    return chunk if owner is None else types.MethodType(chunk, owner)
