@@ -1,6 +1,7 @@
 """Objects of Flax nnx that steps change in place: a chunk carries their state, and changes them once."""
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from flax import nnx
@@ -12,6 +13,11 @@ from partax._steps.places import place_text
 def objects_in(value: Any) -> list[tuple[Any, ...]]:
     """The keys to each object or Variable in an argument that a step may change in place; the outermost first."""
     return sorted((path for path, it in nnx.iter_graph(value) if is_object(it)), key=len)
+
+
+def are_variables_alone(value: Any) -> bool:
+    """Whether an argument is a tree with no objects but Variables, as an optimizer's state of `nnx.state(model)`."""
+    return not is_object(value) and all(isinstance(it, Variable) for it in _objects(value))
 
 
 def refuse_method(step: Any) -> None:
@@ -42,6 +48,12 @@ class Held:
         self._values = values
         self._graph, self.state = nnx.split(values)  # as they came
         self._made: list[Any] = []
+        self.returned: set[str] = set()
+        """The arguments of which a Variable has come back: it is changed in place."""
+
+    def without(self, names: Collection[str]) -> "Held | None":
+        left = {name: value for name, value in self._values.items() if name not in names}
+        return Held(left) if left else None
 
     def made(self, state: Any) -> dict[str, Any]:
         made = nnx.merge(self._graph, state)
@@ -51,6 +63,8 @@ class Held:
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
         """Their state after the step; a TypeError if it has changed more than that, or returns one of them."""
         own = set(map(id, self._made))
+        back = own.intersection(map(id, _objects(result)))
+        self.returned = {name for name, it in made.items() if not back.isdisjoint(map(id, _objects(it)))}
         for path, it in nnx.iter_graph(result):
             if id(it) in own and not isinstance(it, Variable):
                 raise TypeError(
@@ -67,4 +81,11 @@ class Held:
 
     def update(self, state: Any) -> None:
         """Changes them, once."""
-        nnx.update(self._values, state)
+        try:
+            nnx.update(self._values, state)
+        except ValueError as error:  # an array in a tuple, which cannot be changed
+            names = " and ".join(f"`{it}`" for it in self._values)
+            raise TypeError(
+                f"found an array beside objects of Flax in a tuple in {names} ({error}), expected objects alone; make "
+                "it an argument of its own"
+            ) from None

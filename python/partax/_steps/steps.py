@@ -169,11 +169,13 @@ class Steps:
     def _new_plan(self, target: "weakref.ref[Any]", values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
         objects: tuple[str, ...] = ()
         if self._step._options.graph is not None:
-            from partax._steps.objects import objects_in, refuse_objects
+            from partax._steps.objects import are_variables_alone, objects_in, refuse_objects
 
             refuse_objects(batch)
             objects = tuple(name for name, value in values.items() if objects_in(value))
-        others = {name: value for name, value in values.items() if name not in objects}
+        others = {
+            name: value for name, value in values.items() if name not in objects or are_variables_alone(value)
+        }
         return _Plan(target, places.candidates(others, self._carry), objects, tuple(batch))
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
@@ -276,6 +278,7 @@ class _Loop:
         return places.put_together(carried, self._values, joined_results(rest)), seconds
 
 
+HELD = ""  # the name of the state of all objects in a carry, which is that of no argument
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -303,33 +306,36 @@ def function_of_chunk(
         signature = inspect.signature(fun)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values[name] for name in batch}
-        state: dict[str, Any] = {}
+        fixed = {name: it for name, it in values.items() if name not in (*objects, *batch)}
+        leaves, spec = _core.flatten(fixed, "")
         held: Any = None
         if objects:
             from partax._steps.objects import Held
 
             held = Held({name: values[name] for name in objects})
-            state[objects[0]] = held.state  # in the place of them all
-
-        leaves, spec = _core.flatten({name: it for name, it in values.items() if name not in (*objects, *batch)})
 
         def called(carry: dict[str, Any], one: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             """The result of a step, and the state of `objects` after it."""
-            made = held.made(carry[objects[0]]) if objects else {}
+            made = held.made(carry[HELD]) if held else {}
             # Flax's Variables have to be of the trace that they are used in.
-            given = {**spec.rebuild(leaves), **carry, **one}
+            given = {**spec.rebuild(leaves), **one, **{name: it for name, it in carry.items() if name != HELD}}
             seen = watch_named(given)
             by_position, by_name = arguments(signature, {**given, **made})
             result = fun(*by_position, **by_name)
             refuse_lost(seen, result)
-            return result, {objects[0]: held.state_of(made, result)} if objects else {}
+            return result, {HELD: held.state_of(made, result)} if held else {}
 
         def first(state: dict[str, Any], batches: dict[str, Any]) -> Any:
             leaves, spec = _core.flatten(batches, "batch")
             return called(state, spec.rebuild([leaf[0] for leaf in leaves]))[0]
 
-        may = {name: values[name] for name in may_be_carried}
-        carried = places.find(may, filter_eval_shape(first, state, batches), carry, is_needed=not objects)
+        state = {HELD: held.state} if held else {}
+        shapes = filter_eval_shape(first, state, batches)
+        may = {name: values[name] for name in may_be_carried if not held or name not in held.returned}
+        carried = places.find(may, shapes, carry, is_needed=not objects)
+        if held:  # Variables that come back as others are values
+            held = held.without(carried.values())
+            state = {HELD: held.state} if held else {}
 
         def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             result, state = called(carry, one)
@@ -338,8 +344,8 @@ def function_of_chunk(
 
         begin = {**{name: values[name] for name in carried.values()}, **state}
         last, rest = scan(step, begin, batches, length=size, unroll=unroll)
-        if objects:
-            held.update(last[objects[0]])
+        if held:
+            held.update(last[HELD])
         return tuple(carried.items()), places.put_together(carried, last, rest)
 
     owner: Any = None
