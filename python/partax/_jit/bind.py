@@ -128,6 +128,8 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     parameters = _signature(self.func).parameters.values()
     names = [it.name for it in parameters if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
+        if name in names[: len(args)]:
+            raise TypeError(f"found {name!r} by name and by position, expected one of both")
         if name in keywords:
             keywords[name] = value
         elif name in names:

@@ -70,8 +70,14 @@ class Batches:
         if len(self._names) == 1:
             return {self._names[0]: batch}
         known = " and ".join(f"`{name}`" for name in self._names)
-        if isinstance(batch, Mapping) and set(batch) == set(self._names):
-            return {name: batch[name] for name in self._names}
+        by_name = dict(zip(batch._fields, batch, strict=True)) if hasattr(batch, "_fields") else batch
+        if isinstance(by_name, Mapping) and (by_name is batch or not set(by_name).isdisjoint(self._names)):
+            if set(by_name) != set(self._names):
+                found = ", ".join(map(repr, by_name))
+                raise TypeError(
+                    f"batch {self._taken}: found the names {found or 'none'}, expected {known}, and no others"
+                )
+            return {name: by_name[name] for name in self._names}
         if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
             raise TypeError(
                 f"batch {self._taken}: found a `{type(batch).__name__}`, expected a tuple of {len(self._names)}: the "
@@ -84,6 +90,7 @@ class Batches:
         leaves = None if expected is None else expected.spec.match(batch)
         if expected is None or leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
+            self._refuse_masked(leaves, spec)
             flat = Flat(spec, list(map(_type_of, leaves)))
             if expected is None:
                 self._first = flat
@@ -91,7 +98,11 @@ class Batches:
             found = first_difference(expected, flat, "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
             beside = "" if found is None else f", expected {found.first}, as in batch 0"
-            raise TypeError(f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone")
+            raise TypeError(
+                f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone: make a number one, "
+                "as `np.float32(1)`"
+            )
+        self._refuse_masked(leaves, expected.spec)
         for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
             found = _type_of(leaf)
             if found != first:
@@ -100,6 +111,14 @@ class Batches:
                     f"{first.text}, as in batch 0; leave a smaller one out, or give it to the step itself"
                 )
         return leaves
+
+    def _refuse_masked(self, leaves: list[Any], spec: _core.TreeSpec) -> None:
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ma.MaskedArray):
+                raise TypeError(
+                    f"batch {self._taken}: `{spec.dynamic_paths()[i]}`: found a masked array, of which the mask would "
+                    "be lost, expected an array; give its `filled()`"
+                )
 
 
 def _type_of(leaf: Any) -> ArrayType:

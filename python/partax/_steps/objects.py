@@ -48,8 +48,6 @@ class Held:
         self._values = values
         self._graph, self.state = nnx.split(values)  # as they came
         self._made: list[Any] = []
-        self.returned: set[str] = set()
-        """The arguments of which a Variable has come back: it is changed in place."""
 
     def without(self, names: Collection[str]) -> "Held | None":
         left = {name: value for name, value in self._values.items() if name not in names}
@@ -62,11 +60,14 @@ class Held:
 
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
         """Their state after the step; a TypeError if it has changed more than that, or returns one of them."""
-        own = set(map(id, self._made))
-        back = own.intersection(map(id, _objects(result)))
-        self.returned = {name for name, it in made.items() if not back.isdisjoint(map(id, _objects(it)))}
+        own = {
+            id(it)
+            for value in made.values()
+            for it in _objects(value)
+            if not isinstance(it, Variable) or are_variables_alone(value)
+        }
         for path, it in nnx.iter_graph(result):
-            if id(it) in own and not isinstance(it, Variable):
+            if id(it) in own:
                 raise TypeError(
                     f"`{place_text(path)}`: found an object of Flax that is an argument and changed in place, "
                     "expected what the step has computed; leave it out"

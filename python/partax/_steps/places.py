@@ -221,7 +221,7 @@ def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tu
         for around, name in found.items():
             if inside and path[: len(around)] == around:
                 _refuse([around, path], [name, *inside], f"{name!r}, or as carry={inside[0]!r}")
-    for path, name in found.items():
+    for name in found.values():
         if not named and arguments[name].is_common and (arguments[name].is_array or len(arguments) > 1):
             texts = " and ".join(f"`{place_text(it.path)}`" for it in parts if name in it.fits)
             kind = "an array alone" if arguments[name].is_array else "of scalars alone"
@@ -248,7 +248,10 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
     for i, key in enumerate(path):
         children = parts_of(result) or {}
         if key not in children:
-            raise ValueError(f"found no `{place_text(path[: i + 1])}` in the result of a step, which is to be carried")
+            raise ValueError(
+                f"found no `{place_text(path[: i + 1])}` in the result of a step, which is to be carried; places are "
+                "in tuples, lists, dicts and named tuples"
+            )
         result = children[key]
     return result
 

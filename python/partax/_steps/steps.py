@@ -88,9 +88,17 @@ def steps(
         )
     if isinstance(carry, str):
         carry = (carry,)
-    if carry is not None and (not isinstance(carry, Collection) or any(not isinstance(it, str) for it in carry)):
-        found = short_text(carry)
-        raise TypeError(f"`carry`: found {found}, expected names of arguments, or a dictionary from these to places")
+    are_names = isinstance(carry, Collection) and all(isinstance(it, str) for it in carry)
+    if isinstance(carry, Mapping):
+        keys = [key for it in carry.values() for key in (it if isinstance(it, (tuple, list)) else (it,))]
+        are_names = are_names and all(isinstance(it, (int, str)) for it in keys)
+    if carry is not None and not are_names:
+        raise TypeError(
+            f"`carry`: found {short_text(carry)}, expected names of arguments, or a dictionary from these to places, "
+            "each a position, a key, or a tuple of these"
+        )
+    if not isinstance(unroll, int):
+        raise TypeError(f"`unroll`: found {short_text(unroll)}, expected a positive number of steps")
     return Steps(step, size, carry, unroll)
 
 
@@ -124,7 +132,7 @@ class Steps:
           TypeError: `over` is no iterable, or a dictionary, of which the keys would be the batches.
         """
         is_iterable = any(hasattr(type(over), name) for name in ("__iter__", "__getitem__"))
-        if isinstance(over, Mapping) or not is_iterable:
+        if isinstance(over, (Mapping, str, bytes)) or not is_iterable:
             found = type(over).__name__
             raise TypeError(f"`over`: found a `{found}`, expected an iterable with a batch for each step")
         return Run(self, *self._bound(args, kwargs), over)
@@ -167,15 +175,19 @@ class Steps:
             return self._plans[key]
 
     def _new_plan(self, target: "weakref.ref[Any]", values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
+        for name, value in values.items():
+            leaves, spec = _core.flatten(value, name)
+            for path, leaf in zip(spec.dynamic_paths(), leaves, strict=True):
+                if isinstance(leaf, jax.Ref):
+                    raise TypeError(f"`{path}`: found a `jax.Ref`, expected an array; return what the step makes of it")
         objects: tuple[str, ...] = ()
+        others = values
         if self._step._options.graph is not None:
             from partax._steps.objects import are_variables_alone, objects_in, refuse_objects
 
             refuse_objects(batch)
             objects = tuple(name for name, value in values.items() if objects_in(value))
-        others = {
-            name: value for name, value in values.items() if name not in objects or are_variables_alone(value)
-        }
+            others = {name: it for name, it in values.items() if name not in objects or are_variables_alone(it)}
         return _Plan(target, places.candidates(others, self._carry), objects, tuple(batch))
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
@@ -278,7 +290,7 @@ class _Loop:
         return places.put_together(carried, self._values, joined_results(rest)), seconds
 
 
-HELD = ""  # the name of the state of all objects in a carry, which is that of no argument
+HELD = "objects of Flax"  # the name of the state of all objects in a carry, which is that of no argument
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -325,15 +337,19 @@ def function_of_chunk(
             refuse_lost(seen, result)
             return result, {HELD: held.state_of(made, result)} if held else {}
 
-        def first(state: dict[str, Any], batches: dict[str, Any]) -> Any:
-            leaves, spec = _core.flatten(batches, "batch")
-            return called(state, spec.rebuild([leaf[0] for leaf in leaves]))[0]
+        stacked, batch_spec = _core.flatten(batches, "batch")
+        for path, leaf in zip(batch_spec.dynamic_paths(), stacked, strict=True):
+            if not np.shape(leaf):
+                raise TypeError(f"`{path}`: found a number that `trace` makes an array, expected an array in a batch")
+
+        def first(state: dict[str, Any], stacked: list[Any]) -> Any:
+            return called(state, batch_spec.rebuild([leaf[0] for leaf in stacked]))[0]
 
         state = {HELD: held.state} if held else {}
-        shapes = filter_eval_shape(first, state, batches)
-        may = {name: values[name] for name in may_be_carried if not held or name not in held.returned}
+        shapes = filter_eval_shape(first, state, stacked)
+        may = {name: values[name] for name in may_be_carried}
         carried = places.find(may, shapes, carry, is_needed=not objects)
-        if held:  # Variables that come back as others are values
+        if held:  # Variables in the place of which others come back are values
             held = held.without(carried.values())
             state = {HELD: held.state} if held else {}
 
@@ -349,18 +365,18 @@ def function_of_chunk(
         return tuple(carried.items()), places.put_together(carried, last, rest)
 
     owner: Any = None
+
+    def chunk(*args: Any, **kwargs: Any) -> Any:
+        return of_step(fun, *args, **kwargs)
+
     if inspect.ismethod(fun):
         owner, function = fun.__self__, fun.__func__
 
-        def chunk(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             return of_step(types.MethodType(function, self), *args, **kwargs)
 
-    elif _core.node_kind(fun) == "static_leaf":
-
-        def chunk(*args: Any, **kwargs: Any) -> Any:
-            return of_step(fun, *args, **kwargs)
-
-    else:
+        chunk = method
+    elif _core.node_kind(fun) != "static_leaf":
         owner, chunk = fun, of_step
     chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(fun, "__module__", __name__)
