@@ -276,6 +276,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "too few in a call": (lambda: BOUND(), TypeError, "'x'"),
     "an unknown name in a call": (lambda: BOUND(y=1), TypeError, "unexpected keyword argument 'y'"),
     "rebinding what is free": (lambda: BOUND.rebind(x=1), TypeError, "found 'x', expected .*: `weights`"),
+    "rebinding twice": (lambda: BOUND.rebind(1, weights=2), TypeError, "found 'weights' by name and by position"),
     "rebinding too many": (lambda: BOUND.rebind(1, 2), TypeError, "found 2 arguments, expected at most 1"),
     "an unhashable static": (lambda: STEP.bind(Unhashable())(jnp.ones(3)), TypeError, "weights"),
     "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),

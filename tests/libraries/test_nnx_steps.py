@@ -188,6 +188,49 @@ def test_an_argument_that_is_returned_is_refused() -> None:
     assert counts[...].tolist() == [1, 2] and int(model.count[...]) == 2
 
 
+@pytest.mark.parametrize("name", ["an array", "two"])
+def test_a_doubt_beside_objects_is_refused(name: str) -> None:
+    step = lambda model, ema, x: ema + x if name == "an array" else ({"w": ema["w"]}, {"w": x})
+    one = jnp.ones(2)
+    with pytest.raises(ValueError, match=r"of the (type|structure) of `ema`"):
+        list(partax.steps(partax.nnx.jit(step), 2)(Model(), one if name == "an array" else {"w": one}, over=[one] * 4))
+
+
+def test_the_state_of_an_optimizer_of_optax() -> None:
+    optimizer = optax.adam(1e-2)
+
+    def step(model: Model, state: Any, x: Any, y: Any) -> Any:
+        loss, gradient = nnx.value_and_grad(lambda model: ((model(x) - y) ** 2).mean())(model)
+        updates, state = optimizer.update(gradient, state)
+        nnx.update(model, optax.apply_updates(nnx.state(model, nnx.Param), updates))
+        return state, loss
+
+    jitted, (model, other) = partax.nnx.jit(step), (Model(), Model())
+    state, right = optimizer.init(nnx.state(other, nnx.Param)), []
+    chunks = partax.steps(jitted, 4)(model, optimizer.init(nnx.state(model, nnx.Param)), over=batches(10))
+    found = [value for _, losses in chunks for value in losses.tolist()]
+    for batch in batches(10):
+        state, loss = jitted(other, state, *batch)
+        right.append(float(loss))
+    assert np.allclose(found, right, rtol=2e-3, atol=2e-4)
+
+
+def test_functional_state_under_filter_jit() -> None:
+    def step(graph: Any, state: Any, x: Any) -> Any:
+        model = nnx.merge(graph, state)
+        model.bias[...] += x
+        return nnx.state(model), model(x)
+
+    graph, state = nnx.split(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))
+    jitted, over = partax.filter_jit(step), [np.ones(2, "f4")] * 5
+    *_, (found, _) = partax.steps(jitted, 2)(graph, state, over=over)
+    for x in over:
+        state, _ = jitted(graph, state, x)
+    assert (found["bias"][...] == state["bias"][...]).all()
+    with pytest.raises(TypeError, match=r"`result\[0\]\['bias'\]`: found an object of Flax that is an argument"):
+        list(partax.steps(partax.nnx.jit(step), 2)(graph, state, over=over))
+
+
 def test_carry_names_no_objects() -> None:
     run = partax.steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
     with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,6 +72,23 @@ def test_a_batch_counts_as_it_was_taken(name: str, size: int) -> None:
     assert float(chunks[-1][0]["w"]) == sum(range(COUNT))
 
 
+class BeginsAgain(Iterator[Any]):
+    def __init__(self, count: int) -> None:
+        self.values = itertools.cycle([full(0)] * count + [None])
+
+    def __next__(self) -> Any:
+        if (value := next(self.values)) is None:
+            raise StopIteration
+        return value
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_an_iterator_ends_once(count: int) -> None:
+    run = partax.steps(partax.filter_jit(lambda state, x: ({"w": state["w"] + x}, x)), 2)
+    chunks = itertools.islice(run({"w": jnp.zeros(2)}, over=BeginsAgain(count)), 9)
+    assert sum(len(x) for _, x in chunks) == count
+
+
 def test_a_batch_with_a_name_for_each_argument() -> None:
     def both() -> Iterator[Any]:
         batch = {"y": np.zeros(2, "f4"), "x": None}
@@ -78,8 +97,10 @@ def test_a_batch_with_a_name_for_each_argument() -> None:
             yield batch
 
     step = partax.filter_jit(lambda state, x, y: ({"w": state["w"] + x[0]}, y[0]))
-    found = [it for _, y in partax.steps(step, 3)({"w": jnp.zeros((), int)}, over=both()) for it in y.tolist()]
-    assert found == list(range(COUNT))
+    named = collections.namedtuple("named", "y x")
+    for over in (both(), (named(**it) for it in both())):
+        found = [it for _, y in partax.steps(step, 3)({"w": jnp.zeros((), int)}, over=over) for it in y.tolist()]
+        assert found == list(range(COUNT))
 
 
 @pytest.mark.parametrize("on_device", [False, True])

@@ -2,6 +2,7 @@
 step is now."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -9,6 +10,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,7 +53,29 @@ def in_a_default() -> tuple[Any, Set]:
     return step, lambda value: setattr(step, "__defaults__", (value,))
 
 
-@pytest.mark.parametrize("holder", [in_a_list, in_a_variable, in_a_default])
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Owner:
+    held: Any
+
+    def __call__(self, state: Any, x: Any) -> Any:
+        return filled(state, self.held), x
+
+
+def in_a_step_that_is_an_object() -> tuple[Any, Set]:
+    owner = Owner(jnp.ones(2))
+    return owner, lambda value: setattr(owner, "held", jnp.full(2, value))
+
+
+def in_the_owner_of_a_method() -> tuple[Any, Set]:
+    owner = Owner(np.ones(2, "f4"))
+    return owner.__call__, owner.held.fill
+
+
+HOLDERS = [in_a_list, in_a_variable, in_a_default, in_a_step_that_is_an_object, in_the_owner_of_a_method]
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
 def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
     step, change = holder()
     run = partax.steps(partax.filter_jit(step), 2)

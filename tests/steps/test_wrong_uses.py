@@ -1,5 +1,6 @@
 """Guards the promise that each wrong use of steps is an error that names the place, and what was expected."""
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,23 @@ TYPES: dict[str, Callable[[], Any]] = {
     "'extra'": run(add, W, extra=1),
     r"`\*more`": run(lambda s, *more: s, W, 1),
     "`over`: found a `int`": run(add, W, over=3),
+    "`over`: found a `str`": run(add, W, over="abcd"),
+    "`unroll`: found 'a'": lambda: partax.steps(ADD, 2, unroll="a"),  # type: ignore[arg-type]
+    r"`carry`: found \{'s': \[\[0\]\]\}": run(add, W, carry={"s": [[0]]}),
+    r"`s\['b'\]`: nothing before a step, float32\[2\] after it, in `result\[0\]`": run(
+        lambda s, x: ({**s, "b": x}, 1), W
+    ),
+    r"`a\['b'\]`: nothing before .*`result\['a'\]`": run(lambda a, o, x: {"a": {**a, "b": x}, "o": o}, W, {"v": X}),
+    r"`s\['b'\]`: None before a step, float32\[2\] after it": run(lambda s, x: {**s, "b": x}, {**W, "b": None}),
+    r"`r\[0\]`: found a `jax.Ref`": run(lambda s, r, x: s, W, [jax.new_ref(ONE)]),
+    r"`batch\['n'\]`: found a number that `trace`": lambda: list(
+        partax.steps(partax.filter_jit(lambda s, n: s, trace=("n",)), 2)(W, over=[2] * 4)
+    ),
+    r"batch 1: `batch\['batch'\]`: found a masked array": run(add, W, over=[X, np.ma.masked_array(X, [1, 0])]),
+    "batch 0: found the names 'x', expected `x` and `y`": run(lambda s, x, y: s, W, over=[{"x": X}]),
+    "batch 0: found the names 'y', 'z', expected `x` and `y`": run(
+        lambda s, x, y: s, W, over=[collections.namedtuple("Batch", "y z")(X, X)]
+    ),
     "`over`: found a `dict`": run(add, W, over=W),
     r"batch 1: `batch\['batch'\]`: found a `tuple`": run(add, W, over=[X, (X, 1)]),
     "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`": run(lambda s, x, y: s, W),
@@ -57,6 +75,23 @@ VALUES: dict[str, Callable[[], Any]] = {
     "found nothing in the result": run(lambda state, batch: batch, W),
     "`s`, which is an array alone": run(lambda s, b: (s + b, 1), ONE),
     r"`result\[0\]` and `result\[1\]` of the structure of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),
+    "of the structure of `a` or `b`.*as carry={'a': 0}": run(lambda a, b, x: (a, b), W, W),
+    "`result` of the structure of `a` or `b`": run(lambda a, b, x: a, W, W),
+    r"`result\[0\]` and `result\[1\]` of the structure of `a` or `b`": run(
+        lambda a, b, x: (b, a), W, W, carry=("a", "b")
+    ),
+    r"`result\[0\]` and `result\[1\]\['a'\]` of the structure of `a`": run(lambda a, x: (a, {"a": a}), W),
+    r"`result\['a'\]` of the structure of `b`": run(lambda a, b, x: {"b": a, "a": b}, W, {"v": X}),
+    r"`result\['grad'\]` of the structure of `a` or `b`": run(lambda a, b, x: {"a": a, "grad": b}, W, W),
+    r"`result\[0\]` and `result\[1\]` of the structure of `j` or `k`": run(
+        lambda j, k, x: (k, j), jax.random.key(0), jax.random.key(1)
+    ),
+    r"`result\[1\]` of the type of `rates`, which is of scalars alone.*as carry=\('s', 'rates'\)": run(
+        lambda s, rates, x: (s, rates), W, {"a": [jnp.float32(1)]}
+    ),
+    r"`result` and `result\[0\]` of the structure of `best` or `p`.*as carry='best', or as carry='p'": run(
+        lambda p, o, best, x: (p, o), W, {"m": ONE}, (W, {"m": ONE})
+    ),
     r"as carry=\('key', 'a', 'b'\)": run(
         lambda key, a, b, x: (key, a + x, b + 1), jax.random.key(0), ONE, jnp.array(1)
     ),

@@ -197,14 +197,17 @@ def _parts(
 
 
 def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tuple[Any, ...], str]:
-    """An argument and a part that fit each other and nothing else, or of which the key is the argument's name."""
+    """An argument and a part that fit each other and nothing else; or of which the key is the argument's name, where
+    all other parts that fit it are beside that.
+    """
     every = list(_parts(result, (), arguments, named))
     parts = [it for it in every if not it.is_inside]
-    by_name: dict[str, list[tuple[Any, ...]]] = {}
-    for path, fits, _, _ in parts:
-        if path and path[-1] in fits:
-            by_name.setdefault(path[-1], []).append(path)
-    found = {paths[0]: name for name, paths in by_name.items() if len(paths) == 1}
+    places = {name: [it.path for it in parts if name in it.fits] for name in arguments}
+    found = {
+        path: path[-1]
+        for path, fits, *_ in parts
+        if path and path[-1] in fits and all(it[:-1] == path[:-1] for it in places[path[-1]])
+    }
     said = set(found.values())
     for path, fits, others, _ in parts:
         for name in () if fits else others:
@@ -213,7 +216,7 @@ def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tu
     left = [it for it in parts if it.path not in found and not said.issuperset(it.fits)]
     for path, fits, *_ in left:
         alike = [it.path for it in left if not set(fits).isdisjoint(it.fits)]
-        if len(fits) != 1 or len(alike) != 1:
+        if len(fits) != 1 or len(alike) != 1 or (path and path[-1] in arguments.keys() - fits):
             _refuse(alike, fits, f"{{{next(it for it in fits if it not in said)!r}: {_place(path)!r}}}")
         found[path] = fits[0]
     for path, fits, *_ in [it for it in every if it.is_inside and not said.issuperset(it.fits)]:
@@ -221,9 +224,12 @@ def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tu
         for around, name in found.items():
             if inside and path[: len(around)] == around:
                 _refuse([around, path], [name, *inside], f"{name!r}, or as carry={inside[0]!r}")
+    for name, part in (parts_of(result) or {}).items():
+        if name in arguments.keys() - found.values() and not arguments[name].is_common:
+            _check(arguments[name], shape_of(part, name), name, (name,))
     for name in found.values():
         if not named and arguments[name].is_common and (arguments[name].is_array or len(arguments) > 1):
-            texts = " and ".join(f"`{place_text(it.path)}`" for it in parts if name in it.fits)
+            texts = " and ".join(f"`{place_text(it)}`" for it in places[name])
             kind = "an array alone" if arguments[name].is_array else "of scalars alone"
             raise ValueError(
                 f"found {texts} of the type of `{name}`, which is {kind}, and may be another one; say whether it is "

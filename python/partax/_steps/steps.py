@@ -49,16 +49,18 @@ def steps(
     chunk before it runs, and count as they were when they were taken. If taking one raises, what has been taken is run
     and handed out first. A change of what the step holds, and its `clear_cache`, count from the next chunk on.
 
-    What a step returns in the structure in which an argument went in is carried: it is that argument of the next step.
-    All other arguments stay what they are, and so do Python numbers that no array is beside, unless `carry` names them.
-    The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk. Types settle as in
-    `filter_scan`.
+    What a step returns is carried, as that argument of the next step, if it and the argument have each other's
+    structure and types and nothing else has, or if its key or field, beside all others like it, is the argument's name;
+    any doubt is an error. An array alone that is no key, and scalars alone beside other arguments, need `carry`; a key
+    that comes back is carried. All other arguments stay what they are, and so do Python numbers that no array is
+    beside, unless `carry` names them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a
+    chunk; a tree of Variables alone is carried where other Variables come back. Types settle as in `filter_scan`.
 
     Args:
       step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk.
       size: how many steps make a chunk.
-      carry: the names of the arguments that are carried; or, where more than one part of the result has that structure,
-        a dictionary from the name to its place there: a position, a key, or a tuple of these. None to find them.
+      carry: the names of the arguments that are carried; or, where these leave a doubt, a dictionary from the name to
+        its place in the result: a position, a key, or a tuple of these. None to find them.
       unroll: as of `jax.lax.scan`.
 
     Returns:
@@ -67,9 +69,10 @@ def steps(
     Raises:
       TypeError: `step` is no compiled function, or a method of an object of Flax. When called: a step takes more
         arguments than the call and a batch give; what is to be carried comes back with another structure, dtype or
-        shape; batches differ in more than the values of their arrays, or hold objects of Flax; a result has one of the
-        arguments. The message has the path.
-      ValueError: `size` is not positive. When called: nothing is carried, or it could be one or the other.
+        shape; batches differ in more than the values of their arrays, or hold objects of Flax or masked arrays; a
+        result has one of the arguments; an argument is a `jax.Ref`. The message has the path.
+      ValueError: `size` is not positive. When called: nothing is carried, or it could be one or the other; plain
+        `filter_jit` would lose what a step changes in an object of Flax.
     """
     if not isinstance(step, JitFunction):
         raise TypeError(
