@@ -92,6 +92,16 @@ def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any,
 RATE = 1.0
 
 
+@pytest.mark.parametrize("donate", ["none", "all", "all-except-first", ("state",)])
+def test_options_mean_a_step_that_is_an_object_too(donate: Any) -> None:
+    gone = []
+    for call in (lambda step: step(state, ONE), lambda step: list(partax.steps(step, 1)(state, over=[ONE]))):
+        (owner, _), state = in_a_step_that_is_an_object(), first()
+        call(partax.filter_jit(owner, donate=donate))
+        gone.append((owner.held.is_deleted(), state["w"].is_deleted()))
+    assert gone[0] == gone[1]
+
+
 @pytest.mark.parametrize("stored", [False, True])
 def test_clear_cache_of_the_step_is_that_of_the_chunk(
     stored: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

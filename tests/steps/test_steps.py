@@ -188,34 +188,26 @@ def test_what_is_carried_may_be_said() -> None:
     assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
 
 
-class Pair(NamedTuple):
-    ema: Any
-    params: Any
-
-
 # How a step returns two arguments of one structure, where they are, and what says which is which.
 NAMED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], Any]] = {
-    "a dictionary": (lambda params, ema: {"params": params, "ema": ema}, lambda it: (it["params"], it["ema"]), None),
-    "below a key": (lambda params, ema: (1, {"new": Pair(ema, params)}), lambda it: it[1]["new"][::-1], None),
-    "names": (lambda params, ema: Pair(ema, params), lambda it: it[::-1], ("params", "ema")),
-    "places": (lambda params, ema: (ema, params), lambda it: it[::-1], {"params": 1, "ema": 0}),
+    "a dictionary": (lambda params, opt: {"params": params, "opt": opt}, lambda it: (it["params"], it["opt"]), None),
+    "below a key": (lambda params, opt: (1, {"new": State(params, opt)}), lambda it: it[1]["new"], None),
+    "names": (lambda params, opt: State(params, opt), lambda it: it, ("opt", "params")),
+    "places": (lambda params, opt: (opt, params), lambda it: it[::-1], {"params": 1, "opt": 0}),
     "one": (lambda params, _: {"params": params, "loss": 1}, lambda it: (it["params"], {"w": jnp.ones(2)}), None),
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_names_say_which_of_two_is_carried(name: str) -> None:
-    returned, both, carry = NAMED[name]
-
-    def step(params: Any, ema: Any, x: Any) -> Any:
-        return returned({"w": params["w"] + ema["w"] * x}, {"w": ema["w"] * 0.5 + params["w"]})
+@pytest.mark.parametrize(("returned", "both", "carry"), NAMED.values(), ids=NAMED)
+def test_names_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any) -> None:
+    def step(params: Any, opt: Any, x: Any) -> Any:
+        return returned({"w": params["w"] + opt["w"] * x}, {"w": opt["w"] * 0.5 + params["w"]})
 
     jitted, over = partax.filter_jit(step), [np.ones(2, "f4")] * 5
     args = right = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
     for x in over:
         right = both(jitted(*right, x))
-    *_, last = partax.steps(jitted, 2, carry=carry)(*args, over=over)
-    close(both(last), right)
+    close(both(list(partax.steps(jitted, 2, carry=carry)(*args, over=over))[-1]), right)
 
 
 def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:

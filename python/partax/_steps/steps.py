@@ -313,8 +313,8 @@ def function_of_chunk(
 ) -> Callable[..., Any]:  # fmt: skip
     """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
     batches. It gives the places of what is carried, by path, and the result. It holds the step in a cell, where a
-    wrapper sees that it has changed; or it is a method of the object with arrays that the step is, or is a method of,
-    so that a wrapper takes these arrays anew for each call.
+    wrapper sees that it has changed; or, where the step is an object with arrays or a method of one, so is the chunk:
+    a wrapper takes the arrays anew for each call.
     """
 
     def of_step(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -367,25 +367,35 @@ def function_of_chunk(
             held.update(last[HELD])
         return tuple(carried.items()), places.put_together(carried, last, rest)
 
-    owner: Any = None
-
     def chunk(*args: Any, **kwargs: Any) -> Any:
         return of_step(fun, *args, **kwargs)
 
+    # Options, such as `donate`, and messages mean arguments by these names.
+    shown = [inspect.Parameter(it.name, it.kind) for it in inspect.signature(fun).parameters.values()]
+    made: Any = chunk
     if inspect.ismethod(fun):
-        owner, function = fun.__self__, fun.__func__
+        function = fun.__func__
 
         def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             return of_step(types.MethodType(function, self), *args, **kwargs)
 
-        chunk = method
-    elif _core.node_kind(fun) != "static_leaf":
-        owner, chunk = fun, of_step
-    chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
-    chunk.__module__ = getattr(fun, "__module__", __name__)
-    # Options, such as `donate`, and messages mean arguments by these names.
-    shown = [inspect.Parameter(it.name, it.kind) for it in inspect.signature(fun).parameters.values()]
-    if owner is not None:
+        made = method
         shown.insert(0, inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY))
-    chunk.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    return chunk if owner is None else types.MethodType(chunk, owner)
+    elif _core.node_kind(fun) != "static_leaf":
+        made = _OfObject(fun, of_step)
+    made.__name__ = made.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
+    made.__module__ = getattr(fun, "__module__", __name__)
+    made.__signature__ = inspect.Signature(shown)
+    return types.MethodType(made, fun.__self__) if inspect.ismethod(fun) else made
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class _OfObject:
+    """A chunk of a step that is an object with arrays."""
+
+    step: Callable[..., Any]
+    chunk: Callable[..., Any] = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.chunk(self.step, *args, **kwargs)
