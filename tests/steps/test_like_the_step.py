@@ -95,9 +95,9 @@ RATE = 1.0
 @pytest.mark.parametrize("donate", ["none", "all", "all-except-first", ("state",)])
 def test_options_mean_a_step_that_is_an_object_too(donate: Any) -> None:
     gone = []
-    for call in (lambda step: step(state, ONE), lambda step: list(partax.steps(step, 1)(state, over=[ONE]))):
+    for call in (lambda step, *args: step(*args, ONE), lambda step, *args: [*partax.steps(step, 1)(*args, over=[ONE])]):
         (owner, _), state = in_a_step_that_is_an_object(), first()
-        call(partax.filter_jit(owner, donate=donate))
+        call(partax.filter_jit(owner, donate=donate), state)
         gone.append((owner.held.is_deleted(), state["w"].is_deleted()))
     assert gone[0] == gone[1]
 

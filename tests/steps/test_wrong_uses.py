@@ -22,8 +22,11 @@ ADD: Any = partax.filter_jit(add)
 ONE_DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 
-def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, **kwargs: Any) -> Any:
-    return lambda: list(partax.steps(partax.filter_jit(step), 2, carry=carry)(*args, over=over, **kwargs))
+NAMES: Any = collections.namedtuple("NAMES", "y z")
+
+
+def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, trace: Any = None, **kwargs: Any) -> Any:
+    return lambda: list(partax.steps(partax.filter_jit(step, trace=trace), 2, carry=carry)(*args, over=over, **kwargs))
 
 
 # What the error says, and the use.
@@ -46,20 +49,14 @@ TYPES: dict[str, Callable[[], Any]] = {
     "`over`: found a `str`": run(add, W, over="abcd"),
     "`unroll`: found 'a'": lambda: partax.steps(ADD, 2, unroll="a"),  # type: ignore[arg-type]
     r"`carry`: found \{'s': \[\[0\]\]\}": run(add, W, carry={"s": [[0]]}),
-    r"`s\['b'\]`: nothing before a step, float32\[2\] after it, in `result\[0\]`": run(
-        lambda s, x: ({**s, "b": x}, 1), W
-    ),
+    r"`s\['b'\]`: nothing before a step, float32\[2\] after": run(lambda s, x: ({**s, "b": x}, 1), W),
     r"`a\['b'\]`: nothing before .*`result\['a'\]`": run(lambda a, o, x: {"a": {**a, "b": x}, "o": o}, W, {"v": X}),
     r"`s\['b'\]`: None before a step, float32\[2\] after it": run(lambda s, x: {**s, "b": x}, {**W, "b": None}),
     r"`r\[0\]`: found a `jax.Ref`": run(lambda s, r, x: s, W, [jax.new_ref(ONE)]),
-    r"`batch\['n'\]`: found a number that `trace`": lambda: list(
-        partax.steps(partax.filter_jit(lambda s, n: s, trace=("n",)), 2)(W, over=[2] * 4)
-    ),
+    r"`batch\['n'\]`: found a number that `trace`": run(lambda s, n: s, W, over=[2] * 4, trace=("n",)),
     r"batch 1: `batch\['batch'\]`: found a masked array": run(add, W, over=[X, np.ma.masked_array(X, [1, 0])]),
     "batch 0: found the names 'x', expected `x` and `y`": run(lambda s, x, y: s, W, over=[{"x": X}]),
-    "batch 0: found the names 'y', 'z', expected `x` and `y`": run(
-        lambda s, x, y: s, W, over=[collections.namedtuple("Batch", "y z")(X, X)]
-    ),
+    "batch 0: found the names 'y', 'z', expected": run(lambda s, x, y: s, W, over=[NAMES(X, X)]),
     "`over`: found a `dict`": run(add, W, over=W),
     r"batch 1: `batch\['batch'\]`: found a `tuple`": run(add, W, over=[X, (X, 1)]),
     "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`": run(lambda s, x, y: s, W),
@@ -77,21 +74,13 @@ VALUES: dict[str, Callable[[], Any]] = {
     r"`result\[0\]` and `result\[1\]` of the structure of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),
     "of the structure of `a` or `b`.*as carry={'a': 0}": run(lambda a, b, x: (a, b), W, W),
     "`result` of the structure of `a` or `b`": run(lambda a, b, x: a, W, W),
-    r"`result\[0\]` and `result\[1\]` of the structure of `a` or `b`": run(
-        lambda a, b, x: (b, a), W, W, carry=("a", "b")
-    ),
+    "of the structure of `a` or `c`": run(lambda a, c, x: (c, a), W, W, carry=("a", "c")),
     r"`result\[0\]` and `result\[1\]\['a'\]` of the structure of `a`": run(lambda a, x: (a, {"a": a}), W),
     r"`result\['a'\]` of the structure of `b`": run(lambda a, b, x: {"b": a, "a": b}, W, {"v": X}),
     r"`result\['grad'\]` of the structure of `a` or `b`": run(lambda a, b, x: {"a": a, "grad": b}, W, W),
-    r"`result\[0\]` and `result\[1\]` of the structure of `j` or `k`": run(
-        lambda j, k, x: (k, j), jax.random.key(0), jax.random.key(1)
-    ),
-    r"`result\[1\]` of the type of `rates`, which is of scalars alone.*as carry=\('s', 'rates'\)": run(
-        lambda s, rates, x: (s, rates), W, {"a": [jnp.float32(1)]}
-    ),
-    r"`result` and `result\[0\]` of the structure of `best` or `p`.*as carry='best', or as carry='p'": run(
-        lambda p, o, best, x: (p, o), W, {"m": ONE}, (W, {"m": ONE})
-    ),
+    "of the structure of `j` or `k`": run(lambda j, k, x: (k, j), *jax.random.split(jax.random.key(0))),
+    r"`rates`, which is of scalars alone.*\('s', 'rates'\)": run(lambda s, rates, x: (s, rates), W, {"a": [ONE[0]]}),
+    "`result` and .* of `c` or `a`.*='c', or as carry='a'": run(lambda a, b, c, x: (a, b), W, [ONE], (W, [ONE])),
     r"as carry=\('key', 'a', 'b'\)": run(
         lambda key, a, b, x: (key, a + x, b + 1), jax.random.key(0), ONE, jnp.array(1)
     ),
