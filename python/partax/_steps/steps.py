@@ -321,8 +321,7 @@ def function_of_chunk(
         signature = inspect.signature(fun)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values[name] for name in batch}
-        fixed = {name: it for name, it in values.items() if name not in (*objects, *batch)}
-        leaves, spec = _core.flatten(fixed, "")
+        leaves, spec = _core.flatten({name: it for name, it in values.items() if name not in (*objects, *batch)})
         held: Any = None
         if objects:
             from partax._steps.objects import Held
@@ -349,9 +348,8 @@ def function_of_chunk(
             return called(state, batch_spec.rebuild([leaf[0] for leaf in stacked]))[0]
 
         state = {HELD: held.state} if held else {}
-        shapes = filter_eval_shape(first, state, stacked)
         may = {name: values[name] for name in may_be_carried}
-        carried = places.find(may, shapes, carry, is_needed=not objects)
+        carried = places.find(may, filter_eval_shape(first, state, stacked), carry, is_needed=not objects)
         if held:  # Variables in the place of which others come back are values
             held = held.without(carried.values())
             state = {HELD: held.state} if held else {}
