@@ -18,8 +18,9 @@ from examining import floats
 
 from partax import Finding
 from partax.__main__ import main
+from partax._doctor.lines import NOWHERE, Line
 from partax._doctor.script import Program, Watch, diagnoses
-from partax._doctor.traced_again import of_programs
+from partax._doctor.traced_again import of_given_functions, of_operations, of_programs
 from processes import python
 
 
@@ -51,7 +52,7 @@ def test_a_mistake_of_ours_is_not_the_script_s(
     lowering = "jax._src.interpreters.pxla.lower_sharding_computation"
     monkeypatch.setattr(lowering, pkgutil.resolve_name(lowering))  # which puts it back when the test ends
     watch = Watch()
-    program = Program("name", None, (), (), 1, Counter(lower=1.0, compile=1.0))
+    program = Program("name", object(), (), (), 1, Counter(lower=1.0, compile=1.0), NOWHERE)
     if method == "_note":
         monkeypatch.setattr(Watch, "_note", fails)
         assert float(jax.jit(lambda x: x * 17)(jnp.float32(2))) == 34
@@ -223,7 +224,7 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         ("by_mode", 3, "medium", "an earlier one: mode: static str 'b' -> 'c'."),
         ("by_field", 3, "medium", "an earlier one: net.n: static int 3 -> 4."),
         ("by_layer", 3, "medium", "an earlier one: layer.fn: PjitFunction of exp "),
-        ("by_renewal", 3, "medium", "an earlier one: it was made anew, with equal arguments."),
+        ("by_renewal", 3, "medium", "an earlier one: it was made anew, for arguments of the same types."),
         ("by_rate", 3, "medium",
             'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))'),
         ("becomes_strong", 2, "medium", "y: weak float32 -> float32"),
@@ -349,3 +350,37 @@ def test_a_few_sizes_are_of_low_severity(calls: list[tuple[Any, bool]], times: i
 )
 def test_buckets_are_as_they_should_be(calls: list[tuple[Any, bool]]) -> None:
     assert findings_of(calls) == []
+
+
+def sines(lengths: Sequence[int], seconds: float, reasons: Sequence[str] = ()) -> list[Program]:
+    """A sine of each length, which took so long to compile, called at one line of `features`."""
+    traced = [jax.jit(jnp.sin).trace(floats(length)).jaxpr for length in lengths]
+    site = Line(__file__, 1, "features")
+    took = Counter(compile=seconds)
+    return [Program("sin", it, (False,), ("x",), 6, took, site=site, reasons=list(reasons)) for it in traced]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds", "severity", "text"),
+    [
+        ([7, 3, 9, 4, 8, 2, 6, 1, 5, 10], 0.2, "medium", "arrays of ever-new shapes: x: float32[5] -> float32[10]"),
+        ([7, 3, 9, 4, 8, 2, 6, 1, 5, 10], 0.05, None, ""),
+        ([7, 3, 9, 4, 8, 2, 6, 1, 5], 1.0, None, ""),
+        (range(1, 16), 0.02, "low", "an array that grows: x: float32[14] -> float32[15] at last. This took 300 ms."),
+        (range(1, 16), 0.5, "high", "`sin` was compiled 15 times at this line, for an array that grows"),
+    ],
+)
+def test_operations_on_many_shapes_weigh_what_they_took(
+    lengths: Sequence[int], seconds: float, severity: str | None, text: str
+) -> None:
+    findings = [it for diagnosis in of_operations(sines(lengths, seconds)) for it in diagnosis.findings]
+    assert [it.severity for it in findings] == [severity] * (severity is not None)
+    assert all(text in it.message for it in findings)
+
+
+def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_calls_it() -> None:
+    anew = "", *["terms: <lambda> at script.py:4 is new (same code, closure cell 'k' 1.0 -> 2.0)"] * 5
+    ((finding,),) = [it.findings for it in of_given_functions(sines([3], 6.0, anew))]
+    assert (finding.line, finding.severity) == (1, "medium") and "which took 5 s after the first" in finding.message
+    assert "a function that it is given is made anew each time" in finding.message and "'k'" in finding.message
+    assert of_given_functions([*sines([3], 0.2, anew), *sines([3], 6.0, anew[:2])]) == []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._doctor.lines import USERS, rank
+from partax._doctor.lines import USERS, rank, running_line
 from partax._jax.programs import MISS, static_arguments
 from partax._report.differences import differences
 from partax._report.part import ValueParts
@@ -48,13 +48,15 @@ class Calls:
             return ""
         code = getattr(call.function, "__code__", None) or type(call.function)
         described, leaves = described_call(*call)
-        before = self._latest.get(code)
-        now = self._latest[code] = take_snapshot(described, leaves, leaves, ValueParts(False, True), before)
+        # Operations of jax's by themselves share a function: those of one line are compared.
+        key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
+        before = self._latest.get(key)
+        now = self._latest[key] = take_snapshot(described, leaves, leaves, ValueParts(False, True), before)
         if before is None:
             return ""
         changes = list(map(str, differences(before, now)))
         more = f" and {len(changes) - _MOST} more" if len(changes) > _MOST else ""
-        return ", ".join(changes[:_MOST]) + more or "it was made anew, with equal arguments"
+        return ", ".join(changes[:_MOST]) + more or "it was made anew, for arguments of the same types"
 
 
 def _under_way() -> _Call | None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of
@@ -184,7 +185,7 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
         eqn = max(lines[line], key=lambda it: it[1])[0].eqn
         message = (
             f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
-            f"while it compiles, which takes about {seconds_text(seconds)}"
+            f"while it compiles, which takes about {seconds_text(float(f'{seconds:.1g}'))}"
         )
         advice = (
             "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
@@ -213,17 +214,22 @@ _SECONDS: dict[str, Callable[[Any, int, int], float]] = {
     # One element in one window: a 3 x 3 window over 1e5 elements takes 3.7 s.
     "reduce_window": lambda eqn, result, _: result * math.prod(eqn.params["window_dimensions"]) * 4e-6,
     "scatter": lambda eqn, result, _: _scatter_seconds(eqn, result),
-    "gather": lambda eqn, result, _: result * 0.8e-6,  # 1e7 elements take 8.6 s
+    "gather": lambda eqn, result, _: result * 0.3e-6,  # 1e6 elements take 0.15 to 0.4 s, rows less
     "dot_general": lambda eqn, *_: multiplications(eqn) * 0.35e-9,  # 3162 x 3162 takes 10 s
     "conv_general_dilated": lambda eqn, *_: multiplications(eqn) * 0.1e-6,  # 1e6 elements and 5 x 5 take 2.8 s
-    "reduce_": lambda eqn, _, operand: operand * 0.25e-6,  # a sum of 1e7 takes 2 to 3.4 s more
-    "arg": lambda eqn, _, operand: operand * 0.25e-6,
+    # XLA adds floats by a loop of its own, next to nothing; it calls its evaluator for each element of all others:
+    # a maximum of 8e6 takes 13 to 15 s, `all` of 1e6 1 to 1.7 s, an `argmax` of 6e5 3.7 s and of 8e6 58 to 77 s.
+    "reduce_sum": lambda eqn, _, operand: (
+        0.0 if jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.inexact) else operand * 2e-6
+    ),
+    "reduce_": lambda eqn, _, operand: operand * 1.6e-6,
+    "arg": lambda eqn, _, operand: operand * 7e-6,
     # What costs next to nothing, or is evaluated as a part of what uses it.
     **dict.fromkeys(("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "copy"), lambda *_: 0.0),
-    # 1e7 elements of `sin`, `+`, `where`, slices or a transpose take 3 to 4.7 s more than the captured array alone.
+    # 8e6 elements of `sin`, `*`, `where` or a transpose take 0.4 to 1 s more than the captured array alone.
     "": lambda eqn, result, _: result * _ELEMENT,
 }
-_ELEMENT = 0.3e-6
+_ELEMENT = 0.08e-6
 
 
 def folding_seconds(eqn: Any) -> float | None:
@@ -238,7 +244,7 @@ def folding_seconds(eqn: Any) -> float | None:
 def _scatter_seconds(eqn: Any, result: int) -> float:
     """1e6 updates take 6.7 s; but one place is a slice that is written, and that is quick: 4e7 elements take 0.4 s."""
     places = _size_of(eqn.invars[1]) // max(eqn.invars[1].aval.shape[-1], 1)
-    return _size_of(eqn.invars[2]) * 6.7e-6 if places > 1 else result * _ELEMENT / 30
+    return _size_of(eqn.invars[2]) * 6.7e-6 if places > 1 else result * _ELEMENT / 8
 
 
 def _size_of(var: Any) -> int:

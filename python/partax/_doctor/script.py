@@ -135,7 +135,8 @@ def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation]) -> D
 
 _logger = logging.getLogger("partax")
 
-_MOST_PROGRAMS = 500  # that are kept, and with them their constants
+_MOST_PROGRAMS = 500  # of more than a few equations that are kept, and with them their constants
+_FEW_EQUATIONS = 20
 _SHOWN = 20
 _HEADINGS = ("seconds", "trace", "lower", "compile", "times", "equations", "name")
 _NAMED = 3  # of the programs of libraries
@@ -149,6 +150,7 @@ class Watch:
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], Program] = {}
         self.one_by_one = OneByOne()
+        self._large = 0
         self._calls = Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
@@ -174,8 +176,10 @@ class Watch:
         program = self.programs.get(key)
         if program is None:
             program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr), known=known, site=site)
-            if len(self.programs) < _MOST_PROGRAMS:
-                self.programs[key] = program
+            self.programs[key] = program
+            self._large += bool(jaxpr.consts) or len(jaxpr.eqns) > _FEW_EQUATIONS
+            if self._large > _MOST_PROGRAMS:
+                program.known, program.jaxpr = program.line, None
         program.times += 1
         traces, reason = self._traces(), self._calls.reason()
         if name not in traces and program.stages["trace"] > 0:
@@ -208,7 +212,8 @@ class Watch:
 
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
     """What is found in the user's functions, the costliest first, and then in those of libraries that took long."""
-    functions = sorted(_costliest_functions(watch.costliest()), key=lambda it: not it[0].is_users)
+    kept_programs = [it for it in watch.costliest() if it.jaxpr is not None]
+    functions = sorted(_costliest_functions(kept_programs), key=lambda it: not it[0].is_users)
     worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS][:_SHOWN]
     found: list[Diagnosis] = []
     with progress("", len(worth)) as work:
@@ -220,8 +225,9 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
             except Exception:  # the script has run to its end: what is known of the others is not lost
                 _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     again = traced_again.of_functions(kept())
-    again += traced_again.of_programs(watch.in_order(), again)
-    again += traced_again.of_operations(watch.in_order())
+    in_order = [it for it in watch.in_order() if it.jaxpr is not None]
+    again += traced_again.of_programs(in_order, again)
+    again += [*traced_again.of_operations(in_order), *traced_again.of_given_functions(in_order)]
     return _together([*again, *watch.one_by_one.diagnoses()], found)
 
 

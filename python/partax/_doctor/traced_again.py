@@ -12,6 +12,7 @@ from partax._doctor.equations import type_text
 from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import Line, grouped
 from partax._pytree.call_site import site_text
+from partax._pytree.short_text import one_line
 from partax._report.figure_text import seconds_text
 from partax._report.history import History
 
@@ -20,6 +21,9 @@ _FEWEST_SIZES = 5
 _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
 _LATEST = 3
+_NOTICED, _MUCH_SECONDS, _VERY_MUCH = 0.3, 1.0, 5.0
+_IS_NEW = " is new "  # so the reason of a trace tells of a function
+_LONGEST = 200  # characters of it
 
 _Types = list[tuple[str, Any]]  # of the arrays that a program takes, each with its path
 
@@ -64,22 +68,75 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
 
 
 def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
-    """A diagnosis for each line that runs one operation, or function of a library, on an array that grows."""
-    of_libraries = (it for it in programs if not it.is_users)
-    found: dict[Line, Diagnosis] = {}
-    for (name, line), several in grouped(of_libraries, lambda it: (it.name, it.site)).items():
-        seconds, is_much = sum(it.seconds for it in several), len(several) >= _MANY
-        if line is not None and is_much and seconds >= _LEAST_SECONDS and _grows([it.jaxpr.in_avals for it in several]):
-            message = (
-                f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
-                f"{_difference(*several[-2:])} at last."
-            )
-            advice = (
-                "Begin with an array of the final size and write into it inside of a compiled function, or keep a list "
-                "and put it together once, by `jnp.stack` or `jnp.concatenate`."
-            )
-            found.setdefault(line, _of_one(line.function, line, "high", len(several), seconds, message, advice))
-    return list(found.values())
+    """A diagnosis for each function that runs operations, or functions of a library, on arrays of ever-new shapes."""
+    of_libraries = [it for it in programs if not it.is_users and it.site is not None]
+    lines = [it for it in grouped(of_libraries, lambda it: (it.name, it.site)).values() if _sizes(it) >= _MANY]
+    found: list[Diagnosis] = []
+    for (_, name, grows), several in grouped(lines, lambda it: (*it[0].site[::2], _grows(_types(it)))).items():
+        most = max(several, key=_seconds)
+        count, seconds = sum(map(len, several)), sum(map(_seconds, several))
+        if most[0].site is None or seconds < (_LEAST_SECONDS if grows else _MUCH_SECONDS):
+            continue
+        more = f" and {len(several) - 1} other operations of `{name}` {count - len(most)} times,"
+        message = (
+            f"`{most[0].name}` was compiled {len(most)} times at this line,{more * (len(several) > 1)} for {_RESIZED[grows][0]}: "
+            f"{_difference(*most[-2:])} at last. This took {seconds_text(seconds)}."
+        )
+        severity: Severity = "high" if seconds >= _VERY_MUCH else "medium" if seconds >= _MUCH_SECONDS else "low"
+        advice = _RESIZED[grows][1]
+        found.append(_of_one(name, most[0].site, severity, count, seconds, message, advice))
+    return found
+
+
+# Arrays of many shapes, by whether they grow: what they are, and what to do.
+_RESIZED = {
+    True: (
+        "an array that grows",
+        "Begin with an array of the final size and write into it inside of a compiled function, or keep a list and put "
+        "it together once, by `jnp.stack` or `jnp.concatenate`.",
+    ),
+    False: (
+        "arrays of ever-new shapes",
+        "Each shape is a program for each operation: pad to a few sizes and compile what is done with them by "
+        "`jax.jit`, mask by `jnp.where` in place of `x[mask]`, or do it in NumPy, which compiles nothing.",
+    ),
+}
+
+
+def of_given_functions(programs: Sequence[Program]) -> list[Diagnosis]:
+    """A diagnosis for each function of a library, such as a solver, that is given a function which is made anew."""
+    found: list[Diagnosis] = []
+    for it in programs:
+        reasons = [reason for reason in it.reasons if _IS_NEW in reason]
+        seconds = it.seconds * len(reasons) / it.times
+        if it.is_users or it.site is None or len(reasons) < _FEWEST - 1 or seconds < _NOTICED:
+            continue
+        message = (
+            f"`{it.name}` was traced and compiled {it.times} times from this line, which took {seconds_text(seconds)} "
+            f"after the first: a function that it is given is made anew each time. The latest: "
+            f"{one_line(reasons[-1], _LONGEST)}."
+        )
+        advice = (
+            "Compile the function around this call by `jax.jit`, with what changes as an argument; or make the "
+            "function that is given once, and pass what changes through the arguments that the library has for it."
+        )
+        severity: Severity = "high" if it.times >= _MANY else "medium"
+        found.append(_of_one(it.site.function, it.site, severity, it.times, seconds, message, advice))
+    return found
+
+
+def _seconds(programs: Sequence[Program]) -> float:
+    return sum(it.seconds for it in programs)
+
+
+def _types(programs: Sequence[Program]) -> list[Sequence[Any]]:
+    return [it.jaxpr.in_avals for it in programs]
+
+
+def _sizes(programs: Sequence[Program]) -> int:
+    """How many sizes arrays have; 1 where they differ in rank too, as the parts of a model do."""
+    shapes = {tuple(aval.shape for aval in avals) for avals in _types(programs)}
+    return len(shapes) if len({tuple(map(len, it)) for it in shapes}) == 1 else 1
 
 
 def _grows(types: Sequence[Sequence[Any]]) -> bool:
