@@ -65,6 +65,51 @@ def test_an_array_that_grows_is_found_as_a_trace_for_each_call() -> None:
     assert finding.figures["before"] == "float32[2]" and finding.figures["after"] == "float32[3]"
 
 
+def appended(cache: Any, x: Any) -> Any:
+    cache = jnp.concatenate([cache, x[None]])
+    return cache, cache.sum()
+
+
+def appended_pair(x: Any, cache: Any) -> Any:
+    k, v = (jnp.concatenate([it, x[None]]) for it in cache)
+    return x @ k.T @ v, (k, v)
+
+
+def appended_alone(history: Any, x: Any) -> Any:
+    history = jnp.concatenate([history, x[None]])
+    return history
+
+
+def of_none(params: Any, average: Any) -> Any:
+    return params * 2, {"m": params if average["m"] is None else average["m"] + params, "w": average["w"] + 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "path", "severity"),
+    [
+        (appended, (floats(4, 3), floats(3)), "cache", "high"),
+        (appended_pair, (floats(3), (floats(4, 3), floats(4, 3))), "cache[0]", "high"),
+        (appended_alone, (floats(4, 3), floats(3)), "history", "high"),
+        (of_none, (jnp.ones(3), {"m": None, "w": jnp.ones(3)}), "average['m']", "medium"),
+    ],
+)
+def test_what_grows_or_begins_as_none_is_found_under_jax_jit(
+    function: Any, args: Any, path: str, severity: str
+) -> None:
+    (finding,) = found(jax.jit(function), *args)
+    assert (finding.path, finding.severity) == (path, severity)
+
+
+@pytest.mark.parametrize("padding", [jnp.ones((2, 3)), jnp.ones((4, 3))])
+def test_an_array_that_is_padded_does_not_grow_in_a_loop(padding: Any) -> None:
+    def padded(x: Any) -> Any:
+        x = jnp.concatenate([x, padding])
+        return x
+
+    assert found(jax.jit(padded), floats(4, 3)) == []
+    assert found(jax.jit(lambda x, y: (jnp.concatenate([x, y]), y * 2)), floats(4, 3), floats(1, 3)) == []
+
+
 COUNTS = {"step": 1, "epoch": 1, "i": 1, "n": 0, "size": 0, "k": 0}
 
 

@@ -25,7 +25,7 @@ from partax._doctor.flat_program import (
     flat_program,
     multiplications,
 )
-from partax._doctor.lines import NOWHERE, Line, grouped
+from partax._doctor.lines import NOWHERE, Line, grouped, is_of_jax
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
 from partax._report.figure_text import bytes_text, seconds_text
@@ -60,16 +60,20 @@ class _Captures:
         self.arrays: list[Captured] = []
         self.folded: list[tuple[Place, float]] = []  # what XLA evaluates while it compiles, with seconds
         self._numbers: dict[int, int] = {}  # of arrays, by identity
+        # A plain function around a jit is no program in its calls: what it passes to that is an argument there.
+        self._is_plain = examined.traced is not None and examined.wrapper is examined.function
         if _may_have(examined):
             self._read(flat_program(examined), {})
 
     def _read(self, program: FlatProgram, known: dict[int, int]) -> None:
-        known.update((number, self._number(value, False)) for number, value in program.constants.items())
+        passed = _passed(program) if self._is_plain else set[int]()
+        captured = ((number, value) for number, value in program.constants.items() if number not in passed)
+        known.update((number, self._number(value, False)) for number, value in captured)
         for i, (eqn, reads) in enumerate(zip(program.eqns, program.reads, strict=True)):
             bodies = program.bodies.get(i, ())
             is_known, holds = True, False
             for var, number in zip(eqn.invars, reads, strict=True):
-                what = known.get(number)
+                what = None if number in passed else known.get(number)
                 if number == LITERAL and var.aval.shape:
                     self._use(self._number(var.val, True), program, i)
                     is_known = False  # XLA has it as a parameter
@@ -118,6 +122,14 @@ def _may_have(examined: Examined) -> bool:
         or any(type(var) is Literal and getattr(var.aval, "shape", ()) for eqn in equations.eqns for var in eqn.invars)
         or any(holder.consts for _, holder, _ in equations.held() if hasattr(holder, "consts"))
     )
+
+
+def _passed(program: FlatProgram) -> set[int]:
+    """The values that a function passes to a jit, not one of jax's own, of which it returns what that gives."""
+    eqn = next((it for it in program.jaxpr.eqns if it.outvars == program.jaxpr.outvars), None)
+    call = next((it for it in program.calls if it.eqn is eqn is not None), None)
+    is_jit = call is not None and eqn.primitive.name in ("jit", "pjit") and not is_of_jax(call.jaxpr)
+    return {call.numbers[var] for var in call.jaxpr.invars} if is_jit else set()
 
 
 class _Group(NamedTuple):

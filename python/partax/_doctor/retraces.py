@@ -35,8 +35,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     yield from _uncommitted(examined, come_back)
     yield from _counters(examined)
     yield from _from_none(examined)
-    if wrapper_kind(examined.wrapper) != "jax":  # which traces numbers
-        yield from _numbers(examined)
+    yield from _numbers(examined)
     yield from _history(examined)
 
 
@@ -61,7 +60,8 @@ def _changed_types(examined: Examined, come_back: list[Returned]) -> Iterator[Fi
     for argument in come_back:
         changed = [pair for pair in argument.arrays if traced_type(pair.argument.aval) != traced_type(pair.result.aval)]
         # Where nothing stays as it is, this may be a function of one array, and not a step.
-        if changed and (argument.is_named or updates > sum(pair.is_update for pair in changed)):
+        is_grown = any(pair.is_grown for pair in changed)
+        if changed and (argument.is_named or is_grown or updates > sum(pair.is_update for pair in changed)):
             first, grows = changed[0], changed[0].argument.aval.shape != changed[0].result.aval.shape
             change = Difference(first.argument.path, type_text(first.argument.aval), type_text(first.result.aval))
             yield _comes_back(examined, grows, change, first.result.path, "arrays", len(changed), _advice(first))
@@ -148,7 +148,8 @@ def _from_none(examined: Examined) -> Iterator[Finding]:
 
 
 def _numbers(examined: Examined) -> Iterator[Finding]:
-    """State that comes back with another Python number than it went in with."""
+    """State that comes back with another Python number than it went in with, or with a value in the place of None."""
+    is_traced = wrapper_kind(examined.wrapper) == "jax"  # all numbers are
     own = getattr(examined.function, "__self__", None)  # a method's object; a module is an argument of its own
     holder = {"self": own} if own is not None else {examined.name: examined.function}
     arguments = [it for name, value in {**holder, **examined.bound_arguments}.items() for it in _parts(value, name)]
@@ -160,7 +161,11 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
             taken.add(path)
             continue
         for name, argument in arguments:
-            differences = numbers_that_differ(argument.flat, part.flat, name)
+            differences = [
+                it
+                for it in numbers_that_differ(argument.flat, part.flat, name)
+                if not is_traced or "None" in (it.first, it.second)
+            ]
             # Numbers alone that all become arrays are as often the point at which a gradient is taken.
             if differences and (argument.avals or not all(it.second.endswith("]") for it in differences)):
                 taken.add(path)

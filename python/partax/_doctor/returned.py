@@ -27,6 +27,7 @@ class ReturnedArray(NamedTuple):
     argument: Leaf
     result: Leaf  # what comes back in its place
     is_update: bool  # whether that is computed from it by element
+    is_grown: bool  # whether that is itself with one more row, as a cache that a loop appends to
 
 
 class Returned(NamedTuple):
@@ -53,7 +54,7 @@ def returned(examined: Examined) -> list[Returned]:
     origins = _origins(program, examined)
     numbers = _result_numbers(examined, program)
     inputs = dict(zip((leaf.path for leaf in examined.arguments), program.inputs, strict=True))
-    names = returned_names(examined.function) if isinstance(examined.out_info, (tuple, list, type(None))) else ()
+    names = returned_names(examined.function)
     found: list[Returned] = []
     left = dict(arguments)
     for i, result in enumerate(results):
@@ -64,9 +65,12 @@ def returned(examined: Examined) -> list[Returned]:
             number = numbers.get(result[path].path)
             if number is not None:
                 is_update = number != LITERAL and inputs[leaf.path] in origins[number]
-                pairs.append(ReturnedArray(leaf, result[path], is_update))
-        if name is not None and any(pair.is_update for pair in pairs):
-            found.append(Returned(name, pairs, called == name))
+                # By its place alone, an array may as well be one that is padded.
+                is_grown = (called == name or len(result) > 1) and _has_one_more(program, inputs[leaf.path], number)
+                pairs.append(ReturnedArray(leaf, result[path], is_update, is_grown))
+        if name is not None and any(pair.is_update or pair.is_grown for pair in pairs):
+            is_named = called == name and isinstance(examined.out_info, (tuple, list, type(None)))
+            found.append(Returned(name, pairs, is_named))
             del left[name]
     if _is_in_place(examined):
         known = set[int]() if examined.traced is None else set(numbers.values())
@@ -75,11 +79,23 @@ def returned(examined: Examined) -> list[Returned]:
     return found
 
 
+def _has_one_more(program: FlatProgram, given: int, number: int) -> bool:
+    """Whether a value is a concatenation of an input and one row, or one number."""
+    at = program.makers.get(number, -1)
+    if at < 0 or program.eqns[at].primitive.name != "concatenate" or program.reads[at][0] != given:
+        return False
+    axis, (own, result) = (
+        program.eqns[at].params["dimension"],
+        (program.eqns[at].invars[0], program.eqns[at].outvars[0]),
+    )
+    return bool(result.aval.shape[axis] == own.aval.shape[axis] + 1)
+
+
 def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dict[str, Leaf]]) -> bool:
     """Whether a walk over the program may find something: arrays of another type, on another device, or large ones."""
     if _is_in_place(examined) or sum(leaf.bytes for leaf in examined.arguments) >= FEWEST_BYTES:
         return True
-    if any(getattr(leaf.value, "committed", False) for leaf in examined.arguments):
+    if examined.equations.named("concatenate") or any(getattr(it.value, "committed", 0) for it in examined.arguments):
         return True
     alike = ((it, result) for result in results for it in arguments.values() if _is_like(it, result))
     return any(traced_type(it[path].aval) != traced_type(result[path].aval) for it, result in alike for path in it)
@@ -171,7 +187,7 @@ def _in_place(
         for origin in sorted(origins[number]):
             leaf = leaves[origin]
             if origin != number and origin not in taken and leaf.aval.dtype == info.dtype:
-                taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, info), is_update=True)
+                taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, info), is_update=True, is_grown=False)
                 break
     by_name = grouped((taken[it] for it in sorted(taken)), lambda pair: argument_name(pair.argument.path))
     return [Returned(name, arrays, is_named=True) for name, arrays in by_name.items()]
@@ -201,7 +217,9 @@ def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
 
 
 def returned_names(function: Any) -> tuple[str, ...]:
-    """What a function calls the elements of the tuple that it returns, without `new_` and the like; "" for no name."""
+    """What a function calls the elements of the tuple that it returns, or its only result, without `new_` and the like;
+    "" for no name.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     try:
@@ -212,8 +230,9 @@ def returned_names(function: Any) -> tuple[str, ...]:
     left: list[ast.AST] = list(getattr(tree.body[0], "body", ())) if isinstance(tree.body[0], _FUNCTIONS) else []
     while left:
         node = left.pop()
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-            found = tuple(_FRAMES.sub("", it.id) if isinstance(it, ast.Name) else "" for it in node.value.elts)
+        if isinstance(node, ast.Return) and node.value is not None:
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            found = tuple(_FRAMES.sub("", it.id) if isinstance(it, ast.Name) else "" for it in parts)
         elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)):
             left += ast.iter_child_nodes(node)
     return found

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType
@@ -34,6 +35,7 @@ from partax._doctor.lines import USERS, Line, grouped, loop_around, rank, runnin
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering, watch_operations
+from partax._report.figure_text import seconds_text
 from partax._report.history import kept
 from partax._report.monitor import plain_name
 from partax._report.progress import progress
@@ -43,9 +45,12 @@ from partax._report.table import Table, Tables
 # sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.
 _FEWEST, _FEWEST_SORTS = 800, 8
 _MORE, _FEWER_SORTS = 2_000, 5
+_VERY_MANY, _FEW_SORTS = 10_000, 4
 _REPEATED = 50  # times: a model with fewer layers in a loop is made so, once
 _MANY = 50_000
 _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
+_MUCH_SECONDS = 0.6  # that the operations of a loop took, without what compiled
+_LONGEST = 2e-4  # seconds until the next operation that are counted: more is of what else the loop does
 _MOST_OF_IT = 0.6
 _WRITES = ("scatter", "dynamic_update_slice")
 # Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
@@ -64,8 +69,16 @@ class _Operation(NamedTuple):
 class OneByOne:
     def __init__(self) -> None:
         self.counts: Counter[_Operation] = Counter()
+        self.seconds: dict[_Operation, float] = {}
+        self.compiling = 0.0  # seconds so far
+        self._latest: tuple[_Operation, float] | None = None  # and when it began, on a clock that compiling stops
 
     def note(self, name: str) -> None:
+        if self._latest is not None:
+            operation, began = self._latest
+            took = time.perf_counter() - self.compiling - began
+            self.seconds[operation] = self.seconds.get(operation, 0.0) + min(max(took, 0.0), _LONGEST)
+            self._latest = None
         if name in _PREPARES:
             return
         lines: list[tuple[CodeType, int]] = []
@@ -81,7 +94,9 @@ class OneByOne:
                 lines.append((code, frame.f_lineno))
             frame = frame.f_back
         if lines:
-            self.counts[_Operation(name, tuple(place), tuple(lines))] += 1
+            operation = _Operation(name, tuple(place), tuple(lines))
+            self.counts[operation] += 1
+            self._latest = operation, time.perf_counter() - self.compiling
 
     def diagnoses(self) -> Iterator[Diagnosis]:
         """A diagnosis for each loop that runs many sorts of operations, or writes into an array again and again."""
@@ -99,18 +114,18 @@ class OneByOne:
             if not told.isdisjoint(counts) or not is_most or not _is_much(counts):
                 continue
             told.update(counts)
-            yield _of_loop(file, first, last, counts)
+            yield _of_loop(file, first, last, counts, sum(self.seconds.get(it, 0.0) for it in counts))
 
 
 def _is_much(counts: Mapping[_Operation, int]) -> bool:
     repeated = [count for count in counts.values() if count >= _REPEATED]
     writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
     sorts, total = len(repeated), sum(repeated)
-    is_model = (sorts >= _FEWEST_SORTS and total >= _FEWEST) or (sorts >= _FEWER_SORTS and total >= _MORE)
-    return writes >= _FEWEST_WRITES or is_model
+    enough = (_FEWEST_SORTS, _FEWEST), (_FEWER_SORTS, _MORE), (_FEW_SORTS, _VERY_MANY)
+    return writes >= _FEWEST_WRITES or any(sorts >= fewest and total >= least for fewest, least in enough)
 
 
-def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation]) -> Diagnosis:
+def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation], seconds: float) -> Diagnosis:
     lines: Counter[tuple[CodeType, int]] = Counter()
     for operation, count in counts.items():
         here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
@@ -122,9 +137,10 @@ def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation]) -> D
     finding = finding_at(
         line,
         "dispatch",
-        "high" if total >= _MANY else "medium",
-        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each "
-        "takes the host longer than the device, and nothing is fused.",
+        "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium",
+        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}, which "
+        f"took about {seconds_text(seconds)} without compiling: each takes the host longer than the device, and "
+        "nothing is fused.",
         "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; or make the "
         "loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function.",
         operations=total,
@@ -198,6 +214,8 @@ class Watch:
             traces[name] = max(traces.get(name, 0.0), duration_secs)
         elif stage is not None and program is not None:
             program.stages[stage] += duration_secs
+        if stage is not None:
+            self.one_by_one.compiling += duration_secs
 
     def _traces(self) -> dict[str, float]:
         return self._at_work.__dict__.setdefault("traces", {})

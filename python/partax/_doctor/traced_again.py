@@ -78,12 +78,12 @@ def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
         if most[0].site is None or seconds < (_LEAST_SECONDS if grows else _MUCH_SECONDS):
             continue
         more = f" and {len(several) - 1} other operations of `{name}` {count - len(most)} times,"
+        others, (what, advice) = more if len(several) > 1 else "", _RESIZED[grows]
         message = (
-            f"`{most[0].name}` was compiled {len(most)} times at this line,{more * (len(several) > 1)} for {_RESIZED[grows][0]}: "
+            f"`{most[0].name}` was compiled {len(most)} times at this line,{others} for {what}: "
             f"{_difference(*most[-2:])} at last. This took {seconds_text(seconds)}."
         )
         severity: Severity = "high" if seconds >= _VERY_MUCH else "medium" if seconds >= _MUCH_SECONDS else "low"
-        advice = _RESIZED[grows][1]
         found.append(_of_one(name, most[0].site, severity, count, seconds, message, advice))
     return found
 
