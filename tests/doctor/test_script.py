@@ -384,3 +384,35 @@ def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_c
     assert (finding.line, finding.severity) == (1, "medium") and "which took 5 s after the first" in finding.message
     assert "a function that it is given is made anew each time" in finding.message and "'k'" in finding.message
     assert of_given_functions([*sines([3], 0.2, anew), *sines([3], 6.0, anew[:2])]) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "told", "advice"),
+    [
+        ("cfg.temp: static float 0.5 -> 0.4", "cfg.temp: static float 0.5 -> 0.4.", "Pass `cfg.temp` as an array"),
+        (
+            "st.tx.init: init_fn at optax/transforms/_combining.py:78 is new (same code)",
+            "the optimizer was made anew, `st.tx`.",
+            "Make the optimizer once",
+        ),
+        ("mode: static str 'a' -> 'b'", "mode: static str 'a' -> 'b'.", MADE_ANEW),
+    ],
+)
+def test_the_advice_is_for_what_differs(reason: str, told: str, advice: str) -> None:
+    jaxpr = jax.jit(forward, static_argnums=1).trace(floats(3), True).jaxpr
+    program = Program("forward", jaxpr, (False,), ("x",), 6, Counter(compile=1.0), reasons=["", *[reason] * 5])
+    ((finding,),) = [it.findings for it in of_programs([program], ())]
+    assert finding.message.endswith(f"of an earlier one: {told}") and advice in finding.advice
+
+
+@pytest.mark.parametrize(("key", "count"), [("m", 1), ("other", 0)])
+def test_a_state_that_begins_with_none_is_found_by_its_second_program(key: str, count: int) -> None:
+    def average(state: Any) -> Any:
+        return {key: state["w"] * 2 if state["m"] is None else state["m"] + 1, "w": state["w"]}
+
+    programs: list[Program] = []
+    for state, reason in (({"m": None}, ""), ({"m": floats(3)}, "state['m']: None -> float32[3]")):
+        jaxpr = jax.jit(average).trace({**state, "w": floats(3)}).jaxpr
+        paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
+        programs.append(Program("average", jaxpr, (), paths, 1, Counter(compile=1.0), reasons=[reason]))
+    assert len(of_programs(programs, ())) == count

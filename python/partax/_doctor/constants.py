@@ -127,9 +127,10 @@ def _may_have(examined: Examined) -> bool:
 def _passed(program: FlatProgram) -> set[int]:
     """The values that a function passes to a jit, not one of jax's own, of which it returns what that gives."""
     eqn = next((it for it in program.jaxpr.eqns if it.outvars == program.jaxpr.outvars), None)
-    call = next((it for it in program.calls if it.eqn is eqn is not None), None)
-    is_jit = call is not None and eqn.primitive.name in ("jit", "pjit") and not is_of_jax(call.jaxpr)
-    return {call.numbers[var] for var in call.jaxpr.invars} if is_jit else set()
+    if eqn is None or eqn.primitive.name not in ("jit", "pjit"):
+        return set()
+    call = next((it for it in program.calls if it.eqn is eqn and not is_of_jax(it.jaxpr)), None)
+    return set() if call is None else {call.numbers[var] for var in call.jaxpr.invars}
 
 
 class _Group(NamedTuple):
@@ -175,7 +176,7 @@ def _captured(examined: Examined, group: _Group) -> Finding:
     what = array_text(first.value) if count == 1 else f"{count} arrays"
     severity: Severity = "low" if first.is_hoisted else "high" if size >= _HIGH_BYTES else "medium"
     how = "each call passes it as a hidden argument" if first.is_hoisted else "it is compiled in as a constant"
-    of, name = " of no variable of its own" if examined.function is not None else "", "it"
+    of, name = " of no variable of its own" if examined.traced is not None else "", "it"
     message = f"the program has captured {what} ({bytes_text(size)}){of}: {how}"
     if group.holder is not None:
         name = f"`{group.name}`"

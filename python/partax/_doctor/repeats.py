@@ -277,7 +277,9 @@ def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
         figures.update(measured_seconds(examined.equations, largest.starts, largest.length))
     where = "in a row" if largest.in_a_row else "in different places"
     if len(group.repeats) > 1:
-        where += ", and others that come from the same code, such as its backward pass, as often"
+        first = (examined.equations.eqns[it.starts[0]].source_info for it in group.repeats)
+        backward = ", such as its backward pass," if any("transpose" in str(it.name_stack) for it in first) else ""
+        where += f", and others that come from the same code{backward} as often"
     cheap = ", each of which the compiler is soon done with" if group.is_cheap else ""
     counts = f"{covered} of {total} equations ({share:.0%}){cheap}"
     message = f"the same {largest.length} equations are there {turns} times {where}: {counts}"

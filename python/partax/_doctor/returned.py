@@ -80,9 +80,14 @@ def returned(examined: Examined) -> list[Returned]:
 
 
 def _has_one_more(program: FlatProgram, given: int, number: int) -> bool:
-    """Whether a value is a concatenation of an input and one row, or one number."""
+    """Whether a value is a concatenation of an input and one row, or one number, that is not always the same."""
     at = program.makers.get(number, -1)
     if at < 0 or program.eqns[at].primitive.name != "concatenate" or program.reads[at][0] != given:
+        return False
+    added = program.reads[at][-1]
+    if added in program.constants or set(program.reads[program.makers[added]] if added in program.makers else ()) == {
+        LITERAL
+    }:
         return False
     axis, (own, result) = (
         program.eqns[at].params["dimension"],

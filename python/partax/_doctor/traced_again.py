@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
+from partax._doctor.examined import argument_name
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import Line, grouped
+from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._pytree.call_site import site_text
 from partax._pytree.short_text import one_line
 from partax._report.figure_text import seconds_text
@@ -21,6 +23,9 @@ _FEWEST_SIZES = 5
 _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
 _LATEST = 3
+_OPTIMIZER = re.compile(r"(\S+)\.(?:init|update): \w+ at optax/")
+_OPTIMIZER_ANEW = "the optimizer was made anew"
+_NUMBER = re.compile(r".*?(?:^| )(\S+): static (?:int|float) ", re.DOTALL)
 _NOTICED, _MUCH_SECONDS, _VERY_MUCH = 0.3, 1.0, 5.0
 _IS_NEW = " is new "  # so the reason of a trace tells of a function
 _LONGEST = 200  # characters of it
@@ -59,9 +64,12 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
             again = f"{times - len(several)} with arrays of the types of an earlier one"
             why = ["by another static argument, or made anew"]
             why += [reason for it in several for reason in it.reasons[1:] if reason]
-            reasons.append(f"{again}: {why[-1]}")
+            optimizer = _OPTIMIZER.match(why[-1])  # which is several functions of optax's, each in others
+            reasons.append(f"{again}: {f'{_OPTIMIZER_ANEW}, `{optimizer[1]}`' if optimizer else why[-1]}")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
+        if _begins_as_none(several):
+            types = []
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
         found += _diagnosis(name, line, times, seconds, reasons, types, is_loop)
     return found
@@ -69,13 +77,15 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
 
 def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
     """A diagnosis for each function that runs operations, or functions of a library, on arrays of ever-new shapes."""
-    of_libraries = [it for it in programs if not it.is_users and it.site is not None]
-    lines = [it for it in grouped(of_libraries, lambda it: (it.name, it.site)).values() if _sizes(it) >= _MANY]
+    of_libraries = (it for it in programs if not it.is_users)
+    by_line = grouped(of_libraries, lambda it: (it.name, it.site or NOWHERE))
+    lines = [(line, it) for (_, line), it in by_line.items() if line.is_users and _sizes(it) >= _MANY]
     found: list[Diagnosis] = []
-    for (_, name, grows), several in grouped(lines, lambda it: (*it[0].site[::2], _grows(_types(it)))).items():
-        most = max(several, key=_seconds)
-        count, seconds = sum(map(len, several)), sum(map(_seconds, several))
-        if most[0].site is None or seconds < (_LEAST_SECONDS if grows else _MUCH_SECONDS):
+    groups = grouped(lines, lambda it: (it[0].file, it[0].function, _grows(_types(it[1]))))
+    for (_, name, grows), several in groups.items():
+        line, most = max(several, key=lambda it: _seconds(it[1]))
+        count, seconds = sum(len(it) for _, it in several), sum(_seconds(it) for _, it in several)
+        if seconds < (_LEAST_SECONDS if grows else _MUCH_SECONDS):
             continue
         more = f" and {len(several) - 1} other operations of `{name}` {count - len(most)} times,"
         others, (what, advice) = more if len(several) > 1 else "", _RESIZED[grows]
@@ -84,7 +94,7 @@ def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
             f"{_difference(*most[-2:])} at last. This took {seconds_text(seconds)}."
         )
         severity: Severity = "high" if seconds >= _VERY_MUCH else "medium" if seconds >= _MUCH_SECONDS else "low"
-        found.append(_of_one(name, most[0].site, severity, count, seconds, message, advice))
+        found.append(_of_one(name, line, severity, count, seconds, message, advice))
     return found
 
 
@@ -155,29 +165,58 @@ def _diagnosis(
     shapes = [[getattr(aval, "shape", ()) for _, aval in arrays] for arrays in types]
     dtypes = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for _, it in row] for row in types]
     changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(zip(paths, shapes, dtypes, strict=True))]
-    is_retyped = changes == [(False, False, True)]  # nobody wants such a second program
+    # Nobody wants such a second program.
+    is_retyped = not types or changes == [(False, False, True)]
     is_of_two_modes = set(Counter(map(str, shapes)).values()) == {2} and not any(it[0] or it[2] for it in changes)
     is_resized = count == len(types) and (is_of_two_modes or all(it[0] or it[1:] == (True, False) for it in changes))
     # Buckets of lengths, and a last batch in two modes, are as they should be.
     is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets(shapes))
     if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
         return []
-    advice = (
-        "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in "
-        "length to a few sizes, such as powers of two, and drop or pad the last batch."
-        if is_resized
-        else "Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function "
-        "that is made anew for it."
-        if is_loop
-        else "Pass arrays of the same types each time, and static values that stay; make the function once, outside of "
-        "the loop that calls it."
-    )
     message = (
         f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
         f"latest: {'; '.join(reasons[-_LATEST:])}."
     )
     severity: Severity = "high" if count >= _MANY else "low" if is_resized else "medium"
+    advice = _SIZES if is_resized else _LOOP if is_loop else _ARRAYS if not types else _advice(reasons[-1])
     return [_of_one(name, line, severity, count, seconds, message, advice)]
+
+
+_SIZES = (
+    "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in length "
+    "to a few sizes, such as powers of two, and drop or pad the last batch."
+)
+_LOOP = (
+    "Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function that is "
+    "made anew for it."
+)
+_ARRAYS = "Begin with arrays in the place of None, of the types that come back, such as zeros."
+
+
+def _advice(reason: str) -> str:
+    number = _NUMBER.match(reason)
+    if number:
+        return (
+            f"Pass `{number[1]}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a "
+            "part of the program. This needs that no shape and no Python `if` or `min` depends on it."
+        )
+    if _OPTIMIZER_ANEW in reason:
+        return (
+            "Make the optimizer once, outside of the loop; a learning rate that changes is a schedule of optax, or an "
+            "argument by `optax.inject_hyperparams`."
+        )
+    return (
+        "Pass arrays of the same types each time, and static values that stay; make the function once, outside of the "
+        "loop that calls it."
+    )
+
+
+def _begins_as_none(programs: Sequence[Program]) -> bool:
+    """Whether the second of two programs has arrays where None was, inside of a state that is returned with them."""
+    if len(programs) != 2 or not any(": None -> " in reason for reason in programs[1].reasons[:1]):
+        return False
+    more = {path[len(argument_name(path)) :] for path in {*programs[1].paths} - {*programs[0].paths}}
+    return bool(more) and all(it and any(path.endswith(it) for path in programs[0].result_paths) for it in more)
 
 
 def _of_one(
@@ -201,5 +240,7 @@ def _difference(before: Program, after: Program) -> str:
         return told or "the arguments have another structure"
     for path, old, new in zip(before.paths, before.jaxpr.in_avals, after.jaxpr.in_avals, strict=True):
         if str(old) != str(new):
+            if told and path.startswith("dynamic_"):  # Equinox's own name
+                return told
             return f"{path}: {type_text(old)} -> {type_text(new)}"
     return told or "a static argument or a setting of jax is another one"
