@@ -355,64 +355,52 @@ def test_buckets_are_as_they_should_be(calls: list[tuple[Any, bool]]) -> None:
 def sines(lengths: Sequence[int], seconds: float, reasons: Sequence[str] = ()) -> list[Program]:
     """A sine of each length, which took so long to compile, called at one line of `features`."""
     traced = [jax.jit(jnp.sin).trace(floats(length)).jaxpr for length in lengths]
-    site = Line(__file__, 1, "features")
-    took = Counter(compile=seconds)
-    return [Program("sin", it, (False,), ("x",), 6, took, site=site, reasons=list(reasons)) for it in traced]
+    site, took = Line(__file__, 1, "features"), Counter(compile=seconds)
+    return [Program("sin", it, (), ("x",), 6, took, site=site, reasons=list(reasons)) for it in traced]
+
+
+RAGGED = [7, 3, 9, 4, 8, 2, 6, 1, 5, 10]
 
 
 @pytest.mark.parametrize(
-    ("lengths", "seconds", "severity", "text"),
+    ("lengths", "seconds", "severities", "text"),
     [
-        ([7, 3, 9, 4, 8, 2, 6, 1, 5, 10], 0.2, "medium", "arrays of ever-new shapes: x: float32[5] -> float32[10]"),
-        ([7, 3, 9, 4, 8, 2, 6, 1, 5, 10], 0.05, None, ""),
-        ([7, 3, 9, 4, 8, 2, 6, 1, 5], 1.0, None, ""),
-        (range(1, 16), 0.02, "low", "an array that grows: x: float32[14] -> float32[15] at last. This took 300 ms."),
-        (range(1, 16), 0.5, "high", "`sin` was compiled 15 times at this line, for an array that grows"),
+        (RAGGED, 0.2, ["medium"], "arrays of ever-new shapes: x: float32[5] -> float32[10]"),
+        (RAGGED, 0.05, [], ""),
+        (range(1, 16), 0.02, ["low"], "an array that grows: x: float32[14] -> float32[15] at last. This took 300 ms."),
+        (range(1, 16), 0.5, ["high"], "`sin` was compiled 15 times at this line, for an array that grows"),
     ],
 )
 def test_operations_on_many_shapes_weigh_what_they_took(
-    lengths: Sequence[int], seconds: float, severity: str | None, text: str
+    lengths: Any, seconds: float, severities: Any, text: str
 ) -> None:
     findings = [it for diagnosis in of_operations(sines(lengths, seconds)) for it in diagnosis.findings]
-    assert [it.severity for it in findings] == [severity] * (severity is not None)
-    assert all(text in it.message for it in findings)
+    assert [it.severity for it in findings] == severities and all(text in it.message for it in findings)
 
 
 def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_calls_it() -> None:
-    anew = "", *["terms: <lambda> at script.py:4 is new (same code, closure cell 'k' 1.0 -> 2.0)"] * 5
+    anew = "", *["terms: <lambda> at script.py:4 is new (same code)"] * 5
     ((finding,),) = [it.findings for it in of_given_functions(sines([3], 6.0, anew))]
     assert (finding.line, finding.severity) == (1, "medium") and "which took 5 s after the first" in finding.message
-    assert "a function that it is given is made anew each time" in finding.message and "'k'" in finding.message
     assert of_given_functions([*sines([3], 0.2, anew), *sines([3], 6.0, anew[:2])]) == []
 
 
-@pytest.mark.parametrize(
-    ("reason", "told", "advice"),
-    [
-        ("cfg.temp: static float 0.5 -> 0.4", "cfg.temp: static float 0.5 -> 0.4.", "Pass `cfg.temp` as an array"),
-        (
-            "st.tx.init: init_fn at optax/transforms/_combining.py:78 is new (same code)",
-            "the optimizer was made anew, `st.tx`.",
-            "Make the optimizer once",
-        ),
-        ("mode: static str 'a' -> 'b'", "mode: static str 'a' -> 'b'.", MADE_ANEW),
-    ],
-)
-def test_the_advice_is_for_what_differs(reason: str, told: str, advice: str) -> None:
-    jaxpr = jax.jit(forward, static_argnums=1).trace(floats(3), True).jaxpr
-    program = Program("forward", jaxpr, (False,), ("x",), 6, Counter(compile=1.0), reasons=["", *[reason] * 5])
-    ((finding,),) = [it.findings for it in of_programs([program], ())]
-    assert finding.message.endswith(f"of an earlier one: {told}") and advice in finding.advice
+def test_the_advice_is_for_what_differs() -> None:
+    optimizer = "s.tx.init: init_fn at optax/transforms/a.py:7 is new"
+    for reason, advice in (
+        ("cfg.temp: static float 0.5 -> 0.4", "Pass `cfg.temp` as"),
+        (optimizer, "Make the optimizer"),
+    ):
+        [program] = sines([3], 1.0, ["", *[reason] * 5])
+        program.known = Line(__file__, 1, "step")
+        ((finding,),) = [it.findings for it in of_programs([program], ())]
+        assert finding.advice.startswith(advice) and ("`s.tx`" in finding.message) is (reason is optimizer)
 
 
 @pytest.mark.parametrize(("key", "count"), [("m", 1), ("other", 0)])
 def test_a_state_that_begins_with_none_is_found_by_its_second_program(key: str, count: int) -> None:
-    def average(state: Any) -> Any:
-        return {key: state["w"] * 2 if state["m"] is None else state["m"] + 1, "w": state["w"]}
-
-    programs: list[Program] = []
-    for state, reason in (({"m": None}, ""), ({"m": floats(3)}, "state['m']: None -> float32[3]")):
-        jaxpr = jax.jit(average).trace({**state, "w": floats(3)}).jaxpr
-        paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
-        programs.append(Program("average", jaxpr, (), paths, 1, Counter(compile=1.0), reasons=[reason]))
+    average = jax.jit(lambda it: {key: it["w"] * 2 if it["m"] is None else it["m"] + 1, "w": it["w"]})
+    cases = (None, ("it['w']",), ""), (floats(3), ("it['m']", "it['w']"), "it['m']: None -> float32[3]")
+    traced = [(average.trace({"m": m, "w": floats(3)}).jaxpr, paths, reason) for m, paths, reason in cases]
+    programs = [Program("f", it, (), paths, 1, Counter(compile=1.0), reasons=[why]) for it, paths, why in traced]
     assert len(of_programs(programs, ())) == count
