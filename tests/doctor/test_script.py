@@ -23,6 +23,8 @@ from partax._doctor.script import Program, Watch, diagnoses
 from partax._doctor.traced_again import of_given_functions, of_operations, of_programs
 from processes import python
 
+LOWERING = "jax._src.interpreters.pxla.lower_sharding_computation"
+
 
 def doctor(folder: Path, *arguments: str, script: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
@@ -49,8 +51,7 @@ def test_a_mistake_of_ours_is_not_the_script_s(
     def fails(*_: Any) -> Any:
         raise ValueError("a mistake of ours")
 
-    lowering = "jax._src.interpreters.pxla.lower_sharding_computation"
-    monkeypatch.setattr(lowering, pkgutil.resolve_name(lowering))  # which puts it back when the test ends
+    monkeypatch.setattr(LOWERING, pkgutil.resolve_name(LOWERING))  # which puts it back when the test ends
     watch = Watch()
     program = Program("name", object(), (), (), 1, Counter(lower=1.0, compile=1.0), NOWHERE)
     if method == "_note":
@@ -60,6 +61,16 @@ def test_a_mistake_of_ours_is_not_the_script_s(
         monkeypatch.setattr(Watch, "costliest", lambda self: [program])
         assert diagnoses(watch) == []
     assert "please report this" in caplog.text
+
+
+def test_programs_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partax._doctor.script._MOST_PROGRAMS", -1)
+    monkeypatch.setattr(LOWERING, pkgutil.resolve_name(LOWERING))
+    watch = Watch()
+    jax.jit(lambda x: x * 19)(jnp.float32(2))
+    watch.end()
+    assert all(it.jaxpr is None and it.seconds > 0 for it in watch.costliest()) and watch.programs
+    assert diagnoses(watch) == []
 
 
 def waits_in_a_long_loop(x: Any) -> Any:
@@ -359,23 +370,18 @@ def sines(lengths: Sequence[int], seconds: float, reasons: Sequence[str] = ()) -
     return [Program("sin", it, (), ("x",), 6, took, site=site, reasons=list(reasons)) for it in traced]
 
 
-RAGGED = [7, 3, 9, 4, 8, 2, 6, 1, 5, 10]
-
-
 @pytest.mark.parametrize(
-    ("lengths", "seconds", "severities", "text"),
+    ("lengths", "seconds", "levels", "text"),
     [
-        (RAGGED, 0.2, ["medium"], "arrays of ever-new shapes: x: float32[5] -> float32[10]"),
-        (RAGGED, 0.05, [], ""),
+        (range(10, 0, -1), 0.2, ["medium"], "arrays of ever-new shapes: x: float32[2] -> float32[1] at last."),
+        (range(10, 0, -1), 0.05, [], ""),
         (range(1, 16), 0.02, ["low"], "an array that grows: x: float32[14] -> float32[15] at last. This took 300 ms."),
         (range(1, 16), 0.5, ["high"], "`sin` was compiled 15 times at this line, for an array that grows"),
     ],
 )
-def test_operations_on_many_shapes_weigh_what_they_took(
-    lengths: Any, seconds: float, severities: Any, text: str
-) -> None:
+def test_operations_on_many_shapes_weigh_what_they_took(lengths: Any, seconds: float, levels: Any, text: str) -> None:
     findings = [it for diagnosis in of_operations(sines(lengths, seconds)) for it in diagnosis.findings]
-    assert [it.severity for it in findings] == severities and all(text in it.message for it in findings)
+    assert [it.severity for it in findings] == levels and all(text in it.message for it in findings)
 
 
 def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_calls_it() -> None:
@@ -386,11 +392,8 @@ def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_c
 
 
 def test_the_advice_is_for_what_differs() -> None:
-    optimizer = "s.tx.init: init_fn at optax/transforms/a.py:7 is new"
-    for reason, advice in (
-        ("cfg.temp: static float 0.5 -> 0.4", "Pass `cfg.temp` as"),
-        (optimizer, "Make the optimizer"),
-    ):
+    number, optimizer = "cfg.temp: static float 0.5 -> 0.4", "s.tx.init: init_fn at optax/transforms/a.py:7 is new"
+    for reason, advice in ((number, "Pass `cfg.temp` as"), (optimizer, "Make the optimizer")):
         [program] = sines([3], 1.0, ["", *[reason] * 5])
         program.known = Line(__file__, 1, "step")
         ((finding,),) = [it.findings for it in of_programs([program], ())]
