@@ -26,7 +26,7 @@ _LATEST = 3
 _OPTIMIZER = re.compile(r"(\S+)\.(?:init|update): \w+ at optax/")
 _OPTIMIZER_ANEW = "the optimizer was made anew"
 _NUMBER = re.compile(r".*?(?:^| )(\S+): static (?:int|float) ", re.DOTALL)
-_NOTICED, _MUCH_SECONDS, _VERY_MUCH = 0.3, 1.0, 5.0
+_NOTICED, _MUCH_SECONDS, _VERY_MUCH = 0.3, 2.0, 5.0
 _IS_NEW = " is new "  # so the reason of a trace tells of a function
 _LONGEST = 200  # characters of it
 
