@@ -1,7 +1,5 @@
 """The corpus of callables that are made anew of a value; the programs in which something changes are in `guards`."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import operator

@@ -4,8 +4,6 @@ Most of a test's time is lowering and XLA's compiler, which take half as long he
 users have them.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from importlib.util import find_spec

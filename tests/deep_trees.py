@@ -1,7 +1,5 @@
 """Trees that are too deep for any stack, and trees that contain themselves."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any

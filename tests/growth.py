@@ -1,7 +1,5 @@
 """What many calls leave behind, and what is still alive."""
 
-from __future__ import annotations
-
 import gc
 import resource
 import sys

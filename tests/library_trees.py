@@ -1,8 +1,6 @@
 """Objects of the libraries whose classes partax reads, for tests of trees: by name, each of two children and a static
 value; without those of libraries that are not installed."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from importlib.util import find_spec

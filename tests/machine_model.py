@@ -1,8 +1,6 @@
 """The slow model of one wrapper whose function, cache and arguments change between calls: it remembers programs. And
 user code that does something within a call."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Hashable
 from typing import Any

@@ -1,7 +1,5 @@
 """Two copies of the same nnx objects, one for `nnx.jit` and one for `partax.nnx.jit`, and what each did to its own."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

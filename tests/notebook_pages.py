@@ -1,7 +1,5 @@
 """A reader of HTML, for tests of what a notebook shows and of the doctor's page."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 

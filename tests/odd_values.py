@@ -1,7 +1,5 @@
 """Values that little can be done with."""
 
-from __future__ import annotations
-
 import jax
 
 from trees import array

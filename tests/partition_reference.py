@@ -4,8 +4,6 @@ A filter that only partax can make (`by_path`, `any_of`, `all_of`, `not_`) is de
 `for_partax` makes the real one of it. All other filters are what users write.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

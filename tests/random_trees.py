@@ -1,7 +1,5 @@
 """Random trees of every family: drawn as recipes, built as often as a test wants, and changed in one thing."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections import OrderedDict, defaultdict
@@ -45,7 +43,7 @@ class Static:
 @dataclass(frozen=True)
 class Node:
     family: str
-    children: tuple[Array | Static | Node, ...]
+    children: "tuple[Array | Static | Node, ...]"
     aux: Any = None
     keys: tuple[Any, ...] = ()
 

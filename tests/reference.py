@@ -4,8 +4,6 @@ The static key is computed by the rules of the semantics table (type-exact, floa
 containers by value), and a call traces once for each new pair of static key and abstract values.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import inspect

@@ -3,8 +3,6 @@
 No set has two texts: in which order these come is chance.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 import struct

@@ -1,7 +1,5 @@
 """A pseudo-terminal to write to, and what was written to it."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

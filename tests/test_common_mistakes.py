@@ -1,7 +1,5 @@
 """Guards the promise that what people get wrong often is told with the place in their own argument and the remedy."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import pickle

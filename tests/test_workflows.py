@@ -27,11 +27,6 @@ def test_actions_are_pinned_by_their_commit_and_say_which_version_that_is() -> N
         assert re.search(r"uses: (\./|[\w/.-]+@[0-9a-f]{40} # v\d+(\.\d+)*$)", line), line
 
 
-def test_one_action_has_one_version() -> None:
-    commits = {step["uses"] for _, _, step in STEPS if "uses" in step}
-    assert len(commits) == len({it.partition("@")[0] for it in commits}), sorted(commits)
-
-
 def test_nobody_may_write_but_who_publishes() -> None:
     allowed = {"pages": {"pages", "id-token"}, "publish": {"id-token", "attestations"}}
     for file, workflow in WORKFLOWS.items():

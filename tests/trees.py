@@ -4,8 +4,6 @@ Every maker gives a new tree with the same static part, the same shapes and the 
 time, so two calls of one maker must share one trace.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -1,7 +1,5 @@
 """Guards the promise that nothing overflows the C stack: walks within walks and small stacks are RecursionErrors."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable

@@ -10,8 +10,6 @@ that ends neither way in its time runs test by test. It ends with 1 if a test fa
 of what differs on purpose.
 """
 
-from __future__ import annotations
-
 import argparse
 import concurrent.futures
 import importlib.metadata

@@ -6,8 +6,6 @@ How a block shows output: as a `>>>` session (checked by doctest, `...` stands f
 that the block prints.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import doctest

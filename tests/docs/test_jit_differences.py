@@ -4,8 +4,6 @@
 `python tests/docs/test_jit_differences.py --write` writes them into the pages.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable

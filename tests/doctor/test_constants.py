@@ -1,7 +1,5 @@
 """Guards the promise that the doctor names arrays that a program has captured, and what XLA evaluates of them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Generator

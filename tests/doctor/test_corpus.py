@@ -1,8 +1,6 @@
 """Guards the promise that the doctor is silent on healthy programs, such as users of Equinox, Flax and jax write, and
 explains programs of public threads: what, where, how much, what to do."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import linecache

@@ -1,7 +1,5 @@
 """Guards the promise that what the host takes long for is found, with its cure: flattening by Python, short steps."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`partax.doctor` examines any function from arrays or shapes, runs and allocates nothing, and tells what fails."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Guards the promise that arguments that the result replaces, or nothing reads, are found where they are large."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Guards the promise that what makes the next call trace or compile again is found, by path, and nothing else is."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

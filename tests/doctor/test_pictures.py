@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import pytest
 
 import partax
-from doctor_pages import arguments, diagnosis, step
+from doctor_pages import arguments, step
 from partax import filter_jit
 from partax._doctor import page as page_module
 from partax._doctor.examined import Examined
 from partax._doctor.lines import stack_of
-from partax._doctor.liveness import live_bytes
 from partax._doctor.page import STAGES, Box, Event, events, icicle, page
 
 
@@ -59,44 +58,6 @@ def test_a_level_of_the_icicle_is_all_equations_that_are_so_deep() -> None:
     for depth, level in enumerate(found):
         assert sum(it.equations for it in level) == sum(it >= depth for it in depths)
     assert len(found) == max(depths) + 1
-
-
-def test_lines_with_findings_are_outlined_and_a_recursion_is_drawn_to_a_depth() -> None:
-    found = diagnosis()
-    assert found.examined is not None
-    for findings, severities in ((found.findings, ["high"]), ((), [])):
-        picture = icicle(found.examined, findings)
-        assert [it.severity for level in levels(picture) for it in level if it.severity] == severities
-
-    def deeper(x: Any, n: int) -> Any:
-        return x if n == 0 else jnp.sin(deeper(x, n - 1))
-
-    assert len(levels(icicle(examined(lambda x: deeper(x, 200), jnp.ones(3))))) == 41
-
-
-def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
-    lines = "\n".join(f"    x = x + {i}.0" for i in range(40))
-    source = f"def many(x):\n    for _ in range(3000):\n        x = x * 2.0\n{lines}\n    return x"
-    space: dict[str, Any] = {}
-    exec(compile(source, "many.py", "exec"), space)
-    program = examined(space["many"], jnp.ones(3))
-    for picture, most in ((icicle(program, boxes=10), 10), (icicle(program), 800)):
-        found = levels(picture)
-        assert sum(it.equations for it in found[1]) == 3040
-        assert sum(map(len, found)) <= most + 1
-    (other,) = [it for level in found for it in level if it.text.startswith("other: ")]
-    assert other.equations == 40  # each is less than a six hundredth
-
-
-@pytest.mark.parametrize(("peaks", "in_sight"), [(None, False), (0.5, True), (3, True), (3.1, False)])
-def test_the_limit_is_a_line_where_it_is_in_sight(
-    peaks: float | None, in_sight: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit = None if peaks is None else int(peaks * live_bytes(examined()).peak)
-    monkeypatch.setattr(page_module, "told_limit", lambda _: limit)
-    text = page([diagnosis()])
-    assert text.count('class="limit" d=') == in_sight
-    assert ("far above" in text) == (limit is not None and not in_sight)
 
 
 def event(trace: int, stage: str, begin: float, seconds: float, function: str = "f", track: int = 1) -> Event:

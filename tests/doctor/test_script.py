@@ -1,7 +1,5 @@
 """`python -m partax doctor script.py` runs a script unchanged and examines what it compiles and traces again."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import subprocess

@@ -1,7 +1,5 @@
 """What one operation under test consists of, and how what comes of it is compared with what came before."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

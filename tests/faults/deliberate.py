@@ -1,7 +1,5 @@
 """An operation with a bug of each kind in what is done where memory ends: the name is what the harness must call it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

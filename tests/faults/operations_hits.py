@@ -1,7 +1,5 @@
 """Operations on a wrapper whose program is there: hits of every family, calls in every form, look-ups, errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

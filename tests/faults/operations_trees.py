@@ -1,7 +1,5 @@
 """Operations on trees, each alone: the stages of a call, and what splits, joins and maps them."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

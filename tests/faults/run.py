@@ -5,8 +5,6 @@
 MemoryError or the right result came of a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -3,8 +3,6 @@
 Arguments: a file for the results, a file for the progress, the module whose operations these are, and their names.
 """
 
-from __future__ import annotations
-
 import collections
 import faulthandler
 import gc

@@ -1,7 +1,5 @@
 """Choices read from a fuzzer's bytes, and the check that an operation ends as it may."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

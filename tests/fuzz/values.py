@@ -1,7 +1,5 @@
 """Static values from a fuzzer's bytes: those with a meaning, and those that break the rules."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gc

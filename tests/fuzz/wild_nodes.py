@@ -1,7 +1,5 @@
 """A registered node whose functions break the rules, and predicates that do."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

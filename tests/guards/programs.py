@@ -9,8 +9,6 @@ A program is the source of a module. It has
 - `EVER_OTHER`, if what the function gives is never the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,8 +1,6 @@
 """Guards the promise that what a callable is made of counts: its defaults, the object of a method, what a tree holds;
 and what a function made anew is called with as what it holds."""
 
-from __future__ import annotations
-
 from programs import function_of, parts_of, program_of, sources_of
 
 from short_programs import rows_of

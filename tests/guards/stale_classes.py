@@ -2,8 +2,6 @@
 what a function made anew can reach, and partax cannot prove, is not taken for unchanged: state of objects, of iterators
 and of modules, what a function assigns, and what is reached by a name in a text."""
 
-from __future__ import annotations
-
 from programs import function_of, sources_of
 
 from short_programs import rows_of

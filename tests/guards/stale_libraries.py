@@ -1,8 +1,6 @@
 """Guards the promise that what a library asks of the world counts: chance, clocks, files, settings, registries; what an
 installed package can be told, and jax; and what users set on things of a library, or on a wrapper."""
 
-from __future__ import annotations
-
 from programs import parts_of, source_of, sources_of
 
 from short_programs import rows_of

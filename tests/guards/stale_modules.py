@@ -2,8 +2,6 @@
 and classes that a user registers with jax, Python, lineax and dataclasses; and names in annotations: those in texts, and
 those that others have set on a function."""
 
-from __future__ import annotations
-
 import sys
 
 from programs import function_of, program_of, sources_of

@@ -2,8 +2,6 @@
 traced again where it is not: in a function made anew, and, of what it holds, in the same object too; and that two values
 are one only if no program can tell them apart, whatever their `==` says."""
 
-from __future__ import annotations
-
 from programs import PRELUDE, function_of, parts_of, sources_of
 
 from short_programs import rows_of

@@ -1,8 +1,6 @@
 """Guards the promise that a function made anew does not retrace where all that it reads is proven to be as it was, and
 does where a value that it is made of is another one."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -1,7 +1,5 @@
 """Guards the promise that what is set on something of a library counts, also where it is met through an argument."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from typing import Any

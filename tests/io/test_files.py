@@ -1,8 +1,6 @@
 """Guards the promise that save and load keep every array bit by bit under its path, in the kind and the place that the
 tree to load into says, and that what does not fit is one error that says what and where."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

@@ -1,8 +1,6 @@
 """filter_jit takes arguments as the function does: position and keyword share one trace, and thousands of arrays, which
 jax gets as one tuple, are as any others."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Bad input gets a Python exception of the right kind, with the path, and the wrapper lives on."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -87,7 +85,7 @@ class Broken:
         self.children = children
 
     @staticmethod
-    def flatten(node: Broken) -> Any:
+    def flatten(node: "Broken") -> Any:
         return node.children, None
 
 

@@ -1,7 +1,5 @@
 """Guards the promise that a call with bound arguments gives what the call with all of them gives, whatever changes."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import weakref

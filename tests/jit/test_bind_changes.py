@@ -1,8 +1,6 @@
 """Guards the promise that a bound array, or object that can be changed, counts as it was, and a function or other
 static value as in any call; and that what the function itself holds counts too."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards that nothing lives for ever: what partax returns dies with the object that it holds and that holds it, and
 chains of any length die on a small stack."""
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Donation gives away exactly the buffers that were promised, by mode or by argument name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

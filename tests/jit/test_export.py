@@ -1,8 +1,6 @@
 """Guards the promise that `jax.export` and `serialize_executable` take what filter_jit makes: in the trees of the
 user's own arguments and result, None for all that is static."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

@@ -1,7 +1,5 @@
 """filter_jit works on every kind of callable and value, and traces only when it must: as the model in reference.py."""
 
-from __future__ import annotations
-
 import functools
 import traceback
 from typing import Any

@@ -1,7 +1,5 @@
 """A part of an argument that comes back as it came is that part itself, and nothing else is: no copy, no dispatch."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable

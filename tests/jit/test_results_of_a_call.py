@@ -1,8 +1,6 @@
 """Guards the promise that what comes back is the call's own, or made for it, also where equal objects are in several
 places of the call: no call gets another one's objects."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

@@ -1,8 +1,6 @@
 """Guards the promise that errors of jax inside a trace name the user's argument and function, not a number, and that an
 error which a program raises while it runs comes as Equinox has it, and at the call."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 within its calls: mutations, cleared caches, user code that raises or calls back, the garbage collector, the
 recursion limit, classes that die."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

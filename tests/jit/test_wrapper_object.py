@@ -2,8 +2,6 @@
 and that wrappers, what they lower to and their caches are one line in a terminal and a small table in a notebook,
 whatever they wrap, and that showing them traces, counts and changes nothing."""
 
-from __future__ import annotations
-
 import copy
 import doctest
 import functools

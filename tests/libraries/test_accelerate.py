@@ -1,8 +1,6 @@
 """Guards the promise that libraries which import Equinox run by partax while accelerated, and as before when that has
 ended, and that the run of their suites tells what fails by partax from what fails anyway."""
 
-from __future__ import annotations
-
 import gc
 import importlib.metadata
 import inspect

@@ -1,7 +1,5 @@
 """Guards the promise that objects of Flax which are bound are changed in place, and seen when others change them."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards the promise that partax.nnx.jit does to the caller's objects what nnx.jit does: values, identity, traces; and
 that a call that hits runs no Python of ours, and mixes no objects up."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import weakref

@@ -1,7 +1,5 @@
 """Guards the promise that partax.nnx.jit leaves any nnx graph as plain Python does, and as nnx.jit where that does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """Guards the promise that partax.nnx.jit has the options of nnx.jit and of filter_jit, from donation to limits, and
 that shardings mean to it what they mean to nnx.jit, and are refused where that refuses them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import logging

@@ -1,8 +1,6 @@
 """Guards the promise that what nnx.jit refuses is refused with the same error and a path, and changes nothing; and that
 plain filter_jit never loses silently what its function does to an nnx object."""
 
-from __future__ import annotations
-
 import gc
 import re
 import signal

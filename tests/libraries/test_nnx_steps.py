@@ -1,7 +1,5 @@
 """Guards the promise that steps which change objects of Flax in place give in one call what they give one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

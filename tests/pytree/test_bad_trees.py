@@ -2,8 +2,6 @@
 trees that are too deep or in themselves, keys without an order or a text, filters and functions that raise, change the
 tree or enter again; and nothing leaks."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

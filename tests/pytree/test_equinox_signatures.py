@@ -1,7 +1,5 @@
 """Guards the promise that partition, filter, combine, apply_updates and the gradients take what Equinox's take."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from typing import Any

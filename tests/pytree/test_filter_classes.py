@@ -1,8 +1,6 @@
 """Guards the promise that a class as filter, `is_array_like` and Equinox's predicates take just the leaves that
 isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes and predicates change."""
 
-from __future__ import annotations
-
 import abc
 import collections.abc
 import itertools

@@ -1,8 +1,6 @@
 """Guards the promise that flat_partition gives plain dictionaries from path to leaf, each with its own leaves in tree
 order, and that flat_combine makes the tree of them again or says which keys are wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Guards the promise that a callable made anew does not retrace if it means the same, and does if it may not."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator

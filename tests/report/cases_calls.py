@@ -1,7 +1,5 @@
 """Guards the promise that how and where a call is made, and jax's settings, retrace only if the program sees them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Guards the promise that a wrapper made anew finds the traces of an equal function, and no others."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

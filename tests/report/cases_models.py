@@ -1,7 +1,5 @@
 """Guards the promise that modules and optimisers made anew do not retrace, and that a changed one names its field."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

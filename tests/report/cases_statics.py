@@ -1,7 +1,5 @@
 """Guards the promise that static values are one key only if a program cannot tell them apart, at any depth."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable

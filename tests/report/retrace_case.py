@@ -1,7 +1,5 @@
 """Guards the promise that each case of the corpus is told in one way: a play of calls, the last of which is new."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Guards the promise that each trace is explained once, by the user's own paths, with the cause and no other."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Guards the promise that traces can be limited, and that the error comes before the compile and says what is new."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from typing import Any

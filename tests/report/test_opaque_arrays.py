@@ -1,7 +1,5 @@
 """Guards the promise that an array in a static object, which is baked into the program, is told with its path."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,24 +1,20 @@
 """Guards the promise that long work, the doctor's too, shows how far it is on a terminal, and nothing anywhere else,
 and that a terminal which fails never stops the work."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys
 import threading
 import time
 import types
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 import partax
-from partax._doctor import doctor, script
+from partax._doctor import doctor
 from partax._doctor.examined import Examined
 from partax._report import progress as module
 from partax._report.progress import progress
@@ -64,14 +60,6 @@ def is_gone(written: str) -> bool:
     """Whether nothing is on the line, and the cursor is there."""
     cursor = "\x1b[?25l" not in written or "\x1b[?25h" in written.rpartition("\x1b[?25l")[2]
     return cursor and (written.endswith("\r") or "\x1b[2K" in written[-40:])
-
-
-def test_a_title_is_one_short_line(at_once: None, seen: Terminal) -> None:
-    with progress("saving a\n\x1b[31m" + "b" * 500, 2) as work:
-        assert seen.wait_for("0/2")
-        work.done = 1
-    assert seen.wait_for(lambda _: is_gone(seen.raw))
-    assert "\x1b[31m" not in seen.raw and "b" * 60 not in seen.text and r"saving a \x1b[31mbbb" in seen.text
 
 
 def test_a_pipe_gets_nothing_and_no_thread(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,22 +144,3 @@ def test_the_doctor_shows_each_of_its_stages(at_once: None, seen: Terminal, monk
     partax.doctor(step, jnp.ones(3), compile=True)
     assert told == [True, True]
     assert seen.wait_for(lambda text: text.endswith("\r"))
-
-
-def test_the_programs_of_a_script_are_counted(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    jaxpr = jax.make_jaxpr(lambda x: x * 2)(1.0)
-    programs = [
-        script.Program(name, jaxpr, (False,), ("x",), 1, Counter(lower=1.0, compile=seconds))
-        for name, seconds in (("train_step", 9.0), ("evaluate", 3.0))
-    ]
-    programs.append(script.Program("quick", None, (), (), 1))  # which is not examined
-    known: Any = types.SimpleNamespace(costliest=lambda: programs, in_order=lambda: programs)
-    known.one_by_one = script.OneByOne()
-    theirs, told = script.diagnosis_of, []
-
-    def examines(examined: Examined) -> Any:
-        told.append(seen.wait_for(f"examining {examined.name}") and seen.wait_for(f"{len(told)}/2"))
-        return theirs(examined)
-
-    monkeypatch.setattr(script, "diagnosis_of", examines)
-    assert [it.name for it in script.diagnoses(known)] == ["train_step", "evaluate"] and told == [True, True]

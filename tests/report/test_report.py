@@ -1,7 +1,5 @@
 """Guards the promise that a report gives each trace its own calls, seconds, size and constants, and no other's."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

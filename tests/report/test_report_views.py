@@ -11,7 +11,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from rich.console import Console
 
 import partax
 from doctor_pages import diagnosis
@@ -139,16 +138,6 @@ def test_what_is_printed_on_a_terminal_fits_it(name: str, monkeypatch: pytest.Mo
         assert number in shown, number
 
 
-@pytest.mark.parametrize(("shown", "words"), [(report(HOSTILE), ("train.py:41", "2003", "[bold]")),
-    (diagnosis(), ("severity",))])  # fmt: skip
-def test_rich_prints_a_table(shown: Any, words: tuple[str, ...]) -> None:
-    console = Console(file=io.StringIO(), width=70, color_system=None)
-    console.print(shown)
-    printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert max(map(len, printed.splitlines())) <= 70 and "object at" not in printed and "\x1b" not in printed
-    assert all(word in printed for word in words)
-
-
 @pytest.mark.parametrize("name", VIEWED)
 def test_a_notebook_gets_tables_in_which_all_is_escaped(name: str) -> None:
     page = ReadPage(VIEWED[name]._repr_html_())
@@ -202,12 +191,6 @@ TEXT = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\nnext & 'more'"
 HOSTILE_TABLE = Table(("path", "n"), (((TEXT, "1"), TEXT),), frozenset({0}), TEXT, (TEXT,))
 
 
-def test_a_pipe_gets_plain_text_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    for file in (io.StringIO(), None):
-        assert Tables(TABLE, TABLE).text(file) == f"{PLAIN}\n\n{PLAIN}"
-
-
 def test_a_terminal_that_cannot_show_its_lines_gets_plain_text() -> None:
     with terminal(60, "ascii") as seen:
         assert Tables(TABLE).text(seen.file) == PLAIN
@@ -229,14 +212,6 @@ def test_what_is_a_terminal_and_how_wide(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert width_of(io.StringIO()) > 0
 
 
-def test_html_has_each_cell_and_no_colour() -> None:
-    read = ReadPage(Tables(TABLE).html())
-    assert [read.tags.count(tag) for tag in ("tr", "th", "td")] == [4, 3, 9]
-    rows = [cell for section in TABLE.sections for row in section for cell in row]
-    assert read.cells == [TABLE.title, *TABLE.columns, *rows, *(note.strip() for note in TABLE.notes)]
-    assert read.attributes <= {f"style=text-align: {side}; vertical-align: top" for side in ("left", "right")}
-
-
 @pytest.mark.parametrize("has_rich", [True, False])
 def test_text_on_a_terminal_is_text(monkeypatch: pytest.MonkeyPatch, has_rich: bool) -> None:
     for name in () if has_rich else ("rich", "rich.console", "rich.table", "rich.text", "rich.box"):
@@ -245,13 +220,6 @@ def test_text_on_a_terminal_is_text(monkeypatch: pytest.MonkeyPatch, has_rich: b
         text = Tables(HOSTILE_TABLE).text(seen.file)
         assert has_rich or Tables(TABLE).text(seen.file) == PLAIN
     assert "\x1b" not in text and text.count("[bold]x[/bold]") == 4 and r"\x1b[31m\nnext" in text
-
-
-def test_a_table_without_rows_is_its_title() -> None:
-    empty = Tables(Table(title="nothing to see"))
-    assert empty.html() == "<p>nothing to see</p>"
-    with terminal(80) as seen:
-        assert empty.text(None) == empty.text(seen.file) == "nothing to see"
 
 
 FIGURES: list[tuple[str, Any, str]] = [

@@ -1,8 +1,6 @@
 """Guards the promise that callables which mean the same are one static key, and that those which may not are two:
 a function made anew does not retrace, and one whose closure, defaults, code or attributes changed does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

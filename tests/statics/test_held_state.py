@@ -1,8 +1,6 @@
 """Guards the promise that what a function holds is looked at for each call, traced once for each of its states, and
 gone when the function is."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """What cannot be static is a TypeError that names the path and the type, with its cause chained."""
 
-from __future__ import annotations
-
 import array as c_arrays
 import collections
 from typing import Any

@@ -1,7 +1,5 @@
 """Static values are one key only if a traced program cannot tell them apart (design, section 4)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

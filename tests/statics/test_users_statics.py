@@ -1,8 +1,6 @@
 """Guards the promise that static values of a user's class are compared as the class says, refused with their path where
 they cannot be, and that a result carries the very objects of its own call."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections import OrderedDict, defaultdict

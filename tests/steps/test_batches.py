@@ -1,7 +1,5 @@
 """Guards the promise that a batch counts as it was when it was taken, whatever its iterator does to it later."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

@@ -1,8 +1,6 @@
 """Guards the promise that a Python number is carried with the arrays beside it, or where `carry` says so, or else stays
 as it is; and that arrays of weak type, carried or in batches, give in a chunk the dtypes of single steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Guards the promise that steps which run in one call give what they give one by one, whatever a step returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import weakref

@@ -1,8 +1,6 @@
 """What can be changed in a module before the next process, in plain Python, then in what names jax or another library;
 some of it is not stored at all."""
 
-from __future__ import annotations
-
 from short_programs import rows_of
 
 rows = rows_of(globals())

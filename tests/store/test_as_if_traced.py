@@ -1,7 +1,5 @@
 """Guards the promise that a loaded program is as one that was traced here: in its errors, and in what comes back."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Iterator

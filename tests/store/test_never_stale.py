@@ -1,7 +1,5 @@
 """Guards the promise that a stored program is loaded where nothing is changed that it depends on, and only there."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Guards the promise that a stored program is loaded in a process that differs in nothing that counts, and only there:
 libraries, settings, flags and files, each changed between two real processes."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

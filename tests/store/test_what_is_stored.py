@@ -1,7 +1,5 @@
 """Guards the promise that calls of every kind are stored: nnx in place, several devices, own folders."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle

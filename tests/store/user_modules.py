@@ -3,8 +3,6 @@
 python user_modules.py FOLDER    what a process of its own does
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

@@ -3,8 +3,6 @@
 Half a second each; `PARTAX_STRESS=60` is the long form, in seconds, for a Python without its GIL.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import random

@@ -4,8 +4,6 @@ sees what another thread changes, also objects of Flax, chex, penzai and jax's P
 Python may switch threads after every instruction here, and a test that takes minutes is ended with all stacks.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import itertools

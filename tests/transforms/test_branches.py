@@ -1,8 +1,6 @@
 """Guards the promise that branches of any trees return what the chosen function returns: its arrays, and the static
 part in which all agree; and that what must not change in a loop, or differ between branches, is named by its path."""
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Guards the promise that every transformation passes on every keyword, also one that is called as a parameter of ours,
 looks like what it wraps, is a pytree of it, and makes nodes whose constructors check what they get of arrays alone."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,8 +1,6 @@
 """Guards the promise that `fold` computes what the Python loop over the layers does, gradients included, in a program
 that has one layer; and that layers which are equal but for their arrays become one tree and come back."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

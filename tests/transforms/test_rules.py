@@ -1,8 +1,6 @@
 """Guards the promise that filter_custom_jvp and filter_custom_vjp give their rules what Equinox's give, for any trees,
 under every other transformation, and that what cannot be differentiated is named by its path."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import equinox as eqx

@@ -1,8 +1,6 @@
 """Guards the promise that filter_vmap and filter_shard_map give arrays an axis, or devices their parts, as those of
 Equinox and jax do, by prefixes and names of arguments, pass everything else through, and name what does not fit."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

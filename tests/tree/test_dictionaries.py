@@ -2,8 +2,6 @@
 order of the keys, an OrderedDict's order is part of its structure, and keys that run user code change nothing under a
 walk."""
 
-from __future__ import annotations
-
 import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Guards that the classes of flax.struct, chex, penzai and jax's Partial, and those of users, are what their functions
 make of them, without these being called, and that one which does something else is left to its functions."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards the promise that objects of Flax are read and made without Python, never otherwise than by Flax itself, and
 that nothing of them is taken for what it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

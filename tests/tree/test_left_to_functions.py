@@ -1,8 +1,6 @@
 """Guards that a class which does something else than partax knows of its family, or is registered otherwise, is what
 its registered functions make of it, and that the report tells why it is left to them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,8 +1,6 @@
 """Guards that a dataclass is made as by calling it, also where partax only sets its fields: the same fields in the same
 order, and the user's own code runs whenever jax runs it; and that a named tuple is made anew where it can have more."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards that a class registered with Python functions is what jax makes of it, in as few calls of these as can be, and
 that a class declared by `register_fields` is the same without any; a wrong declaration is told."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any

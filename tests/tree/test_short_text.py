@@ -1,8 +1,6 @@
 """Guards the promise that the text of any value or structure is one line of a sensible length, that no `repr` of ours
 raises, and that none of them reads the data of an array."""
 
-from __future__ import annotations
-
 import collections
 import functools
 from typing import Any

@@ -1,8 +1,6 @@
 """Guards that a call takes the same leaves, static values and objects of its arguments, wherever in them something is
 no more what it was, and that nothing else is traced for it."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import itertools

@@ -5,8 +5,6 @@
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, assert_type
 
 import jax
