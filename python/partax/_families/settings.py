@@ -110,15 +110,16 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
     called = [_CALLED[name] for name in libraries if name in _CALLED]
 
     def ask_more(settings: Any) -> tuple[Any, ...]:
-        answers = list(ask(settings))
-        for asked, _ in called:
-            answers += asked()
-        return tuple(answers)
+        return sum((answers() for answers, _ in called), ask(settings))
+
+    def ask_numpy(settings: Any) -> tuple[Any, ...]:
+        return ask(settings) + _of_numpy()
 
     names = ["jax.core.Tracer"]
     names += [f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS]
     names += [place.removesuffix("._values") for place in places]
-    return ask_more if called else ask, (*names, *(name for _, of_answers in called for name in of_answers))
+    asked = ask_numpy if len(called) == 1 and called[0][0] is _of_numpy else ask_more if called else ask
+    return asked, (*names, *(name for _, of_answers in called for name in of_answers))
 
 
 def of_libraries() -> dict[str, Any]:

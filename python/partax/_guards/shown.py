@@ -78,6 +78,7 @@ _OF_OTHERS = {
     "function": {"__beartype_args_lens", "__beartype_annotations", "__beartype_wrapper"},
     "_MetaAbstractArray": {"dtype", "array_type", "dim_str", "dtypes", "dims", "index_variadic"},
 }
+_OF_JIT = _OF_WRAPPERS | _OF_OTHERS["PjitFunction"]
 
 
 def bare(it: Any) -> tuple[Any, ...]:
@@ -92,6 +93,17 @@ def bare(it: Any) -> tuple[Any, ...]:
     if not held.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
         raise TypeError("an attribute that somebody has set")
     return tuple(part for name in _READ_OF_WRAPPERS if name in held for part in (name, held[name]))
+
+
+def _of_jit(jitted: Any) -> tuple[Any, ...]:
+    """Its options, what is inside, and its names where they are not those that are looked at there."""
+    held, parts = jitted.__dict__, jit_parts(jitted)
+    if not held.keys() <= _OF_JIT:
+        raise TypeError("an attribute that somebody has set")
+    inner, name, qualified = parts[0], held.get("__name__"), held.get("__qualname__")
+    if type(inner) is types.FunctionType and name is inner.__name__ and qualified is inner.__qualname__:
+        return parts
+    return *parts, name, qualified
 
 
 def of_wrapper(attributes: dict[str, Any]) -> tuple[Any, ...]:
@@ -138,7 +150,6 @@ _KNOWN: dict[Any, _Ask] = {
     operator.methodcaller: _registered_method,
     jax.tree_util.PyTreeDef: _treedef_parts,
     **dict.fromkeys((_core.Static, _core.FlatSpec), _core.roots_of),
-    type(jax.jit(len)): jit_parts,
 }
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], _Ask] = {
@@ -158,8 +169,8 @@ def shown_by(cls: type, ask: _Ask, *, is_open: bool = True) -> None:
     """
 
     def ask_bare(it: Any) -> Any:
-        told = ask(it)
-        return *bare(it), *(told if type(told) is tuple else (told,))
+        more, told = bare(it), ask(it)
+        return told if not more else (*more, *(told if type(told) is tuple else (told,)))
 
     _shown[id(cls)] = cls, ask_bare if is_open and cls.__dictoffset__ else ask
 
@@ -177,3 +188,4 @@ def how_shown(cls: type) -> _Ask | None:
 
 for _cls, _ask in _KNOWN.items():
     shown_by(_cls, _ask)
+shown_by(type(jax.jit(len)), _of_jit, is_open=False)
