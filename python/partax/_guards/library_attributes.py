@@ -39,7 +39,7 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     waiting.append(value)
                     found.append((it, name))
                 elif not _is_own(value, name, owner):
-                    if type(value) not in CONSTANTS and not isinstance(value, np.dtype) and not is_pure(value):
+                    if type(value) not in CONSTANTS and not issubclass(type(value), np.dtype) and not is_pure(value):
                         return [], name_of(it, name)
                     found.append((it, name))
         if owners and can_miss:

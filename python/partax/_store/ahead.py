@@ -1,5 +1,6 @@
 """What a script called first when it ran last, loaded while it still makes its arguments."""
 
+import concurrent.futures
 import contextlib
 import functools
 import hashlib
@@ -39,7 +40,7 @@ class Ahead:
     def begin(self) -> None:
         """Loads one after the other, in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the process ends
-            threading.Thread(target=self._load, name="partax load ahead").start()
+            threading.Thread(target=self._load, name="partax load ahead", daemon=False).start()
 
     def end(self) -> None:
         """Loads no more, and keeps nothing."""
@@ -87,7 +88,7 @@ class Ahead:
             for name in self._known:
                 loading = self._begin(name, devices)
                 if loading is not None:
-                    loading.program.exception()  # until it is there
+                    concurrent.futures.wait([loading.program])
 
     def _begin(self, name: str, devices: tuple[Any, ...]) -> Loading | None:
         with self._lock:
