@@ -84,16 +84,12 @@ def _has_one_more(program: FlatProgram, given: int, number: int) -> bool:
     at = program.makers.get(number, -1)
     if at < 0 or program.eqns[at].primitive.name != "concatenate" or program.reads[at][0] != given:
         return False
-    added = program.reads[at][-1]
-    if added in program.constants or set(program.reads[program.makers[added]] if added in program.makers else ()) == {
-        LITERAL
-    }:
+    eqn, added = program.eqns[at], program.reads[at][-1]
+    made_of = program.reads[program.makers[added]] if added in program.makers else ()
+    if added in program.constants or set(made_of) == {LITERAL}:
         return False
-    axis, (own, result) = (
-        program.eqns[at].params["dimension"],
-        (program.eqns[at].invars[0], program.eqns[at].outvars[0]),
-    )
-    return bool(result.aval.shape[axis] == own.aval.shape[axis] + 1)
+    axis = eqn.params["dimension"]
+    return bool(eqn.outvars[0].aval.shape[axis] == eqn.invars[0].aval.shape[axis] + 1)
 
 
 def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dict[str, Leaf]]) -> bool:
