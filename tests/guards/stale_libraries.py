@@ -196,6 +196,8 @@ by format: {_MATCHED} → len('{0.environ}'.format(os)) → {_THREE}
 by match: {_MATCHED} → float(matched(os)) → {_THREE}
 """)
 _STATE = rows(r"""
+array of objects: A = np.array([[2.0], 1], object) → A[0][0] → A[0][0] = 3.0
+large array: A = np.full(200000, 2.0) → A[7] → A[7] = 3.0
 functools.cache: @functools.cache\ndef f(): return K → f() → K = 3.0\nf.cache_clear()
 context in a context: V = contextvars.ContextVar('v', default=2.0)\nC = contextvars.copy_context() → C.run(V.get)
   → C.run(V.set, 3.0)

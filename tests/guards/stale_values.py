@@ -61,6 +61,29 @@ tuple: T = (1.0, (2.0,)) → T[1][0] → T = (1.0, (3.0,))
 range: R = range(0, 3, 2) → R.stop → R = range(0, 4, 2)
 dtype: D = np.dtype('f4') → (2.0 if D == np.dtype('f4') else 3.0) → D = np.dtype('i4')
 array: A = jnp.float32(2) → A → A = jnp.float32(3)
+array of NumPy in place: A = np.full(2, 2.0) → A[1] → A[1] = 3.0
+part of an array: B = np.arange(1.0, 7.0)\nA = B.reshape(2, 3)[:, 1] → A[0] → B[1] = 3.0
+array in another order: A = np.ones((2, 2)) → A.strides[0] → A = np.asfortranarray(A)
+array of another type: A = np.ones(2) → A.itemsize → A = A.astype('f4')
+array that may be written: A = np.ones(2) → (2.0 if A.flags.writeable else 3.0) → A.setflags(write=False)
+one array twice: A = np.ones(2)\nB = A → (2.0 if A is B else 3.0) → B = A.copy()
+namespace: import argparse\nN = argparse.Namespace(k=2.0) → N.k → N.k = 3.0
+chain of dictionaries: C = collections.ChainMap({}, {'k': 2.0}) → C['k'] → C.maps[0]['k'] = 3.0
+partial method: class C(typing.NamedTuple):\n  k: float = 2.0\n  def f(self, by): return self.k * by
+  \nC.g = functools.partialmethod(C.f, 1.0)\nc = C() → c.g() → vars(C)['g'].args = (2.0,)
+rule of a custom_vmap: F = jax.custom_batching.custom_vmap(lambda y: y)\nF.def_vmap(lambda n, b, y: (y * K, b[0]))
+  → jax.vmap(F)(jnp.ones(1))[0] → K
+optimiser: T = optax.MultiSteps(optax.sgd(1.0), 1)\np = jnp.ones(()) → T.update(p, T.init(p), p)[0]
+  → T._every_k_schedule = lambda _: 2
+module of linen: class M(nn.Module):\n  k: float = 2.0\n  def __call__(self): return self.k\nm = M() → m.apply({})
+  → object.__setattr__(m, 'k', 3.0)
+method of linen: class M(nn.Module):\n  def __call__(self): return 2.0\nm = M() → m.apply({}) → M.__call__ = lambda s: 3.0
+helper in a module of linen: class M(nn.Module):\n  @nn.compact\n  def __call__(self, x): return self.f(x)
+  \n  def f(self, x): return x * K\nm = M() → m.apply({}, 1.0) → K
+module in one of linen: class M(nn.Module):\n  inner: nn.Module\n  def __call__(self, x): return self.inner(x)
+  \nm = M(nn.Dense(1, kernel_init=nn.initializers.constant(2.0))) → m.init_with_output(jax.random.key(0), jnp.ones(1))[0][0]
+  → m.inner.kernel_init = nn.initializers.constant(3.0)
+one module of linen twice: class M(nn.Module):\n  a: nn.Module\n  b: nn.Module\n  def __call__(self): return self.a\nd = nn.Dense(1)\nm = M(d, d) → (2.0 if m.a is m.b else 3.0) → m.b = nn.Dense(1)
 NamedTuple: class N(typing.NamedTuple): k: float\nn = N(2.0) → n.k → n = n._replace(k=3.0)
 frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass F: k: float\nf = F(2.0) → f.k → f = dataclasses.replace(f,
   k=3.0)

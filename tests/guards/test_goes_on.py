@@ -19,7 +19,7 @@ import numpy as np
 import optax
 import pytest
 from beartype import beartype
-from flax import nnx
+from flax import linen, nnx
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -79,6 +79,13 @@ def optional(value: Any) -> Any:
         return optax.sgd and value.mine
     except AttributeError:
         return value
+
+
+def matched(x: Any) -> Any:
+    match x.shape, {"a": 2.0}:
+        case (3,), {"a": by}:
+            return x * by
+    return x
 
 
 def cell_of_a_notebook() -> Any:
@@ -223,6 +230,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "what may not be there": lambda: (lambda g: lambda x: g(x) * (2 if hasattr(x, "shape") else 3))(jax.jit(jnp.sin)),
     "what may not be there, handled": lambda: lambda x: optional(x) * 2,
     "cell of a notebook": cell_of_a_notebook,
+    "match": lambda: lambda x: matched(x),
     "frozen dataclass": lambda: (lambda c: lambda x: c.scale(x) * getattr(c, "lr", 3))(Frozen()),
     "frozen dataclass with slots": lambda: (lambda c: lambda x: x * c.a)(Slots()),
     "NamedTuple": lambda: (lambda c: lambda x: x * c.eps)(Called("f")),
@@ -257,6 +265,9 @@ HELD: dict[str, Any] = {
     "getter of items": operator.itemgetter(1, "a"),
     "sharding": (P("x"), Mesh(np.array(jax.devices()), ("x",)), jax.ShapeDtypeStruct((3,), jnp.float32)),
     "array": x,
+    "array of NumPy": (np.arange(3.0), np.ones((2, 3))[1:].T, np.arange(4, dtype="i1")),
+    "module of linen": linen.Dense(3),
+    "object of a library": (optax.MultiSteps(optax.sgd(1.0), 2), jax.custom_batching.custom_vmap(lambda x: x)),
     "containers": ((1, (2, "a")), {"a": [1, 2]}, {1, 2}, frozenset("ab")),
     "number of NumPy": np.float32(2),
     "module": jnp,
@@ -271,7 +282,7 @@ OPTIMISERS: dict[str, Callable[[], Any]] = {
     "warm-up": lambda: optax.sgd(optax.warmup_cosine_decay_schedule(0.0, 1e-2, 10, 100)),
     "chain": lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3)),
     "two": lambda: optax.multi_transform({"a": optax.adam(1.0), "b": optax.set_to_zero()}, {"w": "a"}),
-    "injected": lambda: optax.inject_hyperparams(optax.adam)(1e-3),
+    "injected": lambda: optax.inject_hyperparams(optax.adam)(optax.linear_schedule(0.0, 1e-3, 10)),
 }
 # Arguments of a function made anew.
 ARGUMENTS: dict[str, tuple[Any, ...]] = {

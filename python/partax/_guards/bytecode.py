@@ -36,7 +36,6 @@ BY_CODE = {**BY_NAME, "__import__": __import__}
 """Functions that code may have only as it calls them by itself."""
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
-_PATTERNS = {"MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 _LOADS = {*_CONSTANTS, *_GLOBALS, "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF"}
@@ -103,8 +102,8 @@ def named_by(code: types.CodeType) -> Named:
 def _unproven(steps: list[dis.Instruction], at: int) -> str | None:
     """What a step reads that has no name, or by a name that may give anything; None if it does not."""
     step, name = steps[at], steps[at].argval
-    if step.opname in _PATTERNS:
-        return "a pattern, which asks classes by names of theirs"
+    if step.opname == "MATCH_CLASS":
+        return "a pattern of a class, which asks it by names of its own"
     if step.opname in _ATTRIBUTES and name in _OF_TEXTS:
         return None if _is_plain_format(steps[at - 1], step) else f"what '.{name}' may read by names in a text"
     if step.opname in _ATTRIBUTES and leads_anywhere(name):

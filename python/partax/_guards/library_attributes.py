@@ -99,8 +99,9 @@ def _is_own(value: Any, name: str, owner: Any) -> bool:
     and of the same library.
     """
     inner = inside(value)
-    is_function = type(inner) is types.FunctionType
-    if not is_function and hasattr(type(value), "__get__") and is_written_in_c(type(value)):
+    is_function, cls = type(inner) is types.FunctionType, type(value)
+    is_of_library = is_written_in_c(cls) or (is_pure(cls) and package_of(cls) == package_of(owner))
+    if not is_function and hasattr(cls, "__get__") and is_of_library:
         return read(value, "__objclass__", owner) is owner
     is_known = is_listed(inner.__module__, inner.__qualname__) if is_function else callable(inner) and is_pure(inner)
     return is_known and read(inner, "__name__") == name and package_of(inner) == package_of(owner)

@@ -95,13 +95,14 @@ not_ or_ pos pow rshift setitem sub truediv truth xor itemgetter
     "_functools": "partial reduce",
     "typing": """
 Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpec Protocol TypeVar TypeVarTuple
-TypedDict Union cast final overload
+TypedDict Union cast final overload _CallableGenericAlias _GenericAlias _LiteralGenericAlias _UnionGenericAlias
 """,
     "dataclasses": """
 _dataclass_getstate _dataclass_setstate _recursive_repr _replace
 FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
 """,
     "reprlib": "recursive_repr",
+    "argparse": "Namespace",
     "abc": "ABC ABCMeta abstractmethod",
     "collections": "OrderedDict defaultdict deque namedtuple Counter ChainMap",
     "contextlib": "AbstractContextManager ContextDecorator contextmanager nullcontext",

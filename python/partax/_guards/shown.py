@@ -131,12 +131,32 @@ def bits_of(number: Any) -> tuple[str, bytes]:
     return array.dtype.str, array.tobytes()
 
 
+def _array_parts(array: Any) -> tuple[Any, ...]:
+    """Its numbers, or the array that it is a view of and where in that one it begins."""
+    base = array.base
+    if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY or type(base) not in (types.NoneType, np.ndarray):
+        raise TypeError("an array that is large, of objects, or a view of what is no array")
+    held = array.tobytes() if base is None else (base, array.ctypes.data - base.ctypes.data)
+    return array.dtype, array.shape, array.strides, array.flags.num, held
+
+
+def is_linen_module(cls: type) -> bool:
+    return any(base.__module__ == "flax.linen.module" and base.__qualname__ == "Module" for base in cls.__mro__)
+
+
+def linen_parts(module: Any) -> tuple[Any, ...]:
+    """The attributes of a module of Flax's linen, but for its number."""
+    return tuple(part for name, value in vars(module).items() if name != "_id" for part in (name, value))
+
+
 def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
     shown = annotation.dtype, annotation.array_type, annotation.dim_str
     return *bare(annotation), *shown, annotation.dtypes, annotation.dims
 
 
+_LARGEST_ARRAY = 1 << 20  # bytes: they are compared at each call of a function made anew
 _KNOWN: dict[Any, _Ask] = {
+    np.ndarray: _array_parts,
     **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
     re.Pattern: operator.attrgetter("pattern", "flags"),
     types.UnionType: operator.attrgetter("__args__"),
@@ -155,7 +175,6 @@ _KNOWN: dict[Any, _Ask] = {
 _OF_LIBRARIES: dict[tuple[str, str], _Ask] = {
     ("flax.core.frozen_dict", "FrozenDict"): operator.attrgetter("_dict"),
     ("flax.typing", "HashableMapping"): operator.attrgetter("_mapping"),
-    ("jax._src.source_info_util", "ExtendNameStackContextManager"): operator.attrgetter("name"),
     ("jaxtyping._array_types", "_MetaAbstractArray"): _annotation_parts,
 }
 _OF_DTYPE = operator.methodcaller("__reduce__")

@@ -47,7 +47,8 @@ class Facts(NamedTuple):
 
     constant: bool  # whether instances never change and tell themselves apart by their bits, or by `==`
     enum: bool  # whether they are members of an enumeration
-    frozen: bool  # named tuples, frozen dataclasses, Equinox's modules, all of whose state is in reach
+    in_reach: bool  # whether all of their state is
+    frozen: bool  # named tuples, frozen dataclasses, Equinox's modules, if their state is in reach
     compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
 
 
@@ -56,7 +57,8 @@ def facts(cls: type) -> Facts:
     compared, slots, _, is_enum, _ = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant or _is_plain_scalar(cls), is_enum, slots is not None and _is_frozen(cls), compared)
+    in_reach = slots is not None
+    return Facts(is_constant or _is_plain_scalar(cls), is_enum, in_reach, in_reach and _is_frozen(cls), compared)
 
 
 def _is_plain_scalar(cls: type) -> bool:

@@ -29,7 +29,7 @@ from partax._guards.library_attributes import (
 )
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_nan, of_wrapper
+from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_module, is_nan, linen_parts, of_wrapper
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
@@ -48,8 +48,6 @@ _NOTHING: Any = object()  # stands for a part that is not there
 
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 _JIT = type(jax.jit(len))
-# Of jax: found anew by what they hold, in their attributes.
-_STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
 _NOTHING_NAMED = Named((), frozenset(), False, frozenset(), None)
 
@@ -207,12 +205,12 @@ class Walk:
         segments = (f"setting '{name}'" for name in names)
         self._read((_ANYTHING, cls, ""), *zip(notes, found, segments, strict=True))
 
-    def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW) -> None:
+    def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW, of_class: _Note | None = None) -> None:
         if expected == _NEW and id(it) in self._met:
             self._check(it, MET)
             return
         cls, *found = self._check(it, expected, _ASKED, (type(it), ask))
-        self._read((Walk._class_of, cls, ".__class__"), *((Walk._value, part, "") for part in found))
+        self._read((of_class or Walk._class_of, cls, ".__class__"), *((Walk._value, part, "") for part in found))
 
     def _other(self, it: Any) -> None:
         cls = type(it)
@@ -244,9 +242,11 @@ class Walk:
             # A member never changes, but what it has for its value and beside it may. One that is an integer has no
             # weak references: it is known by its class and its name.
             self._instance(it, OBJECT if cls.__weakrefoffset__ else _ANYTHING)
+        elif is_linen_module(cls):
+            self._asked(it, linen_parts, of_class=Walk._value)
         elif (
             known.frozen
-            or any(cls is stateful for stateful in _STATEFUL)
+            or (known.in_reach and is_pure(cls))
             or (issubclass(cls, functools.partial) and compares_as(cls, functools.partial))
         ):
             self._instance(it)
