@@ -265,7 +265,7 @@ HELD: dict[str, Any] = {
     "getter of items": operator.itemgetter(1, "a"),
     "sharding": (P("x"), Mesh(np.array(jax.devices()), ("x",)), jax.ShapeDtypeStruct((3,), jnp.float32)),
     "array": x,
-    "array of NumPy": (np.arange(3.0), np.ones((2, 3))[1:].T, np.arange(4, dtype="i1")),
+    "array of NumPy": (np.arange(3.0), np.ones((2, 3))[1:].T, np.asarray(x), jax.device_get(x)),
     "module of linen": linen.Dense(3),
     "object of a library": (optax.MultiSteps(optax.sgd(1.0), 2), jax.custom_batching.custom_vmap(lambda x: x)),
     "containers": ((1, (2, "a")), {"a": [1, 2]}, {1, 2}, frozenset("ab")),

@@ -133,10 +133,11 @@ def bits_of(number: Any) -> tuple[str, bytes]:
 
 def _array_parts(array: Any) -> tuple[Any, ...]:
     """Its numbers, or the array that it is a view of and where in that one it begins."""
-    base = array.base
-    if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY or type(base) not in (types.NoneType, np.ndarray):
+    base, is_view = array.base, type(array.base) is np.ndarray
+    can_change = base is not None and array.flags.writeable  # by what it is a view of
+    if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY or (can_change and not is_view):
         raise TypeError("an array that is large, of objects, or a view of what is no array")
-    held = array.tobytes() if base is None else (base, array.ctypes.data - base.ctypes.data)
+    held = (base, array.ctypes.data - base.ctypes.data) if is_view else array.tobytes()
     return array.dtype, array.shape, array.strides, array.flags.num, held
 
 
