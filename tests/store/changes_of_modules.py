@@ -121,15 +121,6 @@ eqx state: class M(eqx.Module):\n  n: int=eqx.field(static=True)\n  inference: b
 varargs: ARGUMENTS=(jnp.ones(3),«2,3→3,2»)\ndef f(x,*a): return x*a[0]
 bool array captured: A=jnp.array([True,«False→True»,True])\ndef f(x): return jnp.where(A,x,-x+1)
 empty array shape: A=jnp.zeros((0,«3→4»)) → A.shape[1]
-element of a NumPy array: A=np.arange(«3.→1.,4.»)[:3] → A[0]+A.shape[0]+A[1]
-part of a NumPy array: A=np.arange(6.).reshape(2,3)[«0→1»]\ndef f(x): return x*A
-order of a NumPy array: A=np.ones((2,4),order='«C→F»') → A.strides[0]
-field of linen: import flax.linen as nn\nclass M(nn.Module):\n  k: int=«2→3»\n  def __call__(self,x): return x*self.k
-  \nM=M()\ndef f(x): return M.apply({},x)
-module in one of linen: import flax.linen as nn\nclass M(nn.Module):\n  @nn.compact\n  def __call__(self,x):
-  \n    return nn.Dense(3,kernel_init=nn.initializers.constant(«2→3»))(x)\nM=M()
-  \ndef f(x): return M.init_with_output(jax.random.key(0),x)[0]
-optimiser of steps: import optax\nO=optax.MultiSteps(optax.sgd(1.),«1→2»)\ndef f(x): return O.update(x,O.init(x),x)[0]
 nan payload: A=jnp.array([«0x7fc00000→0x7fc00001»]*3,jnp.uint32).view(jnp.float32)
   \ndef f(x): return A.view(jnp.uint32)-0*x.astype(jnp.uint32)
 custom_vjp: @jax.custom_vjp\ndef g(x): return x*2\ng.defvjp(lambda x:(g(x),None),lambda r,t:(t*«3→4»,))

@@ -81,6 +81,19 @@ property: class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): 
 of all sorts: K, M, S = [1, 2], (1, np.float32(2)), jax.tree.structure((1, 2))\nARGUMENTS = (np.arange(3.0),)
   \ndef g(x): return x * «2.0→3.0»\ndef f(x):\n  import math
   \n  return jax.jit(g)(x) + math.pi * len(K) * (M[1] if len(M) in {2, 5} else S.num_leaves)
+element of a NumPy array: A=np.arange(«3.→1.,4.»)[:3] → A[0]+A.shape[0]+A[1]
+part of a NumPy array: A=np.arange(6.).reshape(2,3)[«0→1»]\ndef f(x): return x*A
+order of a NumPy array: A=np.ones((2,4),order='«C→F»') → A.strides[0]
+field of linen: import flax.linen as nn\nclass M(nn.Module):\n  k: int=«2→3»\n  def __call__(self,x): return x*self.k
+  \nM=M()\ndef f(x): return M.apply({},x)
+module in one of linen: import flax.linen as nn\nclass M(nn.Module):\n  @nn.compact\n  def __call__(self,x):
+  \n    return nn.Dense(3,kernel_init=nn.initializers.constant(«2→3»))(x)\nM=M()
+  \ndef f(x): return M.init_with_output(jax.random.key(0),x)[0]
+train state of linen: import flax.linen as nn, optax\nfrom flax.training.train_state import TrainState as S
+  \nclass N(nn.Module):\n  k: int\n  @nn.compact\n  def __call__(self,x): return nn.relu(nn.Dense(self.k)(x-np.ones(3)))
+  \nN=N(«2→4»)\nO=optax.MultiSteps(optax.inject_hyperparams(optax.sgd)(optax.linear_schedule(.1,1.,9)),1)
+  \nARGUMENTS=(S.create(apply_fn=N.apply,params=N.init(jax.random.key(0),jnp.ones(3)),tx=O),jnp.ones(3))
+  \ndef f(s,x): return s.apply_gradients(grads=jax.grad(lambda p: s.apply_fn(p,x).sum())(s.params)).params
 """)
 
 

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import linen, nnx
-from flax.training.train_state import TrainState
+from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from user_modules import run
 
@@ -54,36 +53,6 @@ def test_what_was_traced_without_a_call_is_stored_by_the_call(stage: str, tmp_pa
         return step(jnp.ones(3), "a"), step(jnp.ones(4), "a")
 
     assert_loads(step, call, tmp_path, programs=2)
-
-
-# ---- What a script has beside its function: NumPy's arrays, a module of linen, an optimiser that counts.
-
-MEAN, TABLE = np.arange(3.0, dtype="f4"), np.arange(12.0).reshape(3, 4).T
-OPTIMISER = optax.MultiSteps(optax.inject_hyperparams(optax.sgd)(optax.linear_schedule(1e-2, 1e-3, 10)), 2)
-
-
-class Dense(linen.Module):
-    width: int
-
-    @linen.compact
-    def __call__(self, x: Any) -> Any:
-        return linen.Dense(self.width)(linen.relu(linen.Dense(self.width)(x - MEAN)))
-
-
-def test_a_train_step_of_linen_is_stored(tmp_path: Path) -> None:
-    model = Dense(3)
-    params = model.init(jax.random.key(0), jnp.ones(3))
-    state = TrainState.create(apply_fn=model.apply, params=params, tx=OPTIMISER)
-
-    @partax.filter_jit
-    def step(state: TrainState, x: Any) -> TrainState:
-        gradients = jax.grad(lambda params: state.apply_fn(params, x).sum() + TABLE[1, 2])(state.params)
-        return state.apply_gradients(grads=gradients)
-
-    (after, _) = assert_loads(step, lambda: step(state, jnp.ones(3)).params, tmp_path)
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-5), after, step.__wrapped__(state, jnp.ones(3)).params
-    )
 
 
 # ---- Flax nnx, in place.
