@@ -95,7 +95,8 @@ not_ or_ pos pow rshift setitem sub truediv truth xor itemgetter
     "_functools": "partial reduce",
     "typing": """
 Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpec Protocol TypeVar TypeVarTuple
-TypedDict Union cast final overload _CallableGenericAlias _GenericAlias _LiteralGenericAlias _UnionGenericAlias
+TypedDict Union cast final overload _BaseGenericAlias _CallableGenericAlias _GenericAlias _LiteralGenericAlias
+_UnionGenericAlias
 """,
     "dataclasses": """
 _dataclass_getstate _dataclass_setstate _recursive_repr _replace
