@@ -24,11 +24,9 @@ from partax._pytree.filters import (
     is_inexact_array_like,
     not_,
 )
-from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
-from partax._pytree.labels import labels
+from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition, labels
 from partax._pytree.partition import apply_updates, combine, filter, partition
-from partax._report.explain import explain
-from partax._report.limits import RetraceError, RetraceWarning
+from partax._report.explain import RetraceError, RetraceWarning, explain
 from partax._transforms.filter_grad import (
     filter_grad,
     filter_hessian,
@@ -46,7 +44,7 @@ if _TYPE_CHECKING:
     from partax._doctor.doctor import doctor
     from partax._guards.pure import pure
     from partax._io.save_and_load import Mismatch, load, save
-    from partax._jit.filter_shard import filter_shard
+    from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, SlowNode, TraceReport
     from partax._report.summary import Summary, SummaryRow, summary
@@ -97,7 +95,7 @@ _OF_MODULES = {
     "_doctor.doctor": ("doctor",),
     "_guards.pure": ("pure",),
     "_io.save_and_load": ("Mismatch", "load", "save"),
-    "_jit.filter_shard": ("filter_shard",),
+    "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
     "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
     "_report.summary": ("Summary", "SummaryRow", "summary"),

@@ -17,7 +17,7 @@ from partax import _core, explain, report
 from partax._jax.private import rewrite_misses
 from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._report import history as _history
-from partax._report import jax_misses
+from partax._report import monitor
 from partax._report import monitor as _monitor
 from partax._report.table import Row, Table, Tables
 from partax._store import command as store_command
@@ -98,7 +98,7 @@ def _explain(given: argparse.Namespace) -> None:
     accelerate_when_imported()
     explain()
     jax.config.update("jax_explain_cache_misses", True)
-    rewrite_misses(lambda: _core.call_under_way() is not None, jax_misses.one_line)
+    rewrite_misses(lambda: _core.call_under_way() is not None, monitor.miss_text)
     _history.keep_all()
     others: dict[str, _monitor.Other] = {}
     _monitor.others = others

@@ -8,8 +8,8 @@ from typing import Any
 from partax import _core
 from partax._jax.private import under_trace
 from partax._jit.options import check_max_traces
+from partax._report.explain import forbidden, limited
 from partax._report.history import History
-from partax._report.limits import forbidden, limited
 from partax._report.monitor import watching_traces
 from partax._report.reasons import Occasion
 from partax._report.snapshot import Snapshot, described_call

@@ -22,7 +22,7 @@ except ImportError as _error:
     raise ImportError("partax.equinox needs equinox: install the extra `partax[equinox]`", name="equinox") from _error
 
 from partax import __all__ as _names_of_partax
-from partax._jit.filter_shard import filter_shard as _filter_shard
+from partax._jit.shardings import filter_shard as _filter_shard
 from partax._libraries.equinox.accelerate import Accelerated, accelerate
 from partax._pytree.partition import PyTree as _PyTree
 

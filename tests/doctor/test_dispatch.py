@@ -16,7 +16,7 @@ from partax import filter_jit
 from partax._doctor import dispatch
 from partax._doctor.dispatch import find_flattening
 from partax._doctor.finding import Finding
-from partax._report import flatten_costs
+from partax._report import history
 from processes import python
 
 found = found_by(find_flattening)
@@ -38,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(flatten_costs, "time", clock)
+    monkeypatch.setattr(history, "time", clock)
     return clock
 
 

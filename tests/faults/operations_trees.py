@@ -17,7 +17,7 @@ import library_trees
 import partax
 import trees
 from partax import _core, tree
-from partax._pytree.key_details import details
+from partax._pytree.spec_data import details
 
 
 def everything() -> Any:

@@ -11,7 +11,7 @@ import safetensors
 
 from partax import load, save
 from partax._io import file_format
-from partax._report import progress as module
+from partax._report import table as module
 from terminals import Terminal, terminal
 
 LARGE = {"weights": np.arange(3_000_000, dtype=np.float32)}  # 12 MB

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from partax.__main__ import main
-from partax._report.jax_misses import one_line
+from partax._report.monitor import miss_text
 from processes import python
 
 SCRIPT = '''
@@ -133,13 +133,13 @@ def test_nnx_jit(tmp_path: Path) -> None:
 
 def test_a_static_value_and_what_jax_does_not_tell() -> None:
     start = "TRACING CACHE MISS at x.py:1 (<module>):\n  for g defined at x.py:1\n"
-    first = one_line(f"{start}  never seen function:\n")
+    first = miss_text(f"{start}  never seen function:\n")
     kind = "<class 'jax._src.tree_util.Static'> with pytree metadata"
     now, before = f"{kind} Static(val=3)", f"{kind} Static(val=2)"
-    static = one_line(f"{start}  * at input path [1]['k'], now {now} and before {before}, so it does not match\n")
+    static = miss_text(f"{start}  * at input path [1]['k'], now {now} and before {before}, so it does not match\n")
     changed = "now dict with 1 child and before dict with 2 children, so it does not match"
-    places = [one_line(f"{start}  * at input path {place}, {changed}\n") for place in ("[1]", "[1][0]")]
-    untold = one_line(f"{start}  cache miss explanation unavailable\n")
+    places = [miss_text(f"{start}  * at input path {place}, {changed}\n") for place in ("[1]", "[1][0]")]
+    untold = miss_text(f"{start}  cache miss explanation unavailable\n")
     lines = [first, static, *places, untold]
     ends = [
         "trace 1, the first", "trace 2, because k: 2 -> 3",
@@ -148,7 +148,7 @@ def test_a_static_value_and_what_jax_does_not_tell() -> None:
         "trace 5, for a reason that jax does not tell",
     ]  # fmt: skip
     assert [line.partition(" g: ")[2] for line in lines if line] == ends
-    assert one_line("Finished tracing") is None
+    assert miss_text("Finished tracing") is None
 
 
 @pytest.mark.parametrize(("value", "expected"), [("1", 2), pytest.param("0", 0, marks=pytest.mark.nightly)])

@@ -16,8 +16,8 @@ import pytest
 import partax
 from partax._doctor import doctor
 from partax._doctor.examined import Examined
-from partax._report import progress as module
-from partax._report.progress import progress
+from partax._report import table as module
+from partax._report.table import progress
 from terminals import Terminal, terminal
 
 

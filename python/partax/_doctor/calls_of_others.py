@@ -10,9 +10,8 @@ import numpy as np
 
 from partax._doctor.lines import USERS, rank, running_line
 from partax._jax.programs import MISS, static_arguments
-from partax._report.differences import differences
 from partax._report.part import ValueParts
-from partax._report.snapshot import Snapshot, described_call, take_snapshot
+from partax._report.snapshot import Snapshot, described_call, differences, take_snapshot
 
 # The file and the function that make such a call, and which of its variables is what was called.
 _OF_JAX = *MISS, "fun"

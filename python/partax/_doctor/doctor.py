@@ -23,7 +23,7 @@ from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
 from partax._doctor.finding import Figures, Finding, worst_first
 from partax._doctor.liveness import peak_bytes
-from partax._report.progress import Progress, progress
+from partax._report.table import Progress, progress
 
 # What each looks for, and the finder, which reads the program once.
 _FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {

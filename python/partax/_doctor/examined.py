@@ -20,7 +20,7 @@ from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
 from partax._pytree.short_text import one_line
-from partax._transforms.arguments import names_of_arguments
+from partax._transforms.wrapper import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
 Wrapper = Literal["partax", "jax", "equinox", "nnx"]

@@ -16,7 +16,7 @@ from partax._doctor.returned import Returned, ReturnedArray, returned, returned_
 from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
 from partax._steps.places import Shape, parts_of, shape_of
-from partax._transforms.tree_differences import Difference, numbers_that_differ
+from partax._transforms.carry import Difference, numbers_that_differ
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
 _COUNTERS = {

@@ -38,8 +38,7 @@ from partax._jax.programs import watch_lowering, watch_operations
 from partax._report.figure_text import seconds_text
 from partax._report.history import kept
 from partax._report.monitor import plain_name
-from partax._report.progress import progress
-from partax._report.table import Table, Tables
+from partax._report.table import Table, Tables, progress
 
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
 # sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.

@@ -1,5 +1,7 @@
 """Classes that are registered with Python functions, and of which a library or the user says what these do."""
 
+import dataclasses
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -8,7 +10,6 @@ from typing import Any, TypeVar
 import jax
 
 from partax import _core
-from partax._families import chex, penzai
 from partax._families.equinox import is_module
 from partax._families.fields import BUILT_IN, Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
 from partax._jax.nodes import (
@@ -23,11 +24,41 @@ from partax._jax.nodes import (
 _Class = TypeVar("_Class", bound=type[Any])
 
 _PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)  # which has slots for all of it
+
+
+def _fields_of_chex(cls: type) -> Fields | None:
+    """Of a dataclass that chex registered: whatever is in the dictionary of an instance is a child, by its name."""
+    flatten, _ = registered_functions(cls) or (None, None)
+    if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
+        return None
+    # It is asked for the one, and called for the other, whenever an instance is rebuilt.
+    makes_otherwise = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
+    if makes_otherwise or hasattr(cls, "__post_init__"):
+        return None
+    fields: Any = cls.__dataclass_fields__
+    return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls) if field.name in fields)), ())
+
+
+_PENZAI_METHODS = ("tree_flatten", "tree_flatten_with_keys", "tree_unflatten", "from_attributes")
+
+
+def _fields_of_penzai(cls: type) -> Fields | None:
+    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are no children."""
+    struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
+    if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
+        return None
+    if any(inspect.getattr_static(cls, name) is not inspect.getattr_static(struct, name) for name in _PENZAI_METHODS):
+        return None
+    fields = dataclasses.fields(cls)
+    children = tuple(field.name for field in fields if field.metadata.get("pytree_node", True))
+    return Fields(children, tuple(field.name for field in fields if field.name not in children))
+
+
 # For each library, what tells the fields of a class of it, or None of any other class.
 _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
-    "chex": chex.fields_of,
+    "chex": _fields_of_chex,
     "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
-    "penzai": penzai.fields_of,
+    "penzai": _fields_of_penzai,
 }
 _MOST_ATTEMPTS = 5  # to look at an instance while no other thread changes it
 _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()

@@ -15,8 +15,7 @@ from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
 from partax._families.fields import BUILT_IN, Description, fallback
 from partax._jax.nodes import flatten_one_level, is_tree_node, registered_nodes
-from partax._jax.private import concrete_array_type
-from partax._jax.settings import SETTINGS
+from partax._jax.private import SETTINGS, concrete_array_type
 
 _LEAVES = (
     ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partax._jax.settings import JAX_SETTINGS, SETTINGS
+from partax._jax.private import JAX_SETTINGS, SETTINGS
 
 # By the name of the library, where each setting is.
 _PLACES = {

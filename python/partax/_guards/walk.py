@@ -33,8 +33,7 @@ from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_mod
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
-from partax._jax.private import concrete_array_type
-from partax._jax.settings import SETTINGS, Settings
+from partax._jax.private import SETTINGS, Settings, concrete_array_type
 
 # More than this is not proven.
 _MOST = 20_000

@@ -13,7 +13,7 @@ import numpy as np
 
 from partax._io.whole_file import replace_file
 from partax._pytree.array_text import array_text
-from partax._report.progress import Progress, is_shown, progress
+from partax._report.table import Progress, is_shown, progress
 
 # Of what we say in a file's metadata. A file without it is one of another tool, and loads too.
 _FORMAT = 1

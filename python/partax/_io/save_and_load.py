@@ -20,11 +20,10 @@ from partax._io.file_format import (
     write_arrays,
 )
 from partax._pytree.array_text import array_text
-from partax._pytree.filters import is_array
+from partax._pytree.filters import is_array, nearest_paths
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.short_text import record_text
-from partax._pytree.unused_filters import nearest_paths
 
 _Path = str | os.PathLike[str]
 

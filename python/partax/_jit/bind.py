@@ -11,8 +11,8 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
-from partax._pytree.paths import leaf_paths
 from partax._pytree.short_text import short_text
+from partax._pytree.spec_data import leaf_paths
 
 _ANY = inspect.signature(lambda *args, **kwargs: None)
 

@@ -10,8 +10,7 @@ import jax
 
 from partax import _core
 from partax._families.settings import texts_of_libraries
-from partax._jax.private import configuration, mesh_of_call
-from partax._jax.settings import every_setting
+from partax._jax.private import configuration, every_setting, mesh_of_call
 from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
 from partax._jit.exported import ArrayCall, asked_by_export
 from partax._pytree.short_text import short_text

@@ -7,9 +7,8 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._pytree.filters import Filter, FilterSpec
+from partax._pytree.filters import Filter, FilterSpec, check_used
 from partax._pytree.short_text import short_text
-from partax._pytree.unused_filters import check_used
 
 PyTree = Any
 

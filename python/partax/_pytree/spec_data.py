@@ -1,5 +1,6 @@
-"""The plain data that the native stages give of the static part of a tree."""
+"""The static part of a tree as the native stages give it: plain data, with what it tells apart and the path of each."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -71,3 +72,106 @@ def shown(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> st
     except Exception:
         text = otherwise.format(type(value).__name__)
     return text if longest is None or len(text) <= longest else text[:longest] + "..."
+
+
+ARRAY, VALUE, RUN, NODE, FIELD = range(5)
+Detail = tuple[str, int, Any]
+"""What a static key tells apart: (path, ARRAY, None), (path, VALUE, the static value), (path,
+FIELD, the static value) of what is no leaf but belongs to a node, (path of a sequence, RUN, (index
+of the first, static values)) for many static leaves in a row, (path, NODE, (kind, type, number of children, or the keys
+of an OrderedDict))."""
+
+_LONG_RUN = 16
+
+
+def details(data: SpecData) -> Iterator[Detail]:
+    """All that a static key tells apart, in order."""
+    nodes, statics, all_paths = data
+
+    def value(index: int) -> Any:
+        held = statics[index]
+        return held[0] if held else None
+
+    # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are, and what
+    # they tell is not kept.
+    array = None  # the one tuple that stands for all single arrays
+    for node, path in zip(nodes, all_paths, strict=True):
+        if node is array:
+            yield path, ARRAY, None
+            continue
+        kind, cls, _, arity, first, _, fields = node
+        if kind == "dynamic_leaf":
+            array = node
+            yield path, ARRAY, None
+        elif kind == "end":
+            for i, name in enumerate(fields, first):
+                if statics[i] != ():
+                    yield f"{path}.{name}", FIELD, value(i)
+        elif kind == "static_leaf":
+            if arity < _LONG_RUN or path[2]:
+                paths = leaf_paths_of(node_of(node), path)
+                yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first))
+            else:
+                yield path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))
+        elif kind == "static":
+            yield path, VALUE, value(first)
+        elif kind == "ordered_dict":
+            yield path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))))
+        elif kind != "call":
+            yield path, NODE, (kind, cls, arity)
+            if kind == "default_dict":
+                yield f"{path}.default_factory", FIELD, value(first)
+            elif kind == "registered":
+                yield f"{path}.<aux data>", FIELD, value(first)
+
+
+def leaf_paths(data: SpecData) -> list[str]:
+    """The path of each array leaf."""
+    nodes, _, paths = data
+    return [path for node, path in zip(nodes, paths, strict=True) if node[0] == "dynamic_leaf"]
+
+
+def leaf_owners(data: SpecData) -> list[int]:
+    """For each array leaf of a call, the index of the value that it is in."""
+    owners: list[int] = []
+    owner = -1
+    left = 0  # nodes and leaves that are still to come in this value
+    for node in map(node_of, data[0][1:]):
+        if node.kind == "end":
+            continue
+        if left == 0:
+            owner, left = owner + 1, 1
+        left += -node.size if node.is_leaf else node.arity - 1
+        if node.kind == "dynamic_leaf":
+            owners.append(owner)
+    return owners
+
+
+def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
+    """The path and the index of each static value that is there; keys have the path of their child."""
+    nodes, statics, paths = data
+    for node, path in zip(map(node_of, nodes), paths, strict=True):
+        if node.kind == "end":
+            yield from ((f"{path}.{name}", i) for i, name in enumerate(node.fields, node.first) if statics[i] != ())
+        elif node.kind == "static_leaf":
+            yield from zip(leaf_paths_of(node, path), range(node.first, node.first + node.size), strict=True)
+        elif node.kind == "static":
+            yield path, node.first
+        elif node.kind == "registered":
+            yield f"{path}.<aux data>", node.first
+        elif node.kind in DICTS:
+            if node.kind == "default_dict":
+                yield f"{path}.default_factory", node.first
+            for i in range(node.first_key, node.first_key + node.arity):
+                key = statics[i]
+                yield f"{path}[{shown(*key) if key else '<dropped>'}]", i
+
+
+def static_path(data: SpecData, index: int) -> str:
+    """The path of one static value."""
+    return next((path for path, i in _statics(data) if i == index), "the arguments")
+
+
+def static_values(data: SpecData) -> dict[str, Any]:
+    """Each static value by its path."""
+    return {path: value[0] if (value := data[1][i]) else None for path, i in _statics(data)}

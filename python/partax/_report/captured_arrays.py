@@ -19,8 +19,7 @@ from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
 from partax._pytree.array_text import array_text
 from partax._pytree.call_site import call_site
-from partax._pytree.key_details import FIELD, VALUE, Detail
-from partax._pytree.spec_data import shown
+from partax._pytree.spec_data import FIELD, VALUE, Detail, shown
 
 _MAX_DEPTH = 4
 _MAX_OBJECTS = 1000  # that are looked into for one variable

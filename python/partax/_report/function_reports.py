@@ -13,8 +13,7 @@ from partax._jit.filter_jit import CacheInfo, filter_jit
 from partax._pytree.call_site import site_text
 from partax._pytree.short_text import short_text
 from partax._report.captured_arrays import captured_constants
-from partax._report.flatten_costs import flatten_microseconds
-from partax._report.history import History, kept
+from partax._report.history import History, flatten_microseconds, kept
 from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
 from partax._report.snapshot import Record
 from partax._report.table import Table, Tables

@@ -1,4 +1,4 @@
-"""All traces of a function: begun, ended, counted, limited and reported."""
+"""All traces of a function: begun, ended, counted, limited and reported; what the nodes of its calls take."""
 
 import contextlib
 import dataclasses
@@ -9,22 +9,21 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
+
 from partax import _core
 from partax._families.equinox import jitted_by_equinox
 from partax._guards.user_objects import read, unwrapped
+from partax._jax.nodes import flatten_one_level
 from partax._jit.parameters import option_names
 from partax._pytree.call_site import call_site
-from partax._pytree.key_details import FIELD, NODE, Detail, details
-from partax._pytree.spec_data import SpecData
+from partax._pytree.spec_data import FIELD, NODE, Detail, SpecData, details
 from partax._report.captured_arrays import warn_of_arrays
-from partax._report.differences import differences, distance, places
-from partax._report.explain import explaining, report_line
-from partax._report.flatten_costs import time_flatten_functions
-from partax._report.limits import RetraceError, counters, forbidden
+from partax._report.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._report.part import ValueParts
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.report import LoadReport, StepsReport
-from partax._report.snapshot import Record, Snapshot, take_snapshot
+from partax._report.snapshot import Record, Snapshot, differences, distance, places, take_snapshot
 
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
@@ -214,3 +213,24 @@ def end_trace(record: Record, failed: bool) -> None:
     history = record.history
     if history is not None and record.tracked:
         history.end(record, failed)
+
+
+_flatten_costs: weakref.WeakKeyDictionary[type, float] = weakref.WeakKeyDictionary()
+
+
+def flatten_microseconds(kind: type) -> float:
+    """What the registered flatten function of a node type took when it was first seen in a trace."""
+    return _flatten_costs.get(kind, 0.0)
+
+
+def time_flatten_functions(kinds: Iterable[type], arguments: tuple[Any, ...]) -> None:
+    """Measures those of the registered types in a call that are new, on the nodes among its arguments."""
+    for kind in [kind for kind in kinds if kind not in _flatten_costs]:  # not by iterating over what others may add to
+        nodes = jax.tree.leaves(arguments, is_leaf=lambda node, kind=kind: type(node) is kind)
+        node = next((node for node in nodes if type(node) is kind), None)
+        costs: list[float] = []
+        for _ in range(3 if node is not None else 0):
+            start = time.perf_counter()
+            flatten_one_level(node)
+            costs.append(time.perf_counter() - start)
+        _flatten_costs[kind] = 1e6 * min(costs, default=0.0)

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._guards.walk import written_down
-from partax._report.differences import Difference, below, change_text, changed_function
-from partax._report.explain import explaining
-from partax._report.limits import RetraceWarning
+from partax._report.explain import RetraceWarning, explaining
 from partax._report.part import Part, ValueParts
-from partax._report.snapshot import Record, Snapshot
+from partax._report.snapshot import Difference, Record, Snapshot, below, change_text, changed_function
 
 _DIGESTS = 1 << 16
 _SHOWN = 5  # differences in one line

@@ -9,7 +9,7 @@ import jax
 
 from partax import _core
 from partax._pytree.filters import FilterSpec, filter_name
-from partax._pytree.labels import labels
+from partax._pytree.flat_partition import labels
 from partax._pytree.partition import PyTree, filter
 from partax._pytree.short_text import record_text
 from partax._report.table import Row, Shown, Table, Tables

@@ -1,4 +1,4 @@
-"""Tables: one description of a table, and what it is as plain text, as rich draws it on a terminal, and as HTML."""
+"""What is shown: tables as plain text, as rich draws them on a terminal, and as HTML; how far long work has come."""
 
 import contextlib
 import dataclasses
@@ -7,10 +7,11 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from partax._pytree.short_text import printable
+from partax._pytree.short_text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -158,3 +159,81 @@ def width_of(file: Any) -> int:
 
 
 _USUAL = 80
+
+
+_AFTER = 1.0  # seconds; what is done sooner shows nothing
+_EVERY = 0.1  # seconds
+_LONGEST = 50  # characters of a title
+
+
+class Progress:
+    def __init__(self, title: str, total: int) -> None:
+        self.title = title
+        self.total = total
+        self.done = 0
+        self.measure: Callable[[], int] | None = None  # tells `done`, in another thread, where the work itself does not
+
+    def begin(self, title: str) -> None:
+        """The first stage of the work, or the next one, which ends the one before."""
+        self.done += bool(self.title)
+        self.title = title
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
+    """Shows how far the work in a block has come, once it has taken a second: in stages, or `B` for bytes.
+
+    A thread draws the bar by rich on the standard error, where that is a terminal and rich is installed; it is gone
+    when the block is left.
+    """
+    work = Progress(title, total)
+    file = sys.stderr
+    if not is_long or not is_terminal(file):
+        yield work
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(work, unit, file, over), name="partax progress", daemon=True)
+    try:
+        with contextlib.suppress(RuntimeError):  # no thread can be started, as when the interpreter ends
+            thread.start()
+        yield work
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
+
+
+def is_shown() -> bool:
+    return is_terminal(sys.stderr)
+
+
+def _show(work: Progress, unit: str, file: Any, over: threading.Event) -> None:
+    if over.wait(_AFTER):
+        return
+    title = one_line(work.title, _LONGEST)  # before rich is imported, which may take as long as the work
+    with contextlib.suppress(Exception), _bar(unit, file) as bar:  # no rich, a terminal that is gone: the work goes on
+        task = bar.add_task(title, total=work.total)
+        bar.tasks[0].start_time = bar.get_time() - _AFTER
+        while True:
+            done = work.done if work.measure is None else work.measure()
+            title = one_line(work.title, _LONGEST)
+            bar.update(task, description=title, completed=min(done, work.total), refresh=True)
+            if over.wait(_EVERY):
+                break
+
+
+def _bar(unit: str, file: Any) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True) if unit else MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=file),
+        transient=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import ArrayType
+from partax._transforms.carry import ArrayType, Flat, first_difference
 from partax._transforms.loops import Results
-from partax._transforms.tree_differences import Flat, first_difference
 
 
 class Taken(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
-from partax._transforms.carry import ArrayType, array_type, joined
-from partax._transforms.tree_differences import Difference, Flat, first_difference
+from partax._transforms.carry import ArrayType, Difference, Flat, array_type, first_difference, joined
 
 Place = int | str | tuple[int | str, ...]
 """Where a part is in a result: a position, a key or a field, or several of these one below the other."""

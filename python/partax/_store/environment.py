@@ -14,8 +14,7 @@ import numpy as np
 from partax import _core
 from partax._families.settings import of_libraries, texts_of_libraries
 from partax._guards.pure import is_pure
-from partax._jax.private import configuration
-from partax._jax.settings import every_setting
+from partax._jax.private import configuration, every_setting
 from partax._store import UnstoredError
 
 _VERSION = importlib.metadata.version("partax")

@@ -11,14 +11,18 @@ from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._transforms.carry import (
     Arrays,
     ArrayType,
+    Difference,
+    Flat,
     Unsettled,
     array_type,
     converted,
+    first_difference,
     in_place_of,
+    is_number,
     joined,
+    unsteady,
     value_text,
 )
-from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")

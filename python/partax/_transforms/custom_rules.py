@@ -10,10 +10,19 @@ from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.partition import combine, is_none, partition
-from partax._transforms.arguments import names_of_arguments
-from partax._transforms.on_arrays import Rest, Split, joined, on_split, split, tree_of
-from partax._transforms.tangents import misfit, or_zero, tangent_leaves, value_text
-from partax._transforms.wrapper import Transformed, check_callable, check_first
+from partax._transforms.on_arrays import (
+    Rest,
+    Split,
+    joined,
+    misfit,
+    on_split,
+    or_zero,
+    split,
+    tangent_leaves,
+    tree_of,
+    value_text,
+)
+from partax._transforms.wrapper import Transformed, check_callable, check_first, names_of_arguments
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

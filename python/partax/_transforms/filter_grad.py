@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, Typ
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
-from partax._transforms.on_arrays import joined, split
-from partax._transforms.tangents import differentiated, value_and_aux
+from partax._transforms.on_arrays import differentiated, joined, split, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, wrapped
 
 _A = TypeVar("_A")

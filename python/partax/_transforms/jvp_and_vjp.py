@@ -8,19 +8,21 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
-from partax._transforms.arguments import names_of_arguments
-from partax._transforms.on_arrays import Rest, joined, split, tree_of
-from partax._transforms.tangents import (
+from partax._transforms.on_arrays import (
+    Rest,
     differentiated,
     filled_tangents,
+    joined,
     misfit,
     or_zero,
+    split,
     structs_of,
     tangent_leaves,
+    tree_of,
     value_and_aux,
     value_text,
 )
-from partax._transforms.wrapper import check_callable
+from partax._transforms.wrapper import check_callable, names_of_arguments
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._transforms.carry import array_type
+from partax._transforms.carry import Flat, array_type, first_difference
 from partax._transforms.loops import check_leading_axis, scan
-from partax._transforms.tree_differences import Flat, first_difference
 
 _T = TypeVar("_T")
 

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import Arrays, Carry, array_type, in_place_of, until_settled
-from partax._transforms.tree_differences import Flat, first_difference
+from partax._transforms.carry import Arrays, Carry, Flat, array_type, first_difference, in_place_of, until_settled
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")

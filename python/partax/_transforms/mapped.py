@@ -15,10 +15,8 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from partax import _core
 from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, is_none, partition
-from partax._transforms.arguments import Arguments
-from partax._transforms.on_arrays import Rest
-from partax._transforms.tangents import value_text
-from partax._transforms.wrapper import Transformed, transformation, wrapped
+from partax._transforms.on_arrays import Rest, value_text
+from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
 
 @dataclasses.dataclass(frozen=True)

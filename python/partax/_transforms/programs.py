@@ -12,8 +12,7 @@ from partax._pytree.filters import any_of, is_array
 from partax._pytree.partition import combine
 from partax._pytree.short_text import wrapper_text
 from partax._pytree.spec_data import Verbatim
-from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, tree_of
-from partax._transforms.tangents import structs_of
+from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
 
 _Policy = Callable[..., Any] | str | None
