@@ -12,14 +12,7 @@ import jax
 from partax import _core
 from partax._families.equinox import is_module
 from partax._families.fields import BUILT_IN, Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
-from partax._jax.nodes import (
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    is_registered_dataclass,
-    is_tree_node,
-    one_level,
-    registered_functions,
-)
+from partax._jax import nodes
 
 _Class = TypeVar("_Class", bound=type[Any])
 
@@ -28,7 +21,7 @@ _PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)  # which has
 
 def _fields_of_chex(cls: type) -> Fields | None:
     """Of a dataclass that chex registered: whatever is in the dictionary of an instance is a child, by its name."""
-    flatten, _ = registered_functions(cls) or (None, None)
+    flatten, _ = nodes.registered_functions(cls) or (None, None)
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
         return None
     # It is asked for the one, and called for the other, whenever an instance is rebuilt.
@@ -102,12 +95,12 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
     if not isinstance(cls, type):
         raise TypeError(f"register_fields: found {cls!r}, expected a class")
     name = f"`{cls.__name__}`"
-    if not is_tree_node(cls):
+    if not nodes.is_tree_node(cls):
         raise TypeError(
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
             "`jax.tree_util.register_pytree_node` first"
         )
-    if cls in BUILT_IN or is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
+    if cls in BUILT_IN or nodes.is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
         raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
     wrong = hidden(cls, names)
     if wrong:
@@ -198,8 +191,8 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
     cls, names = type(obj), (*fields.children, *fields.statics)
     if values is None:
         return "an attribute is not set"
-    functions = registered_functions(cls)
-    found, aux = flatten_one_level(obj)
+    functions = nodes.registered_functions(cls)
+    found, aux = nodes.flatten_one_level(obj)
     found = tuple(found)
     expected = values[: len(fields.children)]
     if not identical(found, expected):
@@ -207,14 +200,14 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
         told = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in found)
         return f"the children are ({', '.join(told)})"
     if fields.is_partial:
-        again: Any = one_level(obj).unflatten(found)
+        again: Any = nodes.one_level(obj).unflatten(found)
         same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
         keywords = [(*it.keywords, *it.keywords.values()) for it in (again, obj)]
         same = same and identical(*keywords)
         return () if functions is not None and same else "unflattening makes another partial"
-    if not identical((child for _, child in flatten_one_level_with_keys(obj)[0]), expected):
+    if not identical((child for _, child in nodes.flatten_one_level_with_keys(obj)[0]), expected):
         return "the children with keys are others"
-    again = one_level(obj).unflatten(found) if functions is None else functions[1](aux, found)
+    again = nodes.one_level(obj).unflatten(found) if functions is None else functions[1](aux, found)
     if type(again) is not cls:
         return f"unflattening gives a `{type(again).__name__}`"
     set_names = names

@@ -10,15 +10,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from partax._io.file_format import (
-    FLOAT4,
-    RESERVED_NAME,
-    STORED_DTYPES,
-    is_key,
-    read_arrays,
-    safetensors_library,
-    write_arrays,
-)
+from partax._io import file_format
 from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array, nearest_paths
 from partax._pytree.flat_partition import flat_combine, flat_partition
@@ -101,16 +93,16 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
     A save of no array at all warns. On a terminal with rich installed, a save that takes longer than a second shows how
     far it is.
     """
-    safetensors_library()  # before any work
+    file_format.safetensors_library()  # before any work
     name = _file_name(path, "save(path, tree)")
     leaves, _ = _by_path(tree_or_dict, separator, is_array)
     if not leaves:
         warnings.warn(f"`{name}` has no array, as there is none in what is saved", UserWarning, stacklevel=2)
     for key, leaf in leaves.items():
         _check_storable(key, leaf)
-    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
+    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if file_format.is_key(leaf)}
     data = {key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()}
-    write_arrays(name, leaves, jax.device_get(data), keys)
+    file_format.write_arrays(name, leaves, jax.device_get(data), keys)
 
 
 def load(path: _Path, like: PyTree = None, *, separator: str | None = None, strict: bool = True) -> PyTree:
@@ -150,12 +142,12 @@ def load(path: _Path, like: PyTree = None, *, separator: str | None = None, stri
     The file is read into memory, not mapped: it may be replaced or cut off at any time, before and after. As `save`, it
     shows on a terminal how far it is.
     """
-    safetensors_library()  # before any work
+    file_format.safetensors_library()  # before any work
     name = _file_name(path, "load(path, like)")
     wanted, rebuild = _by_path(like, separator, _tells_array)
     for key, leaf in wanted.items():
         _check_concrete(key, leaf, "load")
-    arrays = read_arrays(name)
+    arrays = file_format.read_arrays(name)
     if like is None:
         everything = {key: _natural(arrays[key]) for key in sorted(arrays)}
         return everything if strict else (everything, ())
@@ -213,7 +205,7 @@ def _key_implementation(key: str, leaf: Any) -> str:
 
 def _check_storable(key: str, leaf: Any) -> None:
     _check_concrete(key, leaf, "save")
-    if key == RESERVED_NAME:
+    if key == file_format.RESERVED_NAME:
         raise ValueError(f"`{key}`: found an array of this name, expected another one: safetensors reserves it")
     try:
         key.encode()
@@ -229,16 +221,16 @@ def _check_storable(key: str, leaf: Any) -> None:
                 f"`{key}`: found a {array_text(leaf)} on devices of several processes, expected all of it here; gather "
                 "it first, with `jax.experimental.multihost_utils.process_allgather`"
             )
-        if is_key(leaf):
+        if file_format.is_key(leaf):
             return
-    if leaf.dtype.name not in STORED_DTYPES:
+    if leaf.dtype.name not in file_format.STORED_DTYPES:
         raise TypeError(
             f"`{key}`: found {array_text(leaf)}, expected a dtype that safetensors stores; {_way_out(leaf.dtype.name)}"
         )
-    if leaf.dtype.name == FLOAT4 and (leaf.ndim == 0 or leaf.shape[-1] % 2):
+    if leaf.dtype.name == file_format.FLOAT4 and (leaf.ndim == 0 or leaf.shape[-1] % 2):
         raise TypeError(
             f"`{key}`: found {array_text(leaf)}, expected an even last dimension, as safetensors stores two values in "
-            f"a byte; {_way_out(FLOAT4)}"
+            f"a byte; {_way_out(file_format.FLOAT4)}"
         )
 
 
@@ -249,7 +241,7 @@ def _way_out(dtype: str) -> str:
         return "cast it to bfloat16, which holds all its values"
     if dtype == "complex128":
         return "save its real and its imaginary part, or cast it to complex64"
-    return "cast it to one of these: " + ", ".join(sorted(STORED_DTYPES))
+    return "cast it to one of these: " + ", ".join(sorted(file_format.STORED_DTYPES))
 
 
 # --- loading
@@ -279,7 +271,7 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
 
 def _natural(array: Any) -> Any:
     """A JAX array where JAX has the dtype, else the NumPy array."""
-    is_known = is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
+    is_known = file_format.is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
     return _placed(array, None) if is_known else array
 
 

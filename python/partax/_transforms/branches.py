@@ -8,21 +8,7 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms.carry import (
-    Arrays,
-    ArrayType,
-    Difference,
-    Flat,
-    Unsettled,
-    array_type,
-    converted,
-    first_difference,
-    in_place_of,
-    is_number,
-    joined,
-    unsteady,
-    value_text,
-)
+from partax._transforms import carry
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")
@@ -85,9 +71,9 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
 class _Results:
     """What the branches return, which has to be alike: the static part and the types of the first result."""
 
-    def __init__(self, types: dict[str, ArrayType]):
+    def __init__(self, types: dict[str, carry.ArrayType]):
         self._types = types
-        self._first: tuple[str, Flat] | None = None
+        self._first: tuple[str, carry.Flat] | None = None
 
     def arrays(self, name: str, result: Any) -> list[Any]:
         """The arrays of one branch's result. `Unsettled` if leaves have to have other types."""
@@ -96,7 +82,7 @@ class _Results:
             leaves |= {path: _as(leaves[path], type) for path, type in self._types.items() if path in leaves}
             result = flat_combine(whole, leaves)
         leaves, spec = _core.flatten(result, "result")
-        flat = Flat(spec, list(map(array_type, leaves)))
+        flat = carry.Flat(spec, list(map(carry.array_type, leaves)))
         if self._first is None:
             self._first = name, flat
             return leaves
@@ -105,41 +91,41 @@ class _Results:
         shapes, wanted = ([(type.shape, type.dtype) for type in each.arrays] for each in (flat, expected))
         if spec == expected.spec and shapes == wanted:
             return leaves
-        difference = first_difference(expected, flat, "result", True)
+        difference = carry.first_difference(expected, flat, "result", True)
         if difference is not None:
             _fail(difference, first, name)
-        types: dict[str, ArrayType] = {}
+        types: dict[str, carry.ArrayType] = {}
         other = _leaves(flat)
         for path, leaf in _leaves(expected).items():
             beside = other[path]
             if leaf is beside or _core.static_equal((leaf,), (beside,)):
                 continue
-            together = joined(array_type(leaf), array_type(beside))
+            together = carry.joined(carry.array_type(leaf), carry.array_type(beside))
             if together is None:
-                _fail(Difference(f"result{path}", value_text(leaf), value_text(beside)), first, name)
+                _fail(carry.Difference(f"result{path}", carry.value_text(leaf), carry.value_text(beside)), first, name)
             types[path] = together
         if types.items() <= self._types.items():
-            _fail(unsteady("result"), first, name)
-        raise Unsettled(self, types)
+            _fail(carry.unsteady("result"), first, name)
+        raise carry.Unsettled(self, types)
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         assert self._first is not None
         return self._first[1].spec.rebuild(leaves)
 
 
-def _leaves(flat: Flat) -> dict[str, Any]:
+def _leaves(flat: carry.Flat) -> dict[str, Any]:
     types = iter(flat.arrays)
     leaves = flat_partition(flat.spec.rebuild([np.False_] * len(flat.arrays)), True)[1]
     return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}
 
 
-def _as(leaf: Any, target: ArrayType) -> Any:
+def _as(leaf: Any, target: carry.ArrayType) -> Any:
     """A leaf as an array of another type, where it may have it."""
-    may_have = (is_number(leaf) or _core.is_array(leaf)) and joined(array_type(leaf), target) == target
-    return converted(leaf, target) if may_have else leaf
+    is_one = carry.is_number(leaf) or _core.is_array(leaf)
+    return carry.converted(leaf, target) if is_one and carry.joined(carry.array_type(leaf), target) == target else leaf
 
 
-def _fail(found: Difference, one: str, other: str) -> NoReturn:
+def _fail(found: carry.Difference, one: str, other: str) -> NoReturn:
     raise TypeError(
         f"`{found.path}`: {found.first} of {one}, {found.second} of {other}{found.note}; the results of branches may "
         "differ only in the values of arrays"
@@ -150,28 +136,28 @@ def _one_of(
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
     operands: tuple[Any, ...],
-    choose: Callable[[Sequence[Callable[..., Any]], Sequence[Arrays]], Any],
+    choose: Callable[[Sequence[Callable[..., Any]], Sequence[carry.Arrays]], Any],
 ) -> Any:
     """The result of one function, as `choose` traces them on the arrays of the operands."""
     flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
-    arrays = [Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
-    types: dict[str, ArrayType] = {}
+    arrays = [carry.Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
+    types: dict[str, carry.ArrayType] = {}
     while True:
         results = _Results(types)
 
         def on_arrays(
             function: Callable[..., Any], name: str, results: _Results = results
         ) -> Callable[..., Sequence[Any]]:
-            def branch(*arrays: Arrays) -> Sequence[Any]:
+            def branch(*arrays: carry.Arrays) -> Sequence[Any]:
                 own = [spec.rebuild(one.leaves) for (_, _, spec), one in zip(flat, arrays, strict=True)]
                 return results.arrays(name, function(*own))
 
-            return in_place_of(function, branch)
+            return carry.in_place_of(function, branch)
 
         try:
             chosen = choose([on_arrays(*one) for one in zip(functions, names, strict=True)], arrays)
             return results.rebuilt(chosen)
-        except Unsettled as unsettled:
+        except carry.Unsettled as unsettled:
             if unsettled.owner is not results:
                 raise
             types |= unsettled.types

@@ -9,16 +9,7 @@ from flax.nnx.pytreelib import AttributeStatus
 
 from partax import _core
 from partax._jax.nodes import is_tree_node
-from partax._libraries.flax.graph import (
-    REGISTERED,
-    STATE,
-    Variable,
-    arrays_taken_for_static,
-    children_of,
-    is_object,
-    is_tree_class,
-    take_for_data,
-)
+from partax._libraries.flax import graph
 
 _MUTABLE = (list, dict, set, bytearray)
 
@@ -54,30 +45,30 @@ WHOLE_NODE: Any = object()
 
 def _contents(owner: Any) -> dict[Any, Any]:
     """What a function may change of an object."""
-    if issubclass(type(owner), Variable):
+    if issubclass(type(owner), graph.Variable):
         return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
-    if type(owner) not in REGISTERED:
+    if type(owner) not in graph.REGISTERED:
         return {}  # a jax.Ref, whose value is no part of it
-    if hasattr(type(owner), STATE) or hasattr(owner, STATE):
+    if hasattr(type(owner), graph.STATE) or hasattr(owner, graph.STATE):
         return vars(owner)
-    data, statics, _ = children_of(owner)
+    data, statics, _ = graph.children_of(owner)
     return {WHOLE_NODE: {**data, **statics}}
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, (*_MUTABLE, tuple)) or (not is_object(value) and is_tree_node(type(value)))
+    return isinstance(value, (*_MUTABLE, tuple)) or (not graph.is_object(value) and is_tree_node(type(value)))
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:
     held: list[Any] = []
 
     def placed(leaf: Any) -> Any:
-        if not is_object(leaf) and not _is_array(leaf):
+        if not graph.is_object(leaf) and not _is_array(leaf):
             return leaf
         held.append(leaf)
         return _Place(id(leaf))
 
-    return _core.flatten(jax.tree.map(placed, value, is_leaf=is_object), "value")[1], held
+    return _core.flatten(jax.tree.map(placed, value, is_leaf=graph.is_object), "value")[1], held
 
 
 def _remembered(value: Any) -> _Before:
@@ -99,11 +90,11 @@ def _differs(before: _Before, value: Any) -> bool:
 
 
 def _is_static(value: Any) -> bool:
-    return not (callable(value) or is_object(value) or _is_container(value) or _is_array(value))
+    return not (callable(value) or graph.is_object(value) or _is_container(value) or _is_array(value))
 
 
 def _is_array(value: Any) -> bool:
-    return not is_object(value) and _core.node_kind(value) == "dynamic_leaf"
+    return not graph.is_object(value) and _core.node_kind(value) == "dynamic_leaf"
 
 
 _NOTHING = _Before(None, None, [])
@@ -130,7 +121,7 @@ class Snapshot:
                     f"Expected a node of type {cls} for index {index}, but got a node of type {type(owner)}."
                 )
             before = self._before[index]
-            if is_tree_class(cls):
+            if graph.is_tree_class(cls):
                 _take_arrays_for_data(owner, before)
             now = _contents(owner)
             gone = [name for name in before if name not in now]
@@ -149,24 +140,24 @@ class Snapshot:
             for index, before in enumerate(self._before)
             for name, known in before.items()
             if (index, name) not in changed
-            for leaf in jax.tree.leaves(known.value, is_leaf=is_object)
+            for leaf in jax.tree.leaves(known.value, is_leaf=graph.is_object)
             if _is_array(leaf)
         ]
 
 
 def _take_arrays_for_data(node: Any, before: dict[Any, _Before]) -> None:
     """Does what nnx does where no trace is: an array in a new attribute is data, in a static one it is an error."""
-    names = arrays_taken_for_static(node)
+    names = graph.arrays_taken_for_static(node)
     none_is_new = "_pytree__nodes" in before and before["_pytree__nodes"].value is node._pytree__nodes
     for name in names:
         if none_is_new:  # else it may have been deleted, and set anew
             node._check_value(name, vars(node)[name], AttributeStatus(is_data=True, explicit=False))
-    take_for_data(node, names)
+    graph.take_for_data(node, names)
 
 
 def _own_statics(owner: Any) -> None:
     """Gives a traced node copies of the mutable static values that it has from the caller's."""
-    if not is_tree_class(type(owner)):
+    if not graph.is_tree_class(type(owner)):
         return
     for name, value in vars(owner).items():
         if type(value) in _MUTABLE and not owner._pytree__nodes.get(name, False):

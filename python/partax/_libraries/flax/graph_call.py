@@ -16,17 +16,8 @@ from flax.nnx import extract, graphlib, tracers
 from partax import _core
 from partax._jit.options import Options
 from partax._jit.parameters import value_names
+from partax._libraries.flax import graph
 from partax._libraries.flax.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
-from partax._libraries.flax.graph import (
-    REGISTERED,
-    STATE,
-    STATIC_CACHE,
-    VARIABLE_SLOTS,
-    GraphBuilder,
-    GraphReader,
-    Variable,
-    is_object,
-)
 from partax._libraries.flax.shardings import as_before, refuse_unlike, shardings_by_leaf
 
 
@@ -58,7 +49,7 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     result, values, owners, _, names, deleted, refilled, has_objects, _ = outcome
     changed = array("I", owners)
     if has_objects:
-        builder = GraphBuilder(objects)
+        builder = graph.GraphBuilder(objects)
         values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
     if not (changed or deleted or refilled):
         return result
@@ -68,7 +59,7 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
     deque[None](chain(sets, deletes), 0)
     for index, contents in refilled:
-        functions = REGISTERED[type(objects[index])]
+        functions = graph.REGISTERED[type(objects[index])]
         functions.clear(objects[index])
         functions.init(objects[index], contents.items())
     return result
@@ -78,7 +69,7 @@ def _check_trace(objects: list[Any], changed: Iterable[int]) -> None:
     now = tracers.current_jax_trace()
     for index in changed:
         value = objects[index]
-        state = value._trace_state if issubclass(type(value), Variable) else getattr(value, STATE, None)
+        state = value._trace_state if issubclass(type(value), graph.Variable) else getattr(value, graph.STATE, None)
         if state is not None and getattr(state, "_trace_state", state)._jax_trace != now:
             raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
 
@@ -90,14 +81,14 @@ _ERRORS: Any = (errors.TraceContextError, TypeError, ValueError)
 
 current_trace = tracers.current_jax_trace
 
-_core.set_variable_slots(*VARIABLE_SLOTS)
-if hasattr(*STATIC_CACHE):
-    _core.set_static_cache(*STATIC_CACHE)
+_core.set_variable_slots(*graph.VARIABLE_SLOTS)
+if hasattr(*graph.STATIC_CACHE):
+    _core.set_static_cache(*graph.STATIC_CACHE)
 
 
 def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
     """The values of the call under way as filter_jit takes them, and the objects in the order of their first places."""
-    reader = GraphReader()
+    reader = graph.GraphReader()
     try:
         return tuple([reader.read(value) for value in values]), reader.objects
     except _ERRORS as error:
@@ -116,7 +107,7 @@ def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
 
 def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
     """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them."""
-    builder = GraphBuilder()
+    builder = graph.GraphBuilder()
     shardings: dict[int, Any] = {}
     first = 1 if _core.call_shape()[-1] else 0  # the callable
     if options.in_shardings is not None:
@@ -131,10 +122,10 @@ def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -
         result = _core.call_body(fun, built)
         changes = before.changes()
         if options.graph != GRAPH:
-            variables = [it for it in before.objects if issubclass(type(it), Variable)]
+            variables = [it for it in before.objects if issubclass(type(it), graph.Variable)]
             out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
             extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
-            changes = [it for it in changes if issubclass(type(it.owner), Variable)]
+            changes = [it for it in changes if issubclass(type(it.owner), graph.Variable)]
         return _outcome(result, changes, before, options.donate != "none", shardings)
     except (errors.TraceContextError, ValueError) as error:
         note_held(error, fun)
@@ -146,7 +137,7 @@ def _named(values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool, shardings: dict[int, Any]) -> Outcome:
-    reader = GraphReader(before.objects)
+    reader = graph.GraphReader(before.objects)
     sets = [it for it in changes if it.value is not DELETED and it.name is not WHOLE_NODE]
     values = tuple([reader.read(as_before(it.value, it.before, shardings) if shardings else it.value) for it in sets])
     refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
@@ -158,7 +149,8 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
         result,
         values,
         array("I", [it.place for it in sets]).tobytes(),
-        not (reader.has_met_any or deleted or refilled) and {it.name for it in sets} <= {VARIABLE_SLOTS[0].__name__},
+        not (reader.has_met_any or deleted or refilled)
+        and {it.name for it in sets} <= {graph.VARIABLE_SLOTS[0].__name__},
         json.dumps([it.name for it in sets]),
         deleted,
         refilled,
@@ -198,7 +190,7 @@ def _refused(error: Exception) -> Any:
     if "trace level" not in str(error) and "hijax" not in str(error):
         return found
     for variables in _frames(error.__traceback__):
-        found = next((variables[name] for name in ("self", "value") if is_object(variables.get(name))), found)
+        found = next((variables[name] for name in ("self", "value") if graph.is_object(variables.get(name))), found)
     return found
 
 
@@ -217,12 +209,12 @@ def _held(traceback: TracebackType | None, fun: Any) -> dict[str, Any]:
 
 def _path_of(target: Any, roots: dict[str, Any]) -> str | None:
     for name, root in roots.items():
-        if not is_object(root) and not isinstance(root, (list, tuple, dict)):
+        if not graph.is_object(root) and not isinstance(root, (list, tuple, dict)):
             continue
         places = list(graphlib.iter_graph(root, graph=True))
         path = next((path for path, value in places if value is target), None)
         if path is not None:
-            nodes = {at for at, value in places if is_object(value)}
+            nodes = {at for at, value in places if graph.is_object(value)}
             return name + "".join(_step(part, path[:i] in nodes) for i, part in enumerate(path))
     return None
 
