@@ -107,9 +107,7 @@ def asked_by_equinox(function: types.FunctionType) -> tuple[bool, bool] | None:
         return None
     listed, *asks = _ASKED[name]
     classes: Any = function.__globals__.get(listed)
-    known = isinstance(classes, tuple) and all(isinstance(cls, type) and _is_plain(cls) for cls in classes)
-    return (asks[0], asks[1]) if known else None
-
-
-def _is_plain(cls: type) -> bool:
-    return cls is jax.Array or type(cls).__instancecheck__ is type.__instancecheck__
+    if not isinstance(classes, tuple) or not all(isinstance(cls, type) for cls in classes):
+        return None
+    are_plain = all(cls is jax.Array or type(cls).__instancecheck__ is type.__instancecheck__ for cls in classes)
+    return (asks[0], asks[1]) if are_plain else None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from partax._jax.private import name_of as _name
+from partax._jax.private import _name
 
 
 def last_runtime_error() -> tuple[str, tuple[Any, ...]]:

@@ -5,8 +5,7 @@ from typing import Any
 
 import jax
 
-from partax._jax.private import attribute_of as _attribute
-from partax._jax.private import name_of as _name
+from partax._jax.private import _attribute, _name
 
 
 def registered_nodes() -> dict[type, Any] | None:

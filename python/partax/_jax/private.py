@@ -27,9 +27,6 @@ def _attribute(owner: Any, name: str) -> Any:
     return getattr(owner, name, None)
 
 
-name_of, attribute_of = _name, _attribute  # for the other files of private names
-
-
 # --- arrays
 
 

@@ -13,9 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from partax._jax.private import attribute_of as _attribute
-from partax._jax.private import concrete_array_type, runs_without_jit, under_trace
-from partax._jax.private import name_of as _name
+from partax._jax.private import _attribute, _name, concrete_array_type, runs_without_jit, under_trace
 
 _context = _name("jax._src.core.trace_ctx")
 

@@ -3,7 +3,7 @@
 import contextlib
 import contextvars
 from collections.abc import Generator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,16 @@ record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_r
 """The record of the trace whose program is lowered or compiled now, after its call; None for no such."""
 
 
+_Value = TypeVar("_Value")
+
+
 @contextlib.contextmanager
-def _working_for(record: Any) -> Generator[None]:
-    """Has what jax does in this block counted for a trace that has been made before."""
-    token = record_at_work.set(record)
+def during(variable: contextvars.ContextVar[_Value], value: _Value) -> Generator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        record_at_work.reset(token)
+        variable.reset(token)
 
 
 def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
@@ -114,7 +116,7 @@ class Traced(_Stage):
         Returns:
           The `Lowered` program.
         """
-        with quiet(self._program.wrapper), _working_for(self._program.record):
+        with quiet(self._program.wrapper), during(record_at_work, self._program.record):
             return Lowered(self._program, self._of_jax.lower(**options), self.out_info)
 
 
@@ -194,7 +196,7 @@ class Lowered(_Stage):
         Raises:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
-        with _working_for(self._program.record):
+        with during(record_at_work, self._program.record):
             compiled = self._of_jax.compile(compiler_options=compiler_options)
         return Compiled(self._program, compiled, self.out_info, compiler_options)
 
@@ -305,7 +307,7 @@ class Compiled(_Stage):
             arrays = self._program.arrays
             if isinstance(arrays, Exception):
                 raise arrays
-            with quiet(self._program.wrapper), _working_for(self._program.record):
+            with quiet(self._program.wrapper), during(record_at_work, self._program.record):
                 self._of_arrays = arrays.compiled(self._of_jax, self._compiler_options)
         return getattr(self._of_arrays, name)
 

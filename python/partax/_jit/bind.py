@@ -1,6 +1,5 @@
 """A wrapper with arguments that are read, checked and kept once."""
 
-import inspect
 import operator
 from typing import Any, NoReturn
 
@@ -11,10 +10,9 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
+from partax._jit.parameters import ANY_SIGNATURE, signature_of
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
-
-_ANY = inspect.signature(lambda *args, **kwargs: None)
 
 
 def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -47,7 +45,7 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       ValueError: when called, the call would give away an array that is bound, as `donate` says.
       RuntimeError: when called, an array that is bound has been deleted.
     """
-    signature = _signature(self)
+    signature = signature_of(self.__wrapped__) or ANY_SIGNATURE
     try:
         signature.bind_partial(*args, **kwargs)
     except TypeError as error:
@@ -57,7 +55,7 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
     changes_objects = wrapper._options.graph is not None
-    names = [*_signature(wrapper).parameters]
+    names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
     args = tuple(_kept(names[min(i, len(names) - 1)], it, changes_objects) for i, it in enumerate(args))
     kwargs = {name: _kept(name, it, changes_objects) for name, it in kwargs.items()}
     callables = wrapper._function, wrapper.__self__
@@ -94,13 +92,6 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
     return one_level(value).unflatten(children)
 
 
-def _signature(wrapper: JitFunction[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(wrapper.__wrapped__)
-    except ValueError:  # of some functions that are written in C
-        return _ANY
-
-
 def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
     """The same with other values in the place of some that are bound.
 
@@ -125,8 +116,8 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     if len(args) > len(bound):
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
-    parameters = _signature(self.func).parameters.values()
-    names = [it.name for it in parameters if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
+    signature = signature_of(self.func.__wrapped__) or ANY_SIGNATURE
+    names = [it.name for it in signature.parameters.values() if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
         if name in names[: len(args)]:
             raise TypeError(f"found {name!r} by name and by position, expected one of both")

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from partax import _core
@@ -40,6 +40,7 @@ CallShape = tuple[CallParameters, tuple[int, ...], int, tuple[str, ...], bool]
 the names of those in `**kwargs`, and whether the callable itself is the first value."""
 
 
+ANY_SIGNATURE = inspect.signature(lambda *args, **kwargs: None)
 _Kinds = inspect.Parameter
 _POSITIONAL = (_Kinds.POSITIONAL_ONLY, _Kinds.POSITIONAL_OR_KEYWORD)
 
@@ -90,9 +91,9 @@ def _bound(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
     return None if function is None else types.MethodType(function, function)
 
 
-def _parameters(fun: Any) -> list[inspect.Parameter] | None:
+def signature_of(fun: Any) -> inspect.Signature | None:
     try:
-        return list(inspect.signature(fun).parameters.values())
+        return inspect.signature(fun)
     except (TypeError, ValueError):
         return None
 
@@ -100,13 +101,11 @@ def _parameters(fun: Any) -> list[inspect.Parameter] | None:
 def call_parameters(fun: Any) -> CallParameters:
     """Describes how `fun` is called. Called by the native wrapper."""
     bare = _bare(fun)
-    real = None if bare is None else _parameters(bare)
-    if real is None:
-        real = [_Kinds("args", _Kinds.VAR_POSITIONAL), _Kinds("kwargs", _Kinds.VAR_KEYWORD)]
-    found = _parameters(fun)
-    shown = real if found is None else found
+    known = (None if bare is None else signature_of(bare)) or ANY_SIGNATURE
+    real = known.parameters.values()
+    shown = (signature_of(fun) or known).parameters.values()
 
-    def name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
+    def name_of(parameters: Iterable[inspect.Parameter], kind: Any) -> str:
         return next((p.name for p in parameters if p.kind is kind), "")
 
     by_position, by_name = name_of(real, _Kinds.VAR_POSITIONAL), name_of(real, _Kinds.VAR_KEYWORD)

@@ -1,7 +1,6 @@
 """What a call that fails tells: the path of the argument that is to blame, and errors of `equinox.error_if`."""
 
 import functools
-import logging
 import os
 import sys
 from typing import Any
@@ -80,13 +79,9 @@ def _raises(equation: Any) -> bool:
     return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
 
 
-def _is_no_error(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME)
-
-
 @functools.cache
 def _silence() -> None:
-    keep_from_log(_is_no_error)
+    keep_from_log(lambda record: not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME))
 
 
 def explain_failure(

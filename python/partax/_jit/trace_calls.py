@@ -49,7 +49,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
             return ArrayCall(self, args, kwargs).trace()
     with quiet(self):
         call = _core.PreparedCall(self, args, kwargs, True)
-        traced = call.run(lambda target, arguments: _traced(call.stored, target, arguments))
+        traced = call.run(lambda target, it: target.trace(*it) if call.stored is None else call.stored.trace(it))
     out_info = _abstract_result(call, traced.out_info)
     try:
         arrays = ArrayCall(self, args, kwargs)
@@ -58,10 +58,6 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
     program = Program(self, call, arrays)
     call.detach()
     return Traced(program, traced, out_info)
-
-
-def _traced(stored: Any, target: Any, arguments: tuple[Any, ...]) -> Any:
-    return target.trace(*arguments) if stored is None else stored.trace(arguments)
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:

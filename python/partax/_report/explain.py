@@ -4,9 +4,9 @@ import contextlib
 import contextvars
 import logging
 import os
-from collections.abc import Generator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
+from partax._jit.ahead_of_time import during
 from partax._pytree.call_site import is_of_library, site_text
 
 _logger = logging.getLogger("partax")
@@ -84,9 +84,6 @@ def report_line(site: tuple[str, int], text: str) -> None:
         _logger.warning("%s %s", site_text(site), text)
 
 
-_Value = TypeVar("_Value")
-
-
 class RetraceWarning(UserWarning):
     """A static Python number has made a function be traced again and again.
 
@@ -122,15 +119,6 @@ forbidden: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_no_retr
 
 counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.ContextVar("partax_limited", default=())
 """Wrappers, each with a further `History` by which its traces are counted now."""
-
-
-@contextlib.contextmanager
-def during(variable: contextvars.ContextVar[_Value], value: _Value) -> Generator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def limited(wrapper: Any, counter: Any) -> contextlib.AbstractContextManager[None]:

@@ -146,10 +146,6 @@ def short_name(kind: type) -> str:
     return kind.__qualname__.rsplit("<locals>.", 1)[-1]
 
 
-def class_text(kind: type) -> str:
-    return short_name(kind) if kind.__module__ == "builtins" else f"{kind.__module__}.{short_name(kind)}"
-
-
 def weak_refs(value: Any) -> tuple[Any, ...]:
     try:
         return (weakref.ref(value),)
@@ -218,7 +214,8 @@ class ValueParts:
             named += [(f"argument {name!r}", item) for name, item in dict(value.keywords).items()]
             return self._around("function", "partial of", value, value.func, named, self._by_structure)
         if issubclass(kind, type):
-            return Part.by_identity(value, "class", class_text(value))
+            module = "" if value.__module__ == "builtins" else f"{value.__module__}."
+            return Part.by_identity(value, "class", module + short_name(value))
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):

@@ -103,7 +103,7 @@ def _on_arrays(
 ) -> tuple[Callable[[Any], Any], Any, Any, Any]:
     """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
     arrays, static = split((args, kwargs))
-    structs, known = split(result, _is_described)
+    structs, known = split(result, lambda leaf: hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
     expected, structure = known.value
     which = [struct is not None for struct in structs]
 
@@ -122,7 +122,3 @@ def _on_arrays(
         return own
 
     return run, structs, arrays, lambda out: joined((out, known))
-
-
-def _is_described(leaf: Any) -> bool:
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")

@@ -293,7 +293,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
-            values = jax.tree.map(_array_of, (inexact, exact, others))
+            # What stands for an array may be the number that jax was called with.
+            values = jax.tree.map(
+                lambda it: it.value if is_array(it.value) else jnp.asarray(it.value), (inexact, exact, others)
+            )
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
             perturbed = tree_of(structure, marks)
@@ -332,11 +335,6 @@ def _split_result(out: Any) -> _Result:
     leaves, structure = jax.tree.flatten(out)
     inexact, rest = partition(leaves, is_inexact_array)
     return inexact, split(rest), Rest(structure)
-
-
-def _array_of(leaf: Any) -> Any:
-    """What stands for an array on the way forward, which may be the number that jax was called with."""
-    return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
 
 
 def _where_inexact(gradient: Any, first: Any) -> Any:

@@ -12,6 +12,7 @@ import jax
 from partax import _core
 from partax._guards.shown import shown_by
 from partax._jit.filter_jit import pickled_name
+from partax._jit.parameters import signature_of
 from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
@@ -145,7 +146,7 @@ class Arguments:
         dictionary from names of arguments to prefixes. What it says nothing of has the entry `default`; `is_entry`
         tells entries from other nodes. A ValueError, with the path, says where it does not fit.
         """
-        signature = _signature(fun)
+        signature = signature_of(fun)
         by_name = isinstance(prefix, dict)
         if by_name and signature is None:
             raise ValueError(
@@ -209,14 +210,7 @@ class Arguments:
 
 def names_of_arguments(fun: Any, count: int) -> list[str]:
     """What messages call the first arguments of a function by position."""
-    return _positional_names(_signature(fun), count)
-
-
-def _signature(fun: Any) -> inspect.Signature | None:
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
+    return _positional_names(signature_of(fun), count)
 
 
 def _positional_names(signature: inspect.Signature | None, count: int) -> list[str]:

@@ -92,7 +92,7 @@ def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
     try:
         return tuple([reader.read(value) for value in values]), reader.objects
     except _ERRORS as error:
-        note_argument(error, _named(values))
+        _note(error, lambda: _named(values))
         raise
 
 
@@ -101,7 +101,7 @@ def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
     try:
         return apply_changes(outcome, objects)
     except _ERRORS as error:
-        note_argument(error, _named(values))
+        _note(error, lambda: _named(values))
         raise
 
 
@@ -128,7 +128,7 @@ def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -
             changes = [it for it in changes if issubclass(type(it.owner), graph.Variable)]
         return _outcome(result, changes, before, options.donate != "none", shardings)
     except (errors.TraceContextError, ValueError) as error:
-        note_held(error, fun)
+        _note_held(error, fun)
         raise
 
 
@@ -159,19 +159,15 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     )
 
 
-def note_argument(error: Exception, values: dict[str, Any]) -> None:
-    """Adds to an error on an nnx object where in the values of a call, given by name, that object is."""
-    _note(error, lambda: values)
-
-
-def note_held(error: Exception, fun: Callable[..., Any]) -> None:
-    """Adds to an error on an nnx object that a function holds, and was not given, what the function calls it."""
+def _note_held(error: Exception, fun: Callable[..., Any]) -> None:
+    """The same of an object that a function holds, and was not given."""
     users = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that asks
     name = getattr(fun, "__qualname__", type(fun).__qualname__)
     _note(error, lambda: _held(users, fun), f", which is no argument of `{name}`: pass it as one")
 
 
 def _note(error: Exception, roots: Callable[[], dict[str, Any]], more: str = "") -> None:
+    """Adds to an error on an nnx object where in some values, given by name, that object is."""
     refused = _refused(error)
     path = None if refused is None else _path_of(refused, roots())
     if path is not None:
