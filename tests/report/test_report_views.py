@@ -11,7 +11,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from partax._report.figure_text import figure_text
 
 import partax
 from doctor_pages import diagnosis
@@ -19,7 +18,7 @@ from notebook_pages import ReadPage
 from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
-from partax._report.table import Table, Tables, is_terminal, width_of
+from partax._report.table import Table, Tables, figure_text, is_terminal, width_of
 from processes import PACKAGE
 from terminals import terminal
 

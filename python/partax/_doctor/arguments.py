@@ -9,8 +9,8 @@ from partax._doctor.flat_program import flat_program
 from partax._doctor.lines import grouped
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, is_of_same_type, returned
-from partax._pytree.array_text import array_text
-from partax._report.figure_text import bytes_text
+from partax._pytree.short_text import array_text
+from partax._report.table import bytes_text
 
 _FEWEST_UNUSED = 4 << 20  # of one argument: a smaller one costs nothing that can be measured
 _MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not called is as it should be

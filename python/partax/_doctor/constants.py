@@ -26,9 +26,9 @@ from partax._doctor.flat_program import (
     multiplications,
 )
 from partax._doctor.lines import NOWHERE, Line, grouped, is_of_jax
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 from partax._report.captured_arrays import Holder, holders
-from partax._report.figure_text import bytes_text, seconds_text
+from partax._report.table import bytes_text, seconds_text
 
 # Of all captured arrays together: each program has its own copy, and XLA takes 18 ms for each MiB.
 _FEWEST_BYTES = 1 << 20

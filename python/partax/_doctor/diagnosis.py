@@ -8,8 +8,7 @@ from typing import Any
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
 from partax._pytree.short_text import angled
-from partax._report.figure_text import counted, figure_texts
-from partax._report.table import Row, Shown, Table, Tables
+from partax._report.table import Row, Shown, Table, Tables, counted, figure_texts
 
 _HEADINGS = ("severity", "kind", "where", "what it is, and what to do")
 

@@ -16,8 +16,8 @@ from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import grouped
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
-from partax._report.figure_text import seconds_text
 from partax._report.history import flatten_microseconds, time_flatten_functions
+from partax._report.table import seconds_text
 
 _LONGEST = 100e-6  # seconds of a call: a dispatch by jax takes a tenth, a small program on an accelerator as much
 _FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that

@@ -10,7 +10,7 @@ import numpy as np
 
 from partax._doctor.lines import Line, grouped, nearest_line
 from partax._jax import programs
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 
 # Whose inner program is compiled once, however often it runs, and how a finding calls it.
 LOOPS = {"scan": "scan", "while": "while loop"}

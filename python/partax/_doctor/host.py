@@ -9,7 +9,7 @@ from partax._doctor.equations import LOOPS, Equations, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.lines import Line, stack_of
-from partax._report.figure_text import bytes_text, seconds_text
+from partax._report.table import bytes_text, seconds_text
 
 # How a finding calls what runs Python.
 _CALLBACKS = {

@@ -12,7 +12,7 @@ from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined, kept
 from partax._doctor.flat_program import COSTLY, ELEMENTWISE, IN_PLACE, LITERAL, REDUCE, VIEW, FlatProgram, flat_program
 from partax._doctor.lines import NOWHERE, Line
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 
 _LARGEST = 16  # buffers that are named of those at the peak
 _READS_AS_MADE = (*ELEMENTWISE, REDUCE)

@@ -10,7 +10,7 @@ from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, flat_program
 from partax._doctor.lines import NOWHERE, Line
 from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla, told_limit
-from partax._report.figure_text import bytes_text
+from partax._report.table import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
 _FEWEST_BYTES = 1 << 30  # of one array: a smaller one fits into any accelerator

@@ -18,9 +18,9 @@ from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.figure_text import bytes_text, counted, figure_texts, seconds_text
 from partax._report.history import History, kept
 from partax._report.report import Report
+from partax._report.table import bytes_text, counted, figure_texts, seconds_text
 
 _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
 _FEWEST_BOXES, _MOST_BOXES = 80, 800  # of one; what is smaller than all of these goes into "other"

@@ -15,7 +15,7 @@ from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.lines import Line, grouped
 from partax._jax.programs import frames_of
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 
 # Of the operations that give arrays of floats, how many give wider ones. A sum or a loss that is meant to be in
 # float64 is one or two of the dozens of a training step.

@@ -13,8 +13,8 @@ from partax._doctor.equations import traced_type, type_text
 from partax._doctor.examined import Examined, Leaf, definition, names_text, wrapper_kind
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
-from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
+from partax._pytree.short_text import array_text
 from partax._steps.places import Shape, parts_of, shape_of
 from partax._transforms.carry import Difference, numbers_that_differ
 

@@ -35,10 +35,9 @@ from partax._doctor.lines import USERS, Line, grouped, loop_around, rank, runnin
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering, watch_operations
-from partax._report.figure_text import seconds_text
 from partax._report.history import kept
 from partax._report.monitor import plain_name
-from partax._report.table import Table, Tables, progress
+from partax._report.table import Table, Tables, progress, seconds_text
 
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
 # sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.

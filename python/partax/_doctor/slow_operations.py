@@ -12,7 +12,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import DECOMPOSITIONS, flat_program
 from partax._doctor.lines import Line
-from partax._report.figure_text import seconds_text
+from partax._report.table import seconds_text
 
 _JAX = "https://github.com/jax-ml/jax/issues/"
 

@@ -15,8 +15,8 @@ from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._pytree.call_site import site_text
 from partax._pytree.short_text import one_line
-from partax._report.figure_text import seconds_text
 from partax._report.history import History
+from partax._report.table import seconds_text
 
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be; but see _retyped
 _FEWEST_SIZES = 5

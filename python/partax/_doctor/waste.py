@@ -24,8 +24,8 @@ from partax._doctor.flat_program import (
     multiplications,
 )
 from partax._doctor.lines import Line, comes_from, is_of_jax
-from partax._pytree.array_text import array_text
-from partax._report.figure_text import bytes_text
+from partax._pytree.short_text import array_text
+from partax._report.table import bytes_text
 
 # On two shared cores an inverse of 256 rows takes 3 ms, a product of 512 x 512 matrices 2 ms, and a sort of 2**18
 # numbers 20 ms: less is hidden by all else.

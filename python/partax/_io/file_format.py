@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._io.whole_file import replace_file
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 from partax._report.table import Progress, is_shown, progress
 
 # Of what we say in a file's metadata. A file without it is one of another tool, and loads too.

@@ -11,11 +11,10 @@ import numpy as np
 from jax.core import Tracer
 
 from partax._io import file_format
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array, nearest_paths
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.short_text import record_text
+from partax._pytree.short_text import array_text, record_text
 
 _Path = str | os.PathLike[str]
 

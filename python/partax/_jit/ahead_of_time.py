@@ -15,8 +15,7 @@ from partax._jax.programs import is_read_of_programs
 from partax._jit.build_target import donation_warnings
 from partax._jit.exported import ArrayCall
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._pytree.array_text import array_text
-from partax._pytree.short_text import wrapper_text
+from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import leaf_paths, static_values
 
 record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_record_at_work", default=None)

@@ -16,10 +16,10 @@ from partax import _core
 from partax._jax.private import under_trace
 from partax._jit.options import Options, is_traced_array
 from partax._jit.parameters import CallShape, option_names, value_names
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
+from partax._pytree.short_text import array_text
 
 
 def is_sharding_leaf(prefix: Any) -> bool:

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from partax._guards.user_objects import read
-from partax._pytree.array_text import array_text
 from partax._pytree.spec_data import shown
 
 LONGEST = 120
@@ -120,3 +119,9 @@ def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int,
             texts.append("...")
             break
     return start + ", ".join(texts) + end
+
+
+def array_text(array: Any) -> str:
+    """The text of whatever has a dtype and a shape, typed PRNG keys included."""
+    dtype: Any = array.dtype
+    return f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, array.shape))}]"

@@ -17,8 +17,8 @@ import numpy as np
 from partax import _core
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
-from partax._pytree.array_text import array_text
 from partax._pytree.call_site import call_site
+from partax._pytree.short_text import array_text
 from partax._pytree.spec_data import FIELD, VALUE, Detail, shown
 
 _MAX_DEPTH = 4

@@ -8,8 +8,7 @@ from typing import Any
 from partax._pytree.short_text import angled, record_text
 from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.figure_text import bytes_text, counted
-from partax._report.table import Shown, Table, Tables
+from partax._report.table import Shown, Table, Tables, bytes_text, counted
 
 _HEADINGS = (
     "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",

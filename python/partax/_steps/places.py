@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._pytree.array_text import array_text
+from partax._pytree.short_text import array_text
 from partax._transforms.carry import ArrayType, Difference, Flat, array_type, first_difference, joined
 
 Place = int | str | tuple[int | str, ...]

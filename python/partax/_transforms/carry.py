@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._pytree.array_text import array_text
 from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.short_text import array_text
 from partax._pytree.spec_data import ARRAY, DICTS, FIELD, NODE, RUN, VALUE, alike, details, shown
 
 NUMBERS = (bool, int, float, complex)

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import FilterSpec, all_of, is_array, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import combine, is_none, partition
+from partax._pytree.short_text import array_text
 
 
 class Rest:

@@ -7,10 +7,9 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import any_of, is_array
 from partax._pytree.partition import combine
-from partax._pytree.short_text import wrapper_text
+from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import Verbatim
 from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
