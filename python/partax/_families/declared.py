@@ -149,10 +149,9 @@ def is_declared(cls: type) -> bool:
 
 
 def order_of(obj: Any) -> tuple[str, ...] | str | None:
-    """The order in which the attributes of an instance like this are set; empty of a partial. Called by C++.
-
-    None where the functions of a library's class do something else than is known, and words where a user's do. It is
-    asked with the first instance that has exactly these attributes.
+    """The order in which the attributes of an instance like this are set; empty of a partial. Called by C++. None where
+    the functions of a library's class do something else than is known, and words where a user's do. It is asked with
+    the first instance that has exactly these attributes.
     """
     cls = type(obj)
     fields = fields_of(cls)

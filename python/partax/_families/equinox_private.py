@@ -9,7 +9,6 @@ from partax._jax.private import _name
 
 def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
     """The message of Equinox's last error at run time, and its stack: texts, and the ids of frames between them.
-
     Without it, an error has no stack of its own.
     """
     found = _name("equinox._jit.last_error_info")
@@ -36,9 +35,8 @@ def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
 
 
 def jit_class() -> type | None:
-    """The class of what `equinox.filter_jit` returns.
-
-    Without it, only what is decorated while libraries are accelerated is.
+    """The class of what `equinox.filter_jit` returns. Without it, only what is decorated while libraries are
+    accelerated is.
     """
     found = _name("equinox._jit._JitWrapper")
     return found if isinstance(found, type) else None

@@ -39,7 +39,6 @@ def fallback(cls: type) -> str:
 
 class Fields(NamedTuple):
     """What is declared of a class with functions: which attributes are its children, in order, and which its aux data.
-
     A partial is made of these. Any other is made as an empty instance, of which these are set, and no more is done.
     """
 

@@ -54,10 +54,8 @@ def is_key(array: Any) -> bool:
 
 
 def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], keys: Mapping[str, str]) -> None:
-    """Replaces a file, at once or not at all.
-
-    By path, `arrays` are what to store, `data` their values as NumPy arrays, of typed PRNG keys their data, and `keys`
-    the implementations of these.
+    """Replaces a file, at once or not at all. By path, `arrays` are what to store, `data` their values as NumPy arrays,
+    of typed PRNG keys their data, and `keys` the implementations of these.
     """
     library = safetensors_library()
     stored = {key: _stored_form(values) for key, values in data.items()}

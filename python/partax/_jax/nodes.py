@@ -28,9 +28,8 @@ is_tree_node: Callable[[type], bool] = getattr(jax.tree_util, "is_tree_node", _i
 
 
 def _first_only() -> Callable[[Any], bool]:
-    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first.
-
-    Also the node itself, where it is its own child.
+    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first. Also the node itself,
+    where it is its own child.
     """
     is_root = iter((True,))
     return lambda _: not next(is_root, False)
@@ -41,9 +40,8 @@ flatten_one_level: Callable[[Any], Any] = jax.tree_util.default_registry.flatten
 
 
 def flatten_one_level_with_keys(node: Any) -> Any:
-    """The same with pairs of a key and a child.
-
-    Not by jax's registry, which gives each field of a NamedTuple the key of the first one.
+    """The same with pairs of a key and a child. Not by jax's registry, which gives each field of a NamedTuple the key
+    of the first one.
     """
     if not is_tree_node(type(node)):
         return None
@@ -77,10 +75,9 @@ def one_level(node: Any) -> Any:
 
 
 def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node.
-
-    None where jax does not tell, and of classes of `register_dataclass`, for which jax has faster ways. Such a node is
-    flattened by `flatten_one_level` and rebuilt by `unflatten_node`.
+    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. None where jax
+    does not tell, and of classes of `register_dataclass`, for which jax has faster ways. Such a node is flattened by
+    `flatten_one_level` and rebuilt by `unflatten_node`.
     """
     entry = (registered_nodes() or {}).get(cls)
     functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")

@@ -97,10 +97,9 @@ _PUBLIC = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", 
 
 
 def configuration() -> dict[str, Any]:
-    """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
-
-    The fallback has numbers for names, beside a few public options. Without the values it knows only these:
-    explanations tell of no others.
+    """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes. The
+    fallback has numbers for names, beside a few public options. Without the values it knows only these: explanations
+    tell of no others.
     """
     global _latest
     context = () if _context is None else _context()
@@ -251,9 +250,8 @@ _OF_KEEPING = ("compilation_cache", "persistent_cache", "log_", "logging", "expl
 
 
 def every_setting() -> tuple[tuple[str, str], ...]:
-    """The values of jax's configuration that are in force now, as texts.
-
-    The fallback does not see what a context manager has set for this thread.
+    """The values of jax's configuration that are in force now, as texts. The fallback does not see what a context
+    manager has set for this thread.
     """
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)

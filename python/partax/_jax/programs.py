@@ -19,10 +19,8 @@ _context = _name("jax._src.core.trace_ctx")
 
 
 def open_equations() -> list[Any] | None:
-    """The equations so far of the program that this thread traces, also those that no result needs.
-
-    None where this jax does not tell. The finished program has them too; to ask jax for it takes 3 microseconds for
-    each of its arguments.
+    """The equations so far of the program that this thread traces, also those that no result needs. None where this jax
+    does not tell. The finished program has them too; to ask jax for it takes 3 microseconds for each of its arguments.
     """
     noted = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
     if not isinstance(noted, list):
@@ -59,9 +57,7 @@ _executable = _name("jax._src.interpreters.pxla.MeshExecutable")
 
 def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
     """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered; says whether this jax
-    lets it.
-
-    Without it, a script is examined by the traces of partax alone.
+    lets it. Without it, a script is examined by the traces of partax alone.
     """
     module = _name("jax._src.interpreters.pxla")
     lower = getattr(module, _FUNCTION, None)
@@ -91,9 +87,8 @@ _RUN = "_run_python_pjit"
 
 
 def watch_operations(seen: Callable[[str], None]) -> None:
-    """Has `seen(name)` called before each operation of jax's that runs by itself from now on, if this jax lets it.
-
-    An operation is a function of `jax.numpy` or a primitive. It then takes jax's slow path in each call.
+    """Has `seen(name)` called before each operation of jax's that runs by itself from now on, if this jax lets it. An
+    operation is a function of `jax.numpy` or a primitive. It then takes jax's slow path in each call.
     """
     module = _name("jax._src.pjit")
     run = getattr(module, _RUN, None)
@@ -117,9 +112,8 @@ def is_read_of_programs(name: str) -> bool:
 
 
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
-    """A compiled program that takes and returns its arrays in other trees with as many leaves.
-
-    None where this jax makes none, and it is compiled once more.
+    """A compiled program that takes and returns its arrays in other trees with as many leaves. None where this jax
+    makes none, and it is compiled once more.
     """
     executable = _attribute(compiled, "_executable")
     constants = _attribute(_attribute(compiled, "_params"), "const_args")
@@ -380,9 +374,8 @@ def _listen() -> None:
 
 
 def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, bool]:
-    """Compiles a program: it, and whether XLA has, so that it can be serialized.
-
-    On a CPU, one that jax's own compilation cache has given loads, but does not run.
+    """Compiles a program: it, and whether XLA has, so that it can be serialized. On a CPU, one that jax's own
+    compilation cache has given loads, but does not run.
     """
     _listen()
     before = getattr(_hits, "count", 0)

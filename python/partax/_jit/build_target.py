@@ -22,7 +22,6 @@ from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths
 
 class _DonationWarnings:
     """What a filter of warnings matches texts with: it ignores the warning in threads that are silent, in no others.
-
     `warnings.catch_warnings` puts back what was there before, and so undoes what other threads do meanwhile.
     """
 
@@ -172,9 +171,8 @@ def traced_function(
     has_callable: bool,
 ) -> tuple[TracedFunction, bytes]:
     """The function that jax traces for a new static key, and for each leaf a byte that is 1 where it must not be
-    forwarded.
-
-    Called by the native wrapper in the first call, whose values begin with the callable if that is a tree with arrays.
+    forwarded. Called by the native wrapper in the first call, whose values begin with the callable if that is a tree
+    with arrays.
     """
     of_values = option_names(_core.call_shape())
     _check_names(options, fun, of_values)

@@ -108,10 +108,8 @@ def _reduce(wrapper: JitFunction[..., Any]) -> Any:
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     """The qualified name that leads to a wrapper itself in its module, as that of a decorated function; None if none
-    does.
-
-    cloudpickle, whose globals are those of the caller then, takes by content what is in `__main__`, which is another
-    one in the process that it goes to.
+    does. cloudpickle, whose globals are those of the caller then, takes by content what is in `__main__`, which is
+    another one in the process that it goes to.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
     if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):

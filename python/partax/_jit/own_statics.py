@@ -139,9 +139,8 @@ class _Given:
         return self._whole.get(id(value), [])
 
     def holders(self, value: Any) -> set[int]:
-        """Of the values that this object is inside of.
-
-        None of a function that is a value too: keys and guards see to it that both are one object in each call.
+        """Of the values that this object is inside of. None of a function that is a value too: keys and guards see to
+        it that both are one object in each call.
         """
         is_known = isinstance(value, types.FunctionType) and id(value) in self._whole
         return set() if is_known else self._inside.get(id(value), set())

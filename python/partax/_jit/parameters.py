@@ -46,9 +46,8 @@ _POSITIONAL = (_Kinds.POSITIONAL_ONLY, _Kinds.POSITIONAL_OR_KEYWORD)
 
 
 def _bare(fun: Any) -> Callable[..., Any] | None:
-    """A callable with the parameters by which `fun` is really called, or None where nobody knows them.
-
-    `__wrapped__` and `__signature__` only say what `fun` shows: a wrapper may add, drop, rename and reorder parameters.
+    """A callable with the parameters by which `fun` is really called, or None where nobody knows them. `__wrapped__`
+    and `__signature__` only say what `fun` shows: a wrapper may add, drop, rename and reorder parameters.
     """
     if isinstance(fun, types.FunctionType):
         bare = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)

@@ -88,7 +88,6 @@ def explain_failure(
     error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
 ) -> BaseException:
     """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper.
-
     `traced` says whether the call has traced its function, `in_body` whether that has raised.
     """
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):

@@ -53,7 +53,6 @@ def name_text(name: str, longest: int = LONGEST) -> str:
 
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
     """The `repr` of a value in one line, with arrays as their dtype and shape; the type's name where the `repr` raises.
-
     No array data is read; of a long container only what is shown is asked for its `repr`.
     """
     try:

@@ -17,9 +17,8 @@ _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
 def tree_text(data: SpecData) -> str:
-    """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts.
-
-    Runs the `repr` of the static values that are shown.
+    """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts. Runs
+    the `repr` of the static values that are shown.
     """
     longest = LONGEST - len("Structure()")
     held = data[1][0] if data[0][0][0] == "static_leaf" else ()  # what a `Static` holds

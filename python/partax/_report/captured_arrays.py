@@ -124,9 +124,8 @@ def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
 
 
 def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:
-    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first.
-
-    So many levels are looked into, and objects of installed libraries inside of the value only where that is asked for.
+    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first. So many
+    levels are looked into, and objects of installed libraries inside of the value only where that is asked for.
     """
     left = [(path, value, 0)]
     seen: set[int] = set()

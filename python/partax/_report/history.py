@@ -161,9 +161,8 @@ def kept() -> list[History]:
 
 
 def new_history(fun: Any, options: Any, difference: str) -> History:
-    """Begins the history of a callable. Called by the native wrapper.
-
-    `difference` is what an earlier callable of the same code read otherwise, or what of that is not proven; else empty.
+    """Begins the history of a callable. Called by the native wrapper. `difference` is what an earlier callable of the
+    same code read otherwise, or what of that is not proven; else empty.
     """
     code = read(fun, "__code__")
     name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")

@@ -89,9 +89,8 @@ def _on_event(event: str, **_: Any) -> None:
 
 
 def _record_of_call(compiles: bool = True) -> "Record | None":
-    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls.
-
-    Without `compiles` that work may be a trace: jax 0.9 also tells of one that it only looks up.
+    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls. Without
+    `compiles` that work may be a trace: jax 0.9 also tells of one that it only looks up.
     """
     under_way = _core.call_under_way()
     if under_way is None:

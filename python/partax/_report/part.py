@@ -110,9 +110,8 @@ def _array_part(text: str, aval: Any, sharding: Any) -> Part:
 
 
 def array_part(value: Any, traced: Any, known: dict[Any, Part]) -> Part:
-    """Of an array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself.
-
-    There is one for all that are alike, as a model has thousands of arrays of few shapes.
+    """Of an array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself. There is one
+    for all that are alike, as a model has thousands of arrays of few shapes.
     """
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):
         sharding = value.sharding if value.committed else ""

@@ -181,10 +181,9 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
-    """Shows how far the work in a block has come, once it has taken a second: in stages, or `B` for bytes.
-
-    A thread draws the bar by rich on the standard error, where that is a terminal and rich is installed; it is gone
-    when the block is left.
+    """Shows how far the work in a block has come, once it has taken a second: in stages, or `B` for bytes. A thread
+    draws the bar by rich on the standard error, where that is a terminal and rich is installed; it is gone when the
+    block is left.
     """
     work = Progress(title, total)
     file = sys.stderr

@@ -106,9 +106,8 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
 
 
 def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference]:
-    """Where two trees differ that are the same but for Python numbers and None; nothing where they differ in more.
-
-    It is each number in the one that is another number, or an array, in the other; and each None in the place of one.
+    """Where two trees differ that are the same but for Python numbers and None; nothing where they differ in more. It
+    is each number in the one that is another number, or an array, in the other; and each None in the place of one.
     """
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     found: list[Difference] = []
@@ -308,10 +307,9 @@ class Carry:
 
 
 def until_settled(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
-    """Runs a loop with a carry whose types are promoted until a step gives them back.
-
-    Each attempt makes one leaf more an array, its dtype a wider one, or its type strong, so it ends. Messages call a
-    step `step`, and paths into the carry begin with `root`.
+    """Runs a loop with a carry whose types are promoted until a step gives them back. Each attempt makes one leaf more
+    an array, its dtype a wider one, or its type strong, so it ends. Messages call a step `step`, and paths into the
+    carry begin with `root`.
     """
     carry = Carry(init, root, step)
     while True:

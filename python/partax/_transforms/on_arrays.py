@@ -91,10 +91,9 @@ def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None =
 
 
 def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
-    """A tree with None for what is not differentiated, and a function from such a tree to a whole one.
-
-    No node is built that has None for what is differentiated, as a user's node may refuse it. Of the user's filter the
-    inexact arrays are differentiated; None is all of them.
+    """A tree with None for what is not differentiated, and a function from such a tree to a whole one. No node is built
+    that has None for what is differentiated, as a user's node may refuse it. Of the user's filter the inexact arrays
+    are differentiated; None is all of them.
     """
     if type(wrt) in (str, int):
         such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
@@ -123,7 +122,6 @@ def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
 
 def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
     """The tangent, called `what`, of each leaf of a tree that messages call `name`; None of one that has none.
-
     `tangents` is a tree like it, with None for a leaf or a whole part. `check` is called with the path of a leaf, it
     and its tangent, and raises where they do not fit; a ValueError tells where the trees differ.
     """

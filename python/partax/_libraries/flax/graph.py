@@ -40,9 +40,8 @@ class Seen:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Unregistered:
-    """Stands for a graph node that jax does not know as a pytree, such as a plain `nnx.Object`.
-
-    `aux` is what nnx makes an empty node of the class from; the children have names, all else is in `statics`.
+    """Stands for a graph node that jax does not know as a pytree, such as a plain `nnx.Object`. `aux` is what nnx makes
+    an empty node of the class from; the children have names, all else is in `statics`.
     """
 
     children: tuple[Any, ...]

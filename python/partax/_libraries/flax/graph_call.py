@@ -22,9 +22,8 @@ from partax._libraries.flax.shardings import as_before, refuse_unlike, shardings
 
 
 class Outcome(NamedTuple):
-    """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`.
-
-    The native wrapper reads the first four fields.
+    """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`. The
+    native wrapper reads the first four fields.
     """
 
     result: Any
