@@ -25,7 +25,7 @@ struct Parameters {
   bool var_positional = true;
   bool var_keyword = true;
   std::vector<Ref> shown_named;  // the values in **kwargs that the callable shows by name, in order
-  Ref description;               // all of it as Python has it: partax._jit.parameters.CallParameters
+  Ref description;               // all of it as Python has it: partax._jit.options.CallParameters
 };
 
 // The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given

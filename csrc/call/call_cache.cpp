@@ -9,7 +9,7 @@
 namespace partax {
 namespace {
 
-// From partax._jit.parameters.CallParameters.
+// From partax._jit.options.CallParameters.
 Parameters read_parameters(Ref description) {
   Parameters parameters;
   const char* function = nullptr;

@@ -6,8 +6,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, o
 from partax._doctor.diagnosis import Diagnosis
 from partax._jit.ahead_of_time import Lowered, Traced
 from partax._jit.filter_jit import CacheInfo
-from partax._jit.options import Options
-from partax._jit.parameters import CallShape
+from partax._jit.options import CallShape, Options
 from partax._pytree.spec_data import SpecData
 from partax._report.history import History
 from partax._report.report import FunctionReport

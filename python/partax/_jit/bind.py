@@ -10,7 +10,7 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
-from partax._jit.parameters import ANY_SIGNATURE, signature_of
+from partax._jit.options import ANY_SIGNATURE, signature_of
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
 

@@ -13,8 +13,7 @@ import jax
 
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
-from partax._jit.options import Options
-from partax._jit.parameters import argument_names, is_argument_name, option_names
+from partax._jit.options import Options, argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths

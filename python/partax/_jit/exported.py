@@ -16,8 +16,7 @@ from partax import _core
 from partax._families.fields import identical
 from partax._jax.programs import with_trees
 from partax._jit.build_target import names_of
-from partax._jit.options import Options, is_traced_array
-from partax._jit.parameters import call_parameters, names_by_position, names_in_all
+from partax._jit.options import Options, call_parameters, is_traced_array, names_by_position, names_in_all
 
 
 def _spec(leaf: Any) -> Any:

@@ -16,8 +16,7 @@ from partax._core import JitFunction
 from partax._guards.shown import shown_by
 from partax._jit import bind, trace_calls
 from partax._jit.build_target import names_of
-from partax._jit.options import DonateMode, Options
-from partax._jit.parameters import argument_names, is_argument_name
+from partax._jit.options import DonateMode, Options, argument_names, is_argument_name
 from partax._jit.shardings import sharding_of
 from partax._jit.trace_calls import precompile
 from partax._pytree.short_text import wrapper_text

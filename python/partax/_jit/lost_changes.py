@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._jit.parameters import value_names
+from partax._jit.options import value_names
 
 _STATE = "_pytree__state"  # the trace that an object was made in
 

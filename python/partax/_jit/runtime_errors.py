@@ -13,8 +13,7 @@ from partax import _core
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._jax.programs import every_equation, open_equations
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._jit.options import Options
-from partax._jit.parameters import option_names
+from partax._jit.options import Options, option_names
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 

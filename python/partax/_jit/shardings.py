@@ -14,8 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import Options, is_traced_array
-from partax._jit.parameters import CallShape, option_names, value_names
+from partax._jit.options import CallShape, Options, is_traced_array, option_names, value_names
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree

@@ -15,7 +15,7 @@ from partax import _core
 from partax._families.equinox import jitted_by_equinox
 from partax._guards.user_objects import read, unwrapped
 from partax._jax.nodes import flatten_one_level
-from partax._jit.parameters import option_names
+from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, NODE, Detail, SpecData, details
 from partax._report.captured_arrays import warn_of_arrays

@@ -12,7 +12,7 @@ import jax
 from partax import _core
 from partax._guards.shown import shown_by
 from partax._jit.filter_jit import pickled_name
-from partax._jit.parameters import signature_of
+from partax._jit.options import signature_of
 from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")

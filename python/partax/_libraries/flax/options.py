@@ -10,12 +10,10 @@ from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import check_names, wrapper_of
-from partax._jit.options import Options
-from partax._jit.parameters import call_parameters, name_at
+from partax._jit.options import Options, call_parameters, name_at
 from partax._jit.shardings import NoEntry
 from partax._libraries.flax.graph import REGISTERED
-from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome
-from partax._libraries.flax.shardings import prefix_of
+from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome, prefix_of
 
 _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
 """Arguments by position and by name."""
