@@ -14,11 +14,10 @@ import jax
 from partax import _core
 from partax._core import JitFunction
 from partax._guards.shown import shown_by
-from partax._jit import bind, trace_calls
+from partax._jit import methods
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, argument_names, is_argument_name
 from partax._jit.shardings import sharding_of
-from partax._jit.trace_calls import precompile
 from partax._pytree.short_text import wrapper_text
 
 _O = ParamSpec("_O")
@@ -265,19 +264,19 @@ def install() -> None:
     parts = operator.attrgetter("_function", "__self__", "_options.key")
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     for name, method in (
-        ("lower", trace_calls.lower),
-        ("trace", trace_calls.trace),
-        ("eval_shape", trace_calls.eval_shape),
-        ("precompile", precompile),
-        ("bind", bind.bind),
+        ("lower", methods.lower),
+        ("trace", methods.trace),
+        ("eval_shape", methods.eval_shape),
+        ("precompile", methods.precompile),
+        ("bind", methods.bind),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
         ("__repr__", lambda self: wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)),
     ):
         setattr(JitFunction, name, method)
-    for name, method in (("rebind", bind.rebind), ("__repr__", bind.text)):
+    for name, method in (("rebind", methods.rebind), ("__repr__", methods.bound_text)):
         setattr(_core.BoundFunction, name, method)
-    copyreg.pickle(_core.BoundFunction, bind.reduced)
+    copyreg.pickle(_core.BoundFunction, methods.reduced)
     for cls in (JitFunction, _core.BoundJitFunction):
         shown_by(cls, parts)
         shown_by(Options, operator.attrgetter("key"), is_open=False)

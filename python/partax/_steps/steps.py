@@ -16,7 +16,7 @@ import numpy as np
 from partax import _core
 from partax._core import JitFunction
 from partax._jit.lost_changes import refuse_lost, watch_named
-from partax._jit.trace_calls import compile_call
+from partax._jit.methods import compile_call
 from partax._pytree.call_site import call_site
 from partax._pytree.short_text import short_text
 from partax._report.explain import explaining, report_line
