@@ -148,7 +148,10 @@ def load(path: _Path, like: PyTree = None, *, separator: str | None = None, stri
         _check_concrete(key, leaf, "load")
     arrays = file_format.read_arrays(name)
     if like is None:
-        everything = {key: _natural(arrays[key]) for key in sorted(arrays)}
+        for key, array in arrays.items():
+            if file_format.is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
+                arrays[key] = _placed(array, None)  # else jax does not have the dtype
+        everything = dict(sorted(arrays.items()))
         return everything if strict else (everything, ())
 
     mismatches = _compare(arrays, wanted)
@@ -266,12 +269,6 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
     if len(mismatches) > _SHOWN:
         lines.append(f"  ... and {len(mismatches) - _SHOWN} more; `strict=False` returns them all")
     return lines
-
-
-def _natural(array: Any) -> Any:
-    """A JAX array where JAX has the dtype, else the NumPy array."""
-    is_known = file_format.is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
-    return _placed(array, None) if is_known else array
 
 
 def _alike(array: Any, leaf: Any) -> Any:

@@ -182,7 +182,9 @@ def _bare(fun: Any) -> Callable[..., Any] | None:
         return bare
     if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
         return _bare(fun.__wrapped__)
-    if isinstance(fun, types.MethodType) or _is_bound_method_of_module(fun):
+    # Equinox makes a module of a method that is looked up, which is called as the method is.
+    is_of_module = is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
+    if isinstance(fun, types.MethodType) or is_of_module:
         return _bound(_bare(fun.__func__))
     if isinstance(fun, functools.partial):
         inner = _bare(fun.func) if type(fun).__call__ is functools.partial.__call__ else None
@@ -197,11 +199,6 @@ def _bare(fun: Any) -> Callable[..., Any] | None:
 def _is_called_as_wrapped(fun: Any) -> bool:
     """Whether `fun` is an object of partax that calls what it wraps with the arguments as they are."""
     return getattr(type(fun), "_is_called_as_wrapped", False) is True
-
-
-def _is_bound_method_of_module(fun: Any) -> bool:
-    """Whether `fun` is what Equinox makes of a method that is looked up: a module called as the method is."""
-    return is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
 
 
 def _call_method(obj: Any) -> Any:

@@ -3,7 +3,7 @@
 import copyreg
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal
 
 import jax
@@ -123,15 +123,13 @@ def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> Key
     twice = [path for path in paths if found[path] > 1]
     lines = ["the dictionaries do not have the keys of `spec`:"]
     lines += _listed("missing", map(repr, missing), len(missing))
-    suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
-    lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
+    texts = list(map(repr, unexpected[:_SHOWN_KEYS]))
+    for i, key in enumerate(unexpected[:_SHOWN_NEAREST]):
+        near = nearest_paths(key, missing or paths)[:1] if isinstance(key, str) else []
+        texts[i] += "".join(f" (the nearest path is {path!r})" for path in near)
+    lines += _listed("unexpected", texts, len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
     return KeyError(Verbatim("\n".join(lines)))  # which prints the `repr` of what it is given
-
-
-def _with_nearest(key: Any, paths: Sequence[str]) -> str:
-    near = nearest_paths(key, paths)[:1] if isinstance(key, str) else []
-    return repr(key) + "".join(f" (the nearest path is {path!r})" for path in near)
 
 
 def _listed(what: str, items: Iterable[str], count: int) -> list[str]:

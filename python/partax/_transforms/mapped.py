@@ -229,15 +229,8 @@ class _ShardMap(Transformed[..., Any]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mesh, in_specs, out_specs, axis_names, check_vma = self._options
         as_placed = in_specs is _AsPlaced.AS_PLACED
-        given = Arguments(
-            self.__wrapped__,
-            args,
-            kwargs,
-            prefix=None if as_placed else in_specs,
-            default=None,
-            is_entry=_is_spec,
-            option="in_specs",
-        )
+        of_option: dict[str, Any] = {"prefix": None if as_placed else in_specs, "default": None, "option": "in_specs"}
+        given = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
         places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
         specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
 
