@@ -1,5 +1,7 @@
 """A call as a program: filter_checkpoint, filter_eval_shape, filter_make_jaxpr and filter_closure_convert."""
 
+import dataclasses
+import functools
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -145,23 +147,14 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
     return _MakeJaxpr(fun)
 
 
-@jax.tree_util.register_pytree_with_keys_class
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("jaxpr", "consts"), meta_fields=("_known",))
+@dataclasses.dataclass(eq=False, repr=False)
 class ClosureConverted(Generic[_P, _R]):
     """What `filter_closure_convert` returns: a pytree of the arrays that the function has closed over."""
 
-    def __init__(self, program: Any, consts: Any, known: Rest) -> None:
-        self._program = program
-        self.consts = consts
-        self._known = known  # its name; the arguments that it was made for; structs and the rest of the result
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        key = jax.tree_util.GetAttrKey
-        return ((key("jaxpr"), self._program), (key("consts"), self.consts)), self._known
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> "ClosureConverted[..., Any]":
-        program, consts = children
-        return cls(program, consts, aux)
+    jaxpr: Any  # or a function that can hold no arrays, and is called as it is
+    consts: list[Any]
+    _known: Rest  # its name; the arguments that it was made for; structs and the rest of a program's result
 
     @property
     def __name__(self) -> str:
@@ -175,33 +168,23 @@ class ClosureConverted(Generic[_P, _R]):
     @property
     def out_struct(self) -> Any:
         """The result, with a `jax.ShapeDtypeStruct` for each array."""
-        return joined(self._known.value[2])
+        if self._known.value[2] is not None:
+            return joined(self._known.value[2])
+        args, kwargs = self.in_struct
+        return filter_eval_shape(self.jaxpr, *args, **kwargs)
 
     def __repr__(self) -> str:
         return wrapper_text("filter_closure_convert", self)
 
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         arrays, rest = split((args, kwargs))
-        _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), rest))
-        return self._run(arrays, args, kwargs)
-
-    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        structs, rest = self._known.value[2]
-        out = jaxpr_as_fun(ClosedJaxpr(self._program, self.consts))(*jax.tree.leaves(arrays))
+        name, expected, result = self._known.value
+        _check_arguments(name, expected, (structs_of(arrays), rest))
+        if result is None:
+            return self.jaxpr(*args, **kwargs)
+        structs, rest = result
+        out: Any = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, self.consts))(*jax.tree.leaves(arrays))
         return joined((jax.tree.unflatten(jax.tree.structure(structs), out), rest))
-
-
-@jax.tree_util.register_pytree_with_keys_class
-class _TrivialClosureConvert(ClosureConverted[_P, _R]):
-    """The same of a function that can hold no arrays, and is called as it is. Equinox's has this name too."""
-
-    @property
-    def out_struct(self) -> Any:
-        args, kwargs = self.in_struct
-        return filter_eval_shape(self._program, *args, **kwargs)
-
-    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._program(*args, **kwargs)
 
 
 def _check_arguments(name: str, expected: Split, found: Split) -> None:
@@ -264,6 +247,6 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     known = (structs_of(arguments[0]), arguments[1])
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
-        return _TrivialClosureConvert(fn, [], Rest((name, known, None)))
+        return ClosureConverted(fn, [], Rest((name, known, None)))
     jaxpr, out = _program_of(fn, arguments)
     return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, out)))
