@@ -133,7 +133,8 @@ def bits_of(number: Any) -> tuple[str, bytes]:
 
 def _array_parts(array: Any) -> tuple[Any, ...]:
     """Its numbers, or the array that it is a view of and where in that one it begins."""
-    base, is_view = array.base, type(array.base) is np.ndarray
+    base: Any = array.base
+    is_view = type(base) is np.ndarray
     can_change = base is not None and array.flags.writeable  # by what it is a view of
     if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY or (can_change and not is_view):
         raise TypeError("an array that is large, of objects, or a view of what is no array")
