@@ -1,4 +1,4 @@
-"""Runs the suites of Equinox and of libraries that stand on it on partax, and those of Flax and GPJax with our nnx.jit.
+"""Runs the suites of Equinox and of libraries that stand on it on partax, and that of Flax with our nnx.jit.
 
     python -m pip install -r tests/clients/requirements.txt
     python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--into DIR]
@@ -67,7 +67,7 @@ SUITES = {
     "quax": Suite("nstarman", "tests", "**/test_*.py"),
     # Its warnings are errors, and a number in the state of its loops is a trace at each step, of which ours warns.
     "coreax": Suite("gchq", "tests/unit", differs=_SCORES),
-    "gpjax": Suite("QuantClimate", "tests", "**/test_*.py", ("nnx_replaced",)),
+    "gpjax": Suite("QuantClimate", "tests", "**/test_*.py"),
 }
 
 
