@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/boxed.h"
+#include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -166,59 +166,14 @@ PyMethodDef unflatten_output_method = {"unflatten_output",
                                        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
                                        METH_FASTCALL, nullptr};
 
-class CallLeaves final : public LeafSource {
- public:
-  CallLeaves(const TraceOutput& output, PyObject* results, const LeafBuffer& inputs)
-      : output_(output), results_(results), inputs_(inputs) {}
-
-  Ref leaf(std::size_t index) override {
-    const std::int32_t source = output_.source[index];
-    if (source >= 0) return Ref::borrow(PyTuple_GET_ITEM(results_, source));
-    PyObject* input = inputs_[~static_cast<std::size_t>(source)];
-    if (comes_back_itself(input)) return Ref::borrow(input);
-    const Ref inputs = inputs_.tuple();
-    return python::to_device(input, inputs);
-  }
-
-  Ref whole(std::size_t& next_leaf) override {
-    const PassthroughNode& given = output_.passthroughs[next_given_++];
-    PyObject* node = inputs_.node(given.node, node_hint_);
-    if (node == nullptr) return {};
-    for (std::size_t i = 0; i < given.leaf_count; ++i) {
-      if (!comes_back_itself(inputs_[given.first_leaf + i])) return {};
-    }
-    next_leaf += given.leaf_count;
-    return Ref::borrow(node);
-  }
-
-  void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    const std::int32_t* sources = &output_.source[index];
-    for (std::size_t i = 0; i < count; ++i) {
-      items[i] = sources[i] >= 0 ? Py_NewRef(PyTuple_GET_ITEM(results_, sources[i])) : leaf(index + i).release();
-    }
-  }
-
-  bool has_own_statics() const override { return inputs_.has_own_statics() && !output_.static_source.empty(); }
-
-  PyObject* own_static(std::size_t index) const override {
-    const std::int32_t source = output_.static_source[index];
-    return source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
-  }
-
- private:
-  // Unlike a NumPy array or a number, of which a jax array is made.
-  static bool comes_back_itself(PyObject* input) {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return true;
-    const LeafSort sort = TypeTable::instance().find(input).sort;
-    return sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
-  }
-
-  const TraceOutput& output_;
-  PyObject* results_;
-  const LeafBuffer& inputs_;
-  std::size_t next_given_ = 0;
-  std::size_t node_hint_ = 0;
-};
+// A leaf of a call that is given back. Of a NumPy array, or of a number, a jax array is made.
+Ref forwarded(const LeafBuffer& inputs, std::size_t i) {
+  PyObject* const input = inputs[i];
+  if (hooks().jax_array_type.is(Py_TYPE(input))) return Ref::borrow(input);
+  const LeafSort sort = TypeTable::instance().find(input).sort;
+  const bool is_itself = sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
+  return is_itself ? Ref::borrow(input) : python::to_device(input, inputs.tuple());
+}
 
 }  // namespace
 
@@ -279,8 +234,14 @@ Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   if (!is_output_node(returned)) return Ref::borrow(returned);
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   ++*output->calls;
-  CallLeaves leaves(*output, in_node(returned).results.get(), inputs);
-  return rebuild(output->spec, leaves);
+  const Items results(in_node(returned).results.get());
+  HeldValues leaves(output->source.size());
+  for (const std::int32_t source : output->source) {
+    leaves.keep(source >= 0 ? Ref::borrow(results.begin()[source])
+                            : forwarded(inputs, static_cast<std::size_t>(~source)));
+  }
+  const CameIn came_in{inputs, output->passthroughs, output->static_source};
+  return rebuild(output->spec, leaves.to_fill(), output->source.size(), &came_in);
 }
 
 }  // namespace partax

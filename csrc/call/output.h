@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tree/leaf_buffer.h"
+#include "tree/rebuild.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
@@ -21,13 +22,6 @@ struct HeldObject {
     return PyWeakref_CheckRef(object.get()) ? weakly_is(object.get(), other) : object.get() == other;
   }
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object); }
-};
-
-// A node of the result that is a node of an argument: no field of it can change, and all that is in it came in with it.
-struct PassthroughNode {
-  std::uint32_t node;        // in the key
-  std::uint32_t first_leaf;  // of the call's leaves
-  std::uint32_t leaf_count;
 };
 
 struct TraceOutput {

@@ -190,8 +190,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   flatten_unchanged(frame, spec, arrays);
   frame.traced = true;
   TraceRecorder recorder(frame, spec, arrays, leaves, count);
-  ListedLeaves tracers(leaves, count);
-  const Ref values = rebuild_call(spec, tracers);
+  const Ref values = rebuild(spec, leaves, count);
   frame.in_body = true;
   const Ref result = user_call(frame, values);
   frame.in_body = false;

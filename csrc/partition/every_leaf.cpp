@@ -216,8 +216,7 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
     if (!result) raise_at_leaf(tree, is_leaf, i);
     results.keep(std::move(result));
   }
-  ListedLeaves row(results.to_fill(), first.leaves.size());
-  return rebuild(first.spec, row);
+  return rebuild(first.spec, results.to_fill(), first.leaves.size());
 }
 
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples) {
@@ -239,8 +238,7 @@ Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
   if (static_cast<std::size_t>(count) != tree.num_dynamic) {
     raise_error(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
   }
-  ListedLeaves row(given);
-  return rebuild(tree, row);
+  return rebuild(tree, Items(given.get()).begin(), tree.num_dynamic);
 }
 
 std::optional<bool> equal_arrays(PyObject* a, PyObject* b) {

@@ -16,27 +16,15 @@
 namespace partax {
 namespace {
 
-// The leaves of one part, and `replace` elsewhere.
-class PartLeaves final : public LeafSource {
- public:
-  PartLeaves(const SplitTree& split, std::uint32_t part, bool wanted, PyObject* replace)
-      : leaves_(split.leaves), part_of_(split.part.data()), part_(part), wanted_(wanted), replace_(replace) {}
-  Ref leaf(std::size_t index) override { return Ref::borrow(choice(index)); }
-  void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(choice(index + i));
+// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere.
+Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject* replace) {
+  const std::size_t count = split.leaves.size();
+  const std::unique_ptr<PyObject*[]> leaves(new PyObject*[count]);
+  for (std::size_t i = 0; i < count; ++i) {
+    leaves[i] = (split.part[i] == part) == wanted ? split.leaves[i] : replace;
   }
-
- private:
-  PyObject* choice(std::size_t index) const {
-    return (part_of_[index] == part_) == wanted_ ? leaves_[index] : replace_;
-  }
-
-  const LeafBuffer& leaves_;
-  const std::uint32_t* part_of_;
-  std::uint32_t part_;
-  bool wanted_;
-  PyObject* replace_;
-};
+  return rebuild(split.spec, leaves.get(), count);
+}
 
 // One of the trees that are combined, or what it has somewhere.
 struct Part {
@@ -77,8 +65,7 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
     children.push_back(below([&] { return child_segment(first.tree, i); }, combined_child));
   }
   const Ref row = tuple_of(std::move(children));
-  ListedLeaves leaves(row);
-  return rebuild(level.spec, leaves);
+  return rebuild(level.spec, Items(row.get()).begin(), level.leaves.size());
 }
 
 // Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
@@ -97,15 +84,14 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
       check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
     });
   }
-  LeafBuffer leaves;
+  std::vector<PyObject*> leaves;
   leaves.reserve(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t chosen = 0;
     while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
-    leaves.push(Ref::borrow(flats[chosen]->leaves[i]));
+    leaves.push_back(flats[chosen]->leaves[i]);
   }
-  ListedLeaves source(leaves.arguments(), leaves.size());
-  return rebuild(first.spec, source);
+  return rebuild(first.spec, leaves.data(), leaves.size());
 }
 
 Ref combined(const std::vector<Part>& parts, PyObject* is_leaf) {
@@ -170,8 +156,7 @@ Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is
     for (const std::uint32_t part : parts.part) ++counts[part];
     std::vector<Ref> trees, numbers;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      PartLeaves leaves(parts, static_cast<std::uint32_t>(i), true, replace);
-      trees.push_back(rebuild(parts.spec, leaves));
+      trees.push_back(tree_of_part(parts, i, true, replace));
       numbers.push_back(Ref::checked(PyLong_FromSsize_t(counts[i])));
     }
     return Ref::checked(PyTuple_Pack(2, tuple_of(std::move(trees)).get(), tuple_of(std::move(numbers)).get()));
@@ -183,9 +168,8 @@ Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replac
     const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
     SplitTree parts;
     split(parts, tree, filters.get(), SplitOptions{null_if_none(is_leaf)});
-    PartLeaves leaves(parts, 0, !inverse, replace);
     const auto taken = static_cast<Py_ssize_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
-    return Ref::checked(Py_BuildValue("(On)", rebuild(parts.spec, leaves).get(), taken));
+    return Ref::checked(Py_BuildValue("(On)", tree_of_part(parts, 0, !inverse, replace).get(), taken));
   });
 }
 
@@ -266,8 +250,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};
   }
-  ListedLeaves source(leaves.to_fill(), static_cast<std::size_t>(num_keys));
-  return rebuild(loose_tree(spec), source);
+  return rebuild(loose_tree(spec), leaves.to_fill(), static_cast<std::size_t>(num_keys));
 }
 
 }  // namespace partax

@@ -79,7 +79,7 @@ class LeafBuffer {
   std::size_t size() const noexcept { return size_; }
   PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
-  PyObject** arguments() noexcept { return data_ + 1; }
+  PyObject** arguments() const noexcept { return data_ + 1; }
   Ref tuple() const { return tuple_of(data_ + 1, size_); }
   Ref list() const { return list_of(data_ + 1, size_); }
   void replace(std::size_t i, PyObject* leaf) { Ref::steal(std::exchange(data_[i + 1], Py_NewRef(leaf))); }

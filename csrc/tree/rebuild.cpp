@@ -1,5 +1,7 @@
 #include "tree/rebuild.h"
 
+#include <algorithm>
+
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
@@ -24,17 +26,18 @@ void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
 
 class Rebuilder {
  public:
-  Rebuilder(const TreeSpec& spec, LeafSource& leaves)
-      : spec_(spec), leaves_(leaves), has_own_statics_(leaves.has_own_statics()) {}
-
-  Ref call() { return tuple(spec_.nodes[at_++]); }
+  Rebuilder(const TreeSpec& spec, PyObject* const* leaves, const CameIn* came_in)
+      : spec_(spec),
+        leaves_(leaves),
+        came_in_(came_in),
+        has_own_statics_(came_in != nullptr && came_in->call.has_own_statics() && !came_in->statics.empty()) {}
 
   Ref build() {
     const std::size_t index = at_++;
     const Node& node = spec_.nodes[index];
     switch (node.kind) {
       case Kind::kDynamicLeaf:
-        return leaves_.leaf(next_leaf_++);
+        return leaf();
       case Kind::kStaticLeaf:
         return static_value(node.first_static);
       case Kind::kNone:
@@ -43,16 +46,16 @@ class Rebuilder {
         break;
     }
     if (node.is_passthrough) {
-      Ref whole = leaves_.whole(next_leaf_);
-      if (whole) {
+      if (PyObject* const whole = passthrough()) {
         at_ = index + node.extent;
-        return whole;
+        return Ref::borrow(whole);
       }
     }
     if (!stack_.is_free())
       raise_error(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
     switch (node.kind) {
       case Kind::kTuple:
+      case Kind::kCall:
         return tuple(node);
       case Kind::kNamedTuple:
         return named_tuple(node);
@@ -91,7 +94,10 @@ class Rebuilder {
 
   // ---- Static values.
 
-  PyObject* own_static(std::size_t index) const { return has_own_statics_ ? leaves_.own_static(index) : nullptr; }
+  PyObject* own_static(std::size_t index) const {
+    const std::int32_t source = has_own_statics_ ? came_in_->statics[index] : -1;
+    return source < 0 ? nullptr : came_in_->call.own_static(static_cast<std::size_t>(source));
+  }
 
   bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
 
@@ -105,6 +111,22 @@ class Rebuilder {
     Ref value = spec_.statics[index].value();
     if (value) return value;
     raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+  }
+
+  // ---- What came in with the leaves.
+
+  Ref leaf() { return Ref::borrow(leaves_[next_leaf_++]); }
+
+  // The whole of the next node that came in, or null where it is not there.
+  PyObject* passthrough() {
+    const PassthroughNode& given = came_in_->nodes[next_given_++];
+    PyObject* const node = came_in_->call.node(given.node, node_hint_);
+    // Where an array is put on a device it is another one.
+    const bool is_same = node != nullptr && std::equal(leaves_ + next_leaf_, leaves_ + next_leaf_ + given.leaf_count,
+                                                       came_in_->call.arguments() + given.first_leaf);
+    if (!is_same) return nullptr;
+    next_leaf_ += given.leaf_count;
+    return node;
   }
 
   // ---- Children in a row.
@@ -128,9 +150,7 @@ class Rebuilder {
         for (std::size_t j = 0; j < next.arity; ++j) items[i++] = static_value(next.first_static + j).release();
       } else if (next.kind == Kind::kDynamicRun) {
         ++at_;
-        leaves_.fill(items + i, next_leaf_, next.arity);
-        next_leaf_ += next.arity;
-        i += next.arity;
+        for (std::size_t j = 0; j < next.arity; ++j) items[i++] = leaf().release();
       } else {
         items[i++] = child().release();
       }
@@ -142,7 +162,7 @@ class Rebuilder {
     const Node& next = spec_.nodes[at_];
     if (next.kind != Kind::kDynamicLeaf) return build();
     ++at_;
-    return leaves_.leaf(next_leaf_++);
+    return leaf();
   }
 
   Ref tuple(const Node& node) {
@@ -280,7 +300,7 @@ class Rebuilder {
     const Node& next = spec_.nodes[at_];
     const bool is_static = next.kind == Kind::kStaticRun;
     if (!is_static && next.kind != Kind::kDynamicRun) return child();
-    Ref value = is_static ? static_value(next.first_static + taken) : leaves_.leaf(next_leaf_++);
+    Ref value = is_static ? static_value(next.first_static + taken) : leaf();
     if (++taken == next.arity) {
       taken = 0;
       ++at_;
@@ -358,19 +378,22 @@ class Rebuilder {
   }
 
   const TreeSpec& spec_;
-  LeafSource& leaves_;
+  PyObject* const* leaves_;
+  const CameIn* came_in_;
   const bool has_own_statics_;
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
+  std::size_t next_given_ = 0, node_hint_ = 0;
 };
 
 }  // namespace
 
-Ref rebuild(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).build(); }
-
-Ref rebuild_call(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).call(); }
+Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const CameIn* came_in) {
+  if (count < spec.num_dynamic) raise_error(PyExc_RuntimeError, "partax: a tree got fewer leaves than it has");
+  return Rebuilder(spec, leaves, came_in).build();
+}
 
 }  // namespace partax

@@ -2,60 +2,29 @@
 #pragma once
 
 #include "base/python_api.h"
+#include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
 
-// Where rebuilt leaves come from.
-class LeafSource {
- public:
-  virtual ~LeafSource() = default;
-  // The leaf at `index` of the dynamic leaves, as a new reference.
-  virtual Ref leaf(std::size_t index) = 0;
-  // The object that stands for a static value of the spec, borrowed; null where that is the spec's own, as it is for
-  // all unless `has_own_statics`.
-  virtual PyObject* own_static(std::size_t index) const {
-    (void)index;
-    return nullptr;
-  }
-  virtual bool has_own_statics() const { return false; }
-  // Where a node `is_passthrough`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
-  virtual Ref whole(std::size_t& next_leaf) {
-    (void)next_leaf;
-    return {};
-  }
-  // New references to `count` leaves from `index` on.
-  virtual void fill(PyObject** items, std::size_t index, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) items[i] = leaf(index + i).release();
-  }
+// A node of a result that is a node of an argument: no field of it can change, and all that is in it came in with it.
+struct PassthroughNode {
+  std::uint32_t node;        // in the key
+  std::uint32_t first_leaf;  // of the call's leaves
+  std::uint32_t leaf_count;
 };
 
-// Leaves in a row, which somebody keeps.
-class ListedLeaves final : public LeafSource {
- public:
-  ListedLeaves(PyObject* const* leaves, std::size_t count) : leaves_(leaves), count_(count) {}
-  explicit ListedLeaves(const Ref& tuple)
-      : ListedLeaves(reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item,
-                     static_cast<std::size_t>(PyTuple_GET_SIZE(tuple.get()))) {}
-  Ref leaf(std::size_t index) override { return Ref::borrow(at(index)); }
-  void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(at(index + i));
-  }
-
- private:
-  PyObject* at(std::size_t index) const {
-    if (index < count_) return leaves_[index];
-    raise_error(PyExc_RuntimeError, "partax: a tree got fewer leaves than it has");
-  }
-
-  PyObject* const* leaves_;
-  std::size_t count_;
+// What a result has from the call that it is of, beside leaves.
+struct CameIn {
+  const LeafBuffer& call;
+  const std::vector<PassthroughNode>& nodes;  // of those of the spec that are such, in order
+  // For each static value of the spec the index in the key of the call's own, or below 0 where it is the spec's. Empty
+  // if all are.
+  const std::vector<std::int32_t>& statics;
 };
 
-// Exactly what jax.tree.unflatten would give. The spec must hold its values (loose or handed out).
-// Raises PythonError.
-Ref rebuild(const TreeSpec& spec, LeafSource& leaves);
-// The children of a kCall spec, a tuple.
-Ref rebuild_call(const TreeSpec& spec, LeafSource& leaves);
+// Exactly what jax.tree.unflatten would give of these leaves, which somebody keeps; of a kCall spec a tuple of the
+// values. The spec must hold its values (loose or handed out). Raises PythonError.
+Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const CameIn* came_in = nullptr);
 
 }  // namespace partax

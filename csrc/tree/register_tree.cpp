@@ -56,8 +56,7 @@ Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
     throw py::value_error("found " + std::to_string(row.size()) + " leaves, expected " +
                           std::to_string(spec.loose.num_dynamic));
   }
-  ListedLeaves source(row.arguments(), row.size());
-  return rebuild(spec.loose, source);
+  return rebuild(spec.loose, row.arguments(), row.size());
 }
 
 bool are_equal_specs(const Spec& spec, const Spec& other) {
