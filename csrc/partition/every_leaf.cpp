@@ -62,9 +62,7 @@ void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyO
     throw PythonError{};
   }
   beside.leaves.clear();
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) {
-    beside.leaves.push(Ref::borrow(PyList_GET_ITEM(found.get(), i)));
-  }
+  for (PyObject* leaf : Items(found.get())) beside.leaves.push(Ref::borrow(leaf));
   check_count(beside.leaves.size(), first.num_dynamic, root);
 }
 
@@ -79,48 +77,34 @@ void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyO
   throw PythonError{};
 }
 
-// Finds objects by identity; of one that is there twice, the last.
+// Has objects count as leaves, by identity; of one that is there twice, the last.
 class Finder final : public WalkObserver {
  public:
   Finder(PyObject* targets, bool empty_tuples) : empty_tuples_(empty_tuples) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets); ++i) {
-      targets_.insert_or_assign(PyTuple_GET_ITEM(targets, i), static_cast<std::size_t>(i));
-    }
+    std::size_t next = 0;
+    for (PyObject* target : Items(targets)) targets_.insert_or_assign(target, next++);
   }
 
   bool enter(const Step*, PyObject* object) override {
-    return finds(object) || (empty_tuples_ && PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
+    return targets_.count(object) != 0 ||
+           (empty_tuples_ && PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
   }
-  bool leaf(PyObject*) override {
-    ++leaves_;
-    return true;
-  }
-  std::optional<bool> known_leaf(PyObject* object, const Step&) override {
-    finds(object);
-    ++leaves_;
-    return true;
-  }
+  bool leaf(PyObject*) override { return true; }
+  std::optional<bool> known_leaf(PyObject*, const Step&) override { return true; }
   void leave() override {}
 
-  Ref found() const {
+  Ref found_in(const LeafBuffer& leaves) const {
     std::vector<Ref> pairs;
-    pairs.reserve(found_.size());
-    for (const auto& [leaf, target] : found_) pairs.push_back(tuple_of({number(leaf), number(target)}));
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const auto target = targets_.find(leaves[i]);
+      if (target != targets_.end()) pairs.push_back(tuple_of({number(i), number(target->second)}));
+    }
     return list_of(std::move(pairs));
   }
 
  private:
-  bool finds(PyObject* object) {
-    const auto target = targets_.find(object);
-    if (target == targets_.end()) return false;
-    found_.emplace_back(leaves_, target->second);
-    return true;
-  }
-
   bool empty_tuples_;  // whether these are leaves
   std::unordered_map<PyObject*, std::size_t> targets_;
-  std::vector<std::pair<std::size_t, std::size_t>> found_;
-  std::size_t leaves_ = 0;  // so many have been passed
 };
 
 // What `give(flat)` makes of a tree that is called `root`.
@@ -180,13 +164,8 @@ Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
 }
 
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
-  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) {
-    return Ref::checked(PyTuple_Pack(2, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get()));
-  });
-}
-
-Ref tree_structure(PyObject* tree, PyObject* is_leaf) {
-  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) { return make_structure(std::move(flat.spec)); });
+  return of_flat("tree", tree, in_runs(is_leaf),
+                 [](Flat& flat) { return tuple_of({flat.leaves.list(), make_structure(std::move(flat.spec))}); });
 }
 
 Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path) {
@@ -224,8 +203,7 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_t
   FlattenOptions options = in_runs(is_leaf);
   options.observer = &finder;
   return of_flat("pytree", tree, options, [&](Flat& flat) {
-    return Ref::checked(
-        PyTuple_Pack(3, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
+    return tuple_of({flat.leaves.list(), make_structure(std::move(flat.spec)), finder.found_in(flat.leaves)});
   });
 }
 

@@ -36,7 +36,6 @@ Ref flat_combine(PyObject* spec, PyObject* dicts);
 Ref tree_leaves(PyObject* tree, PyObject* is_leaf);
 // (the leaves, a Structure).
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
-Ref tree_structure(PyObject* tree, PyObject* is_leaf);
 // The tree of this structure with these leaves, any iterable.
 Ref tree_unflatten(PyObject* structure, PyObject* leaves);
 // The first of `trees` (a tuple) with `function` of its leaves, and of what the others have in their places; with paths

@@ -55,7 +55,6 @@ void register_partition(py::module_& module) {
   register_structure(module);
   define(module, "tree_leaves", &tree_leaves);
   define(module, "tree_flatten", &tree_flatten);
-  define(module, "tree_structure", &tree_structure);
   define(module, "tree_unflatten", &tree_unflatten);
   define(module, "tree_map", &tree_map);
   define(module, "tree_find", &tree_find);

@@ -143,7 +143,7 @@ def structure(tree: Any, is_leaf: _IsLeaf | None = None) -> Structure:
     Raises:
       TypeError, RecursionError: the tree cannot be read; the message has the path.
     """
-    return _core.tree_structure(tree, is_leaf)
+    return _core.tree_flatten(tree, is_leaf)[1]
 
 
 def unflatten(structure: Structure | Any, leaves: Iterable[Any]) -> Any:

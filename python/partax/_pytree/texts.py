@@ -176,4 +176,4 @@ def reduced(structure: Any) -> tuple[Any, ...]:
 
 def structure_of(tree: Any) -> Any:
     """The structure of a tree."""
-    return _core.tree_structure(tree, None)
+    return _core.tree_flatten(tree, None)[1]
