@@ -256,15 +256,6 @@ void EntryTable::erase_untraced(Entry& entry) noexcept {
   if (entry.traces == 0 && entry.tracing == 0) erase(entry);
 }
 
-void EntryTable::clear() noexcept {
-  std::unordered_multimap<std::size_t, EntryPtr> dropped;
-  dropped.swap(entries_);
-  std::list<EntryPtr> recency;
-  recency.swap(recency_);
-  by_weakref_.clear();
-  for (auto& [hash, entry] : dropped) entry->table = nullptr;
-}
-
 int Entry::traverse(visitproc visit, void* arg) const {
   const bool has_changed = objects && objects->changed.use_count() == 1;
   if (const int status = has_changed ? objects->changed->traverse(visit, arg) : 0) return status;

@@ -137,7 +137,9 @@ class EntryTable {
       if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
     }
   }
-  void clear() noexcept;
+  void clear() noexcept {
+    erase_if([](const Entry&) { return true; });
+  }
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
   std::vector<EntryPtr> all() const { return {recency_.begin(), recency_.end()}; }
