@@ -35,9 +35,11 @@ inline void translate_exceptions() {
   });
 }
 
-// To be specialised: whether functions take this type by what boxes it.
-template <typename Value>
+// Whether functions take this type by what boxes it: what tells the collector what it holds.
+template <typename Value, typename = int>
 struct IsBoxed : std::false_type {};
+template <typename Value>
+struct IsBoxed<Value, decltype(std::declval<const Value&>().traverse(visitproc(), nullptr))> : std::true_type {};
 
 // The class of the objects around a `Value`, with some slots of its own; without a `tp_new` nobody makes them by a
 // call.

@@ -32,15 +32,6 @@ py::tuple output_info(PyObject* node) {
   return py::make_tuple(give(tuple_of_numbers(forwarded)), give(or_none(output->shardings)));
 }
 
-}  // namespace
-
-template <>
-struct IsBoxed<PreparedCall> : std::true_type {};
-template <>
-struct IsBoxed<CallCache> : std::true_type {};
-
-namespace {
-
 // (calls, target, [(number of a trace, its calls or None)]) of every key.
 py::list entries_of(const CallCache& cache) {
   py::list all;

@@ -9,10 +9,6 @@
 namespace py = pybind11;
 
 namespace partax {
-
-template <>
-struct IsBoxed<TreeSpec> : std::true_type {};
-
 namespace {
 
 constexpr char kStructureDoc[] =

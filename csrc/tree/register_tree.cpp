@@ -77,9 +77,6 @@ py::tuple describe_tree(PyObject* tree, PyObject* root) {
 
 }  // namespace
 
-template <>
-struct IsBoxed<Spec> : std::true_type {};
-
 void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", {})
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
