@@ -222,12 +222,9 @@ void Call::keep_nodes(const Entry& entry) {
 EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
   flatten(spec, leaves_);
-  EntryPtr entry;
-  try {
-    entry = cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable, cache_.root.lock());
-  } catch (const WalkError& error) {
-    raise_at_static(error, spec, names());
-  }
+  EntryPtr entry = with_static_path(
+      spec, [&] { return names(); },
+      [&] { return cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable, cache_.root.lock()); });
   try {
     add_own_statics(entry->key, spec, leaves_);
     if (cache_.graph && !entry->objects) note_objects(*entry);

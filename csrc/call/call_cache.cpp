@@ -177,48 +177,40 @@ SeenCallable see_callable(const JitFunction& jit) {
   return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
 }
 
-// Finds the cache of an equal callable with equal options, or makes one.
-Ref find_cache(JitFunction& jit) {
+// Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
+Ref find_cache(JitFunction& jit, TreeSpec& spec) {
   // Seen first: a change from here on, by another thread, is noticed in the next call.
-  SeenCallable seen;
-  TreeSpec spec;
-  try {
-    seen = see_callable(jit);
-    spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    SharedCaches& caches = SharedCaches::instance();
-    EntryPtr entry = caches.table.find(spec, CallShape(), jit.callable);
-    std::string difference;
-    if (!entry) {
-      difference = caches.table.difference(spec, CallShape(), jit.callable);
-      entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
-    }
-    const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
-    Ref cache;
-    try {
-      if (is_new) {
-        Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
-        cache_in(made.get()).difference = std::move(difference);
-        if (!entry->value) entry->value = std::move(made);  // else another thread was first
-      }
-      cache = entry->value;
-      cache_in(cache.get()).root = entry;
-      if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
-    } catch (...) {
-      // Without a cache, or where nothing would tell when the callable goes.
-      if (is_new && entry->owners.empty()) caches.table.erase(*entry);
-      throw;
-    }
-    jit.callable_is_tree = is_tree;
-    // Where another thread has changed the callable since it was seen, the next call looks again.
-    const bool is_seen = seen == nullptr || seen->is_still(jit.function);
-    if (!is_seen && !is_self_changing(jit.function)) return cache;
-    set_cache(jit, cache, is_tree ? nullptr : std::move(seen));
-    return cache;
-  } catch (const WalkError& error) {
-    // Where the callable could not be looked at, the walk over it and the options says why.
-    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    raise_at_static(error, spec, root_names());
+  SeenCallable seen = see_callable(jit);
+  spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+  SharedCaches& caches = SharedCaches::instance();
+  EntryPtr entry = caches.table.find(spec, CallShape(), jit.callable);
+  std::string difference;
+  if (!entry) {
+    difference = caches.table.difference(spec, CallShape(), jit.callable);
+    entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
   }
+  const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
+  Ref cache;
+  try {
+    if (is_new) {
+      Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
+      cache_in(made.get()).difference = std::move(difference);
+      if (!entry->value) entry->value = std::move(made);  // else another thread was first
+    }
+    cache = entry->value;
+    cache_in(cache.get()).root = entry;
+    if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+  } catch (...) {
+    // Without a cache, or where nothing would tell when the callable goes.
+    if (is_new && entry->owners.empty()) caches.table.erase(*entry);
+    throw;
+  }
+  jit.callable_is_tree = is_tree;
+  // Where another thread has changed the callable since it was seen, the next call looks again.
+  const bool is_seen = seen == nullptr || seen->is_still(jit.function);
+  if (!is_seen && !is_self_changing(jit.function)) return cache;
+  set_cache(jit, cache, is_tree ? nullptr : std::move(seen));
+  return cache;
 }
 
 }  // namespace
@@ -226,13 +218,18 @@ Ref find_cache(JitFunction& jit) {
 Ref ready_cache(JitFunction& jit) {
   function_of(jit);
   Ref cache = Ref::borrow(jit.cache);
-  if (cache && is_as_seen(jit)) return cache;
-  return find_cache(jit);
+  return cache && is_as_seen(jit) ? cache : renewed_cache(jit);
 }
 
 Ref renewed_cache(JitFunction& jit) {
   function_of(jit);
-  return find_cache(jit);
+  TreeSpec spec;
+  const auto roots = [&] {
+    // Where the callable could not be looked at, the walk over it and the options says why.
+    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+    return root_names();
+  };
+  return with_static_path(spec, roots, [&] { return find_cache(jit, spec); });
 }
 
 }  // namespace partax

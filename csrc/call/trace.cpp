@@ -167,15 +167,10 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
   frame.call.flatten(spec, arrays, options);
   each_static_part(frame, spec, observe);
   const TreeSpec& key = frame.entry->key;
-  spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
-  bool unchanged = false;
+  spec.hash = key.hash;      // objects with a hash of their own may have another one since: it is they that count
   const MadeAnew made_anew;  // what it is has been asked when the entry was found
-  try {
-    unchanged = key.equals(spec);
-  } catch (const WalkError& error) {
-    raise_at_static(error, spec, frame.call.names());
-  }
-  if (unchanged) return;
+  const auto names = [&] { return frame.call.names(); };
+  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
               "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "

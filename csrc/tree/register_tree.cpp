@@ -60,11 +60,8 @@ Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
 }
 
 bool are_equal_specs(const Spec& spec, const Spec& other) {
-  try {
-    return spec.sealed.equals_as_proven(other.loose);
-  } catch (const WalkError& error) {
-    raise_at_static(error, other.loose, root_of(other.root));
-  }
+  return with_static_path(
+      other.loose, [&] { return root_of(other.root); }, [&] { return spec.sealed.equals_as_proven(other.loose); });
 }
 
 // (parts, array leaves) of a tree.

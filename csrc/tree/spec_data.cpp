@@ -157,9 +157,4 @@ std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t inde
   return exact_text(python::static_path(spec_data(spec, roots), number(index)).get());
 }
 
-void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots) {
-  error.raise(static_path(spec, roots, error.origin()));
-  throw PythonError{};
-}
-
 }  // namespace partax

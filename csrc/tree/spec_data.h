@@ -14,7 +14,16 @@ Ref root_of(const std::string& name);
 
 // The path of a static value.
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index);
-// Raises an error whose origin is the index of a static value.
-[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots);
+// Runs what looks at the static values of a spec, whose errors have the index of one as their origin; `roots()` is
+// asked for after one.
+template <typename Roots, typename Body>
+auto with_static_path(const TreeSpec& spec, Roots&& roots, Body&& body) {
+  try {
+    return body();
+  } catch (const WalkError& error) {
+    error.raise(static_path(spec, roots(), error.origin()));
+    throw PythonError{};
+  }
+}
 
 }  // namespace partax

@@ -37,22 +37,20 @@ const char* root_name(PyObject* object) noexcept { return Py_TYPE(object) == sta
 
 // ---- Slots of both types.
 
-[[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {
-  error.raise(static_path(part_of(self).tree, root_of(root_name(self)), index));
-  throw PythonError{};
+template <typename Body>
+auto located(PyObject* self, Body&& body) {
+  return with_static_path(part_of(self).tree, [&] { return root_of(root_name(self)); }, body);
 }
 
 // What callables read is written down with the hash, which a key asks for when it is made.
 void seal(PyObject* self) {
   StaticPart& part = part_of(self);
   if (part.sealed) return;
-  try {
+  located(self, [&] {
     auto sealed = std::make_unique<TreeSpec>(part.tree.sealed(nullptr));
     if (sealed->holds_callables()) sealed->guard(part.tree);
     if (!part.sealed) part.sealed = std::move(sealed);
-  } catch (const WalkError& error) {
-    raise_at(error, self, error.origin());
-  }
+  });
 }
 
 std::size_t hash_of(PyObject* self) {
@@ -69,14 +67,14 @@ std::size_t hash_of(PyObject* self) {
   bool may_hold_callables = false;
   for (std::size_t i = 0; i < part.tree.statics.size(); ++i) {
     const Ref value = part.tree.statics[i].value();
-    try {
+    const auto unhashable = aux_data.count(i) > 0 ? Unhashable::kCompare : Unhashable::kRefuse;
+    const auto hash_of_value = [&] {
       const Form form = value ? form_of(value.get()) : Form::kAtom;
       may_hold_callables = may_hold_callables || form == Form::kCallable || is_composite(form);
-      const auto unhashable = aux_data.count(i) > 0 ? Unhashable::kCompare : Unhashable::kRefuse;
-      hash = (hash ^ (value ? static_hash(value.get(), unhashable) : 0)) * 0x9E3779B97F4A7C15ull + (hash >> 31);
-    } catch (const WalkError& error) {
-      raise_at(error, self, i);
-    }
+      return value ? static_hash(value.get(), unhashable) : 0;
+    };
+    const std::size_t found = located(self, [&] { return of_value(i, hash_of_value); });
+    hash = (hash ^ found) * 0x9E3779B97F4A7C15ull + (hash >> 31);
   }
   if (may_hold_callables) seal(self);
   part.hash = hash;
@@ -98,11 +96,7 @@ bool equal_nodes(PyObject* a, PyObject* b) {
   };
   if (!are_alike(&StaticPart::separator) || !are_alike(&StaticPart::keys)) return false;
   const TreeSpec& sealed = sealed_of(a);
-  try {
-    return sealed.equals_as_proven(part_of(b).tree);
-  } catch (const WalkError& error) {
-    raise_at(error, b, error.origin());
-  }
+  return located(b, [&] { return sealed.equals_as_proven(part_of(b).tree); });
 }
 
 PyObject* node_compare(PyObject* self, PyObject* other, int operation) noexcept {
