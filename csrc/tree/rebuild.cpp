@@ -35,16 +35,6 @@ class Rebuilder {
   Ref build() {
     const std::size_t index = at_++;
     const Node& node = spec_.nodes[index];
-    switch (node.kind) {
-      case Kind::kDynamicLeaf:
-        return leaf();
-      case Kind::kStaticLeaf:
-        return static_value(node.first_static);
-      case Kind::kNone:
-        return Ref::borrow(Py_None);
-      default:
-        break;
-    }
     if (node.is_passthrough) {
       if (PyObject* const whole = passthrough()) {
         at_ = index + node.extent;
@@ -54,6 +44,13 @@ class Rebuilder {
     if (!stack_.is_free())
       raise_error(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
     switch (node.kind) {
+      case Kind::kDynamicLeaf:
+        return leaf();
+      case Kind::kStaticLeaf:
+      case Kind::kStatic:
+        return static_value(node.first_static);
+      case Kind::kNone:
+        return Ref::borrow(Py_None);
       case Kind::kTuple:
       case Kind::kCall:
         return tuple(node);
@@ -78,8 +75,6 @@ class Rebuilder {
         return registered(node);
       case Kind::kEntries:
         return entries(node);
-      case Kind::kStatic:
-        return static_value(node.first_static);
       default:
         break;
     }
@@ -152,17 +147,9 @@ class Rebuilder {
         ++at_;
         for (std::size_t j = 0; j < next.arity; ++j) items[i++] = leaf().release();
       } else {
-        items[i++] = child().release();
+        items[i++] = build().release();
       }
     }
-  }
-
-  // `build`, and sooner for what most children are.
-  Ref child() {
-    const Node& next = spec_.nodes[at_];
-    if (next.kind != Kind::kDynamicLeaf) return build();
-    ++at_;
-    return leaf();
   }
 
   Ref tuple(const Node& node) {
@@ -299,7 +286,7 @@ class Rebuilder {
   Ref child_or_of_run(std::size_t& taken) {
     const Node& next = spec_.nodes[at_];
     const bool is_static = next.kind == Kind::kStaticRun;
-    if (!is_static && next.kind != Kind::kDynamicRun) return child();
+    if (!is_static && next.kind != Kind::kDynamicRun) return build();
     Ref value = is_static ? static_value(next.first_static + taken) : leaf();
     if (++taken == next.arity) {
       taken = 0;
