@@ -1,7 +1,6 @@
 #include "partition/partition.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "base/error_path.h"
@@ -37,27 +36,24 @@ std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_st
 // `parts` holds no None; the first decides the kind, and what is static.
 Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
   const Part& first = parts[0];
-  Flat level;
+  std::vector<Flat> levels(parts.size());
   const bool leaf = of_value(first.argument, [&] {
     if (!is_node(first.tree)) return true;
     if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
     if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
-    flatten_into(level, first.tree, children_only());
+    flatten_into(levels[0], first.tree, children_only());
     return false;
   });
   if (leaf) return Ref::borrow(first.tree);
-  std::vector<std::unique_ptr<Flat>> others;
   for (std::size_t i = 1; i < parts.size(); ++i) {
-    others.push_back(std::make_unique<Flat>());
     of_value(parts[i].argument,
-             [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
+             [&] { open_alike(levels[0], parts[i].tree, levels[i], argument_name(first.argument)); });
   }
   std::vector<Ref> children;
-  for (std::size_t i = 0; i < level.leaves.size(); ++i) {
+  for (std::size_t i = 0; i < levels[0].leaves.size(); ++i) {
     std::vector<Part> present;
-    if (level.leaves[i] != Py_None) present.push_back(Part{level.leaves[i], first.argument});
-    for (std::size_t j = 0; j < others.size(); ++j) {
-      if (others[j]->leaves[i] != Py_None) present.push_back(Part{others[j]->leaves[i], parts[j + 1].argument});
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      if (levels[j].leaves[i] != Py_None) present.push_back(Part{levels[j].leaves[i], parts[j].argument});
     }
     const auto combined_child = [&] {
       return present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1);
@@ -65,31 +61,30 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
     children.push_back(below([&] { return child_segment(first.tree, i); }, combined_child));
   }
   const Ref row = tuple_of(std::move(children));
-  return rebuild(level.spec, Items(row.get()).begin(), level.leaves.size());
+  return rebuild(levels[0].spec, Items(row.get()).begin(), levels[0].leaves.size());
 }
 
 // Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
 Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   FlattenOptions options = every_leaf(is_leaf);
   options.none_is_leaf = true;
-  std::vector<std::unique_ptr<Flat>> flats;
-  for (const Part& part : parts) {
-    flats.push_back(std::make_unique<Flat>());
-    of_value(part.argument, [&] { flatten_into(*flats.back(), part.tree, options); });
-    if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
+  std::vector<Flat> flats(parts.size());
+  const Flat& first = flats[0];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    of_value(parts[i].argument, [&] { flatten_into(flats[i], parts[i].tree, options); });
+    if (!have_like_nodes(first.spec, flats[i].spec)) return {};
   }
-  const Flat& first = *flats[0];
   for (std::size_t i = 1; i < parts.size(); ++i) {
     of_value(parts[i].argument, [&] {
-      check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
+      check_equal_statics(first.spec, flats[i].spec, parts[i].tree, options, argument_name(parts[0].argument));
     });
   }
   std::vector<PyObject*> leaves;
   leaves.reserve(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t chosen = 0;
-    while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
-    leaves.push_back(flats[chosen]->leaves[i]);
+    while (chosen + 1 < flats.size() && flats[chosen].leaves[i] == Py_None) ++chosen;
+    leaves.push_back(flats[chosen].leaves[i]);
   }
   return rebuild(first.spec, leaves.data(), leaves.size());
 }

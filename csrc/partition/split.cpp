@@ -77,8 +77,8 @@ class Splitter final : public WalkObserver {
  private:
   struct Frame {
     const FilterSet* filters = nullptr;
-    std::vector<std::unique_ptr<FilterSet>> narrowed;  // of each child, under a prefix tree
-    std::size_t matched = 0;                           // how many types had matched before
+    std::vector<FilterSet> narrowed;  // of each child, under a prefix tree
+    std::size_t matched = 0;          // how many types had matched before
     std::size_t serial = 0;
     std::uint32_t decided = kUndecided;  // the part of the whole subtree
   };
@@ -106,7 +106,7 @@ class Splitter final : public WalkObserver {
     if (!parent.filters->has_prefix) {
       frame.filters = parent.filters;
     } else if (step->index < parent.narrowed.size()) {
-      frame.filters = parent.narrowed[step->index].get();
+      frame.filters = &parent.narrowed[step->index];
     } else {
       throw WalkError::diagnosed(PyExc_RuntimeError, "the node changed while partax was walking it");
     }
@@ -115,14 +115,13 @@ class Splitter final : public WalkObserver {
 
   // ---- Prefix trees: the filters of each child.
   void narrow(Frame& frame, PyObject* object) {
-    std::vector<std::unique_ptr<FilterSet>> children;
+    std::vector<FilterSet> children;
     for (const FilterPtr& filter : frame.filters->filters) {
       const std::vector<FilterPtr> below = narrowed(filter, object);
       while (children.size() < below.size()) {
-        children.push_back(std::make_unique<FilterSet>());
-        children.back()->serial = ++serial_;
+        children.emplace_back().serial = ++serial_;
       }
-      for (std::size_t i = 0; i < below.size(); ++i) children[i]->add(below[i]);
+      for (std::size_t i = 0; i < below.size(); ++i) children[i].add(below[i]);
     }
     frame.narrowed = std::move(children);
   }
