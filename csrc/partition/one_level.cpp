@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 #include "base/python_hooks.h"
 #include "tree/spec_data.h"
@@ -79,24 +78,22 @@ bool are_alike(const TreeSpec& a, const TreeSpec& b) {
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
-    std::exception_ptr failed;
-    try {
-      if (equal_statics(expected.statics[i], found.statics[i])) continue;
-    } catch (const WalkError&) {
-      failed = std::current_exception();
-    }
-    const TreeSpec named = with_names(tree, options);
-    const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
-    const Ref index = number(i);
-    const Ref told = python::unequal_statics(spec_data(expected, root_of("")), spec_data(shown, root_of("")), index,
-                                             exact_unicode(what));
-    PyObject *path = nullptr, *message = nullptr;
-    parse_tuple(told.get(), "UU", &path, &message);
-    const auto raise = [&] {
-      if (failed) std::rethrow_exception(failed);
-      throw WalkError::diagnosed(PyExc_ValueError, exact_text(message));
+    Ref told;  // (path, message)
+    const auto tell = [&] {
+      const TreeSpec named = with_names(tree, options);
+      const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
+      const Ref before = spec_data(expected, root_of("")), now = spec_data(shown, root_of(""));
+      told = python::unequal_statics(before, now, number(i), exact_unicode(what));
     };
-    below([&] { return exact_text(path); }, raise);
+    const auto path = [&] {
+      if (!told) tell();
+      return exact_text(PyTuple_GET_ITEM(told.get(), 0));
+    };
+    below(path, [&] {
+      if (equal_statics(expected.statics[i], found.statics[i])) return;
+      tell();
+      throw WalkError::diagnosed(PyExc_ValueError, exact_text(PyTuple_GET_ITEM(told.get(), 1)));
+    });
   }
 }
 
