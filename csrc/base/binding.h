@@ -12,8 +12,6 @@
 
 namespace partax {
 
-inline pybind11::object give(Ref ref) { return pybind11::reinterpret_steal<pybind11::object>(ref.release()); }
-
 // A function of the module, which has the turn while it runs.
 template <typename Function, typename... Extra>
 void define(pybind11::module_& module, const char* name, Function&& function, const Extra&... extra) {

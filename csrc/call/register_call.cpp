@@ -23,39 +23,34 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject*) noexcept 
 }
 
 // (the forwarded leaves, the shardings or None) of what a target has returned.
-py::tuple output_info(PyObject* node) {
+Ref output_info(PyObject* node) {
   std::vector<std::size_t> forwarded;
   const auto output = is_output_node(node) ? output_of(node) : std::make_shared<const TraceOutput>();
   for (const std::int32_t source : output->source) {
     if (source < 0) forwarded.push_back(~static_cast<std::size_t>(source));
   }
-  return py::make_tuple(give(tuple_of_numbers(forwarded)), give(or_none(output->shardings)));
+  return tuple_of({tuple_of_numbers(forwarded), or_none(output->shardings)});
 }
 
 // (calls, target, [(number of a trace, its calls or None)]) of every key.
-py::list entries_of(const CallCache& cache) {
-  py::list all;
+Ref entries_of(const CallCache& cache) {
+  std::vector<Ref> all;
   for (const EntryPtr& entry : cache.table.all()) {
-    py::list log;
+    std::vector<Ref> log;
     for (const EntryTrace& trace : std::vector<EntryTrace>(entry->log)) {
-      log.append(py::make_tuple(give(number(trace.number)), give(trace.calls ? number(*trace.calls) : or_none({}))));
+      log.push_back(tuple_of({number(trace.number), trace.calls ? number(*trace.calls) : or_none({})}));
     }
-    all.append(py::make_tuple(give(number(entry->calls)), give(or_none(entry->value)), log));
+    all.push_back(tuple_of({number(entry->calls), or_none(entry->value), list_of(std::move(log))}));
   }
-  return all;
+  return list_of(std::move(all));
 }
 
 // (static keys, traces, hits, misses, size limit, loads)
-py::tuple info_of(const CallCache& cache) {
+Ref info_of(const CallCache& cache) {
   std::size_t traces = 0;
   for (const EntryPtr& entry : cache.table.all()) traces += entry->traces;
-  const EntryTable& table = cache.table;
-  py::tuple info(6);
-  std::size_t i = 0;
-  for (const std::size_t it : {table.size(), traces, cache.hits, cache.misses, table.max_size(), cache.loads}) {
-    info[i++] = give(number(it));
-  }
-  return info;
+  return tuple_of_numbers(std::vector<std::size_t>{cache.table.size(), traces, cache.hits, cache.misses,
+                                                   cache.table.max_size(), cache.loads});
 }
 
 void register_cache(py::module_& module) {
