@@ -126,12 +126,7 @@ class Describer {
     return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
   }
 
-  Ref root_path(std::size_t i) {
-    if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(roots_.get()))) {
-      return Ref::checked(PyUnicode_FromFormat("arguments[%zu]", i));
-    }
-    return Ref::borrow(PyTuple_GET_ITEM(roots_.get(), static_cast<Py_ssize_t>(i)));
-  }
+  Ref root_path(std::size_t i) { return Ref::checked(PySequence_GetItem(roots_.get(), static_cast<Py_ssize_t>(i))); }
 
   // Where a run is: its leaves may be millions, most of them not asked for.
   Ref run_place() {
