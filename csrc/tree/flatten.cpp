@@ -305,7 +305,7 @@ void Flattener::name_children(PyObject* object, std::size_t count) {
 }
 
 // Opens a node whose layout finds what its registered functions give.
-std::size_t Flattener::open_entries(const TypeInfo& info, const Entries& entries) {
+void Flattener::open_entries(const TypeInfo& info, const Entries& entries) {
   const std::size_t index = open(Kind::kEntries, entries.num_children, &info);
   spec_.nodes[index].entries = static_cast<std::uint16_t>(entries.keys.size());
   const std::vector<Slot>& slots = info.layout->statics;
@@ -316,7 +316,6 @@ std::size_t Flattener::open_entries(const TypeInfo& info, const Entries& entries
           [&] { add_static(entries.statics[i], Unhashable::kCompare); });
   }
   for (const Ref& key : entries.keys) add_static(key, Unhashable::kRefuse);
-  return index;
 }
 
 void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t index) {

@@ -112,7 +112,7 @@ class Flattener {
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
   void name_children(PyObject* object, std::size_t count);
-  std::size_t open_entries(const TypeInfo& info, const Entries& entries);
+  void open_entries(const TypeInfo& info, const Entries& entries);
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);
