@@ -87,7 +87,7 @@ def test_a_step_that_changes_more_than_values_is_refused(name: str) -> None:
     model = Two()
     before = nnx.graphdef(model), model.first, model.last
     run = partax.steps(partax.nnx.jit(lambda model, x: (BESIDE[name](model), x)[1]), 2)
-    with pytest.raises(TypeError, match="changes more of `model` than the values of Variables"):
+    with pytest.raises(TypeError, match=r"more of `model` than .* Variables, as `model\.(first|more|number)"):
         list(run(model, over=[np.ones(2, "f4")] * 4))
     assert (nnx.graphdef(model), model.first, model.last) == before
 

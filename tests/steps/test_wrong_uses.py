@@ -20,8 +20,6 @@ def add(state: Any, batch: Any) -> Any:
 
 ADD: Any = partax.filter_jit(add)
 ONE_DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-
 NAMES: Any = collections.namedtuple("NAMES", "y z")
 
 
@@ -36,9 +34,7 @@ TYPES: dict[str, Callable[[], Any]] = {
     r"`carry`: found \(0,\), expected names": run(add, W, carry=(0,)),
     "`carry`: found 5, expected names": run(add, W, carry=5),
     r"`carry`: found .*float64\[2\].*, expected names": run(add, W, carry=np.ones(2)),
-    r"`s\['n'\]`: 'b' before a step, 'ba' after it, in `result\[0\]`": run(
-        lambda s, b: ({**s, "n": s["n"] + "a"}, 1), {**W, "n": "b"}
-    ),
+    r"`s\['n'\]`: 'b' before a step, 'ba' after it": run(lambda s, b: ({**s, "n": s["n"] + "a"}, 1), {**W, "n": "b"}),
     r"`s\['w'\]`: float32\[2\] before a step, bfloat16\[2\] after": run(
         lambda s, b: ({"w": s["w"].astype("bfloat16"), "v": s["v"]}, 1), {"w": ONE, "v": ONE}
     ),
@@ -60,6 +56,8 @@ TYPES: dict[str, Callable[[], Any]] = {
     "`over`: found a `dict`": run(add, W, over=W),
     r"batch 1: `batch\['batch'\]`: found a `tuple`": run(add, W, over=[X, (X, 1)]),
     "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`": run(lambda s, x, y: s, W),
+    "batch 0: found a `tuple` of 3, expected a tuple of 2": run(lambda s, x, y: s, W, over=[(X, X, X)]),
+    r"function <lambda> at .*argument batch\['b'\]": run(lambda s, b: (s, 1 if b.sum() > 0 else 2), W),
 }
 VALUES: dict[str, Callable[[], Any]] = {
     "`size`: found 0": lambda: partax.steps(ADD, 0),

@@ -39,22 +39,25 @@ def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
         return
     returned = set(map(id, jax.tree.leaves(result)))
     returned |= {id(it) for _, it in _objects(_nnx(), result, "the result")}
-    for path, it, before in watched:
-        if id(it) in returned:
+    for where, it, is_value in changes(watched):
+        if id(it) in returned or (is_value and {id(leaf) for leaf in jax.tree.leaves(it._raw_value)} <= returned):
             continue
+        raise ValueError(
+            f"`{where}`: the function has changed this of an nnx object, and the caller's would stay as it is; use "
+            "`partax.nnx.jit`, which changes the caller's objects in place, or return the object"
+        )
+
+
+def changes(watched: list[_Seen]) -> Iterator[tuple[str, Any, bool]]:
+    """Where nnx objects consist of something else since then, of which, and whether it is what a Variable holds."""
+    for path, it, before in watched:
         now = _contents(it)
         for name in (*now, *(before.keys() - now.keys())):
             if name in before and name in now:
                 old, new = before[name], now[name]
                 if old is new or (_core.node_kind(new) == "static_leaf" and _core.static_equal(old, new)):
                     continue
-            if name == "_raw_value" and {id(leaf) for leaf in jax.tree.leaves(now[name])} <= returned:
-                continue
-            where = path if name == "_raw_value" else f"{path}.{name}"
-            raise ValueError(
-                f"`{where}`: the function has changed this of an nnx object, and the caller's would stay as it is; use "
-                "`partax.nnx.jit`, which changes the caller's objects in place, or return the object"
-            )
+            yield path if name == "_raw_value" else f"{path}.{name}", it, name == "_raw_value"
 
 
 def _contents(it: Any) -> dict[str, Any]:

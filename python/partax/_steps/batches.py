@@ -1,5 +1,6 @@
 """Batches: taken from an iterator by value, and stacked, on the host where they are there."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ class Taken(NamedTuple):
     def stacked(self, part: slice) -> dict[str, Any]:
         """Some of them as one tree whose arrays have one axis more."""
         columns = [it[part] for it in self.columns]
-        on_device = iter(_stacked([tuple(it) for it in columns if isinstance(it, list)]))
+        on_device = iter(_each(jnp.stack, [tuple(it) for it in columns if isinstance(it, list)]))
         return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in columns])
 
 
@@ -34,15 +35,12 @@ class Batches:
         # What the iterator has raised, or what is wrong with a batch: nothing is taken after it.
         self.error: BaseException | None = None
         self._iterator: Iterator[Any] = iter(batches)
-        self._size = size
-        self._names = names
+        self._size, self._names, self._taken = size, names, 0
         self._first: Flat | None = None
-        self._taken = 0
 
     def take(self) -> Taken | None:
         """The next batches; fewer at the end, or before an error, and None where there are none."""
-        columns: list[Any] = []
-        count = 0
+        columns, count = list[Any](), 0
         while count < self._size and self.error is None:
             try:
                 leaves = self._leaves(self._named(next(self._iterator)))
@@ -78,9 +76,10 @@ class Batches:
                 )
             return {name: by_name[name] for name in self._names}
         if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
+            count = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
             raise TypeError(
-                f"batch {self._taken}: found a `{type(batch).__name__}`, expected a tuple of {len(self._names)}: the "
-                f"step takes {known}, which the call gives no values for"
+                f"batch {self._taken}: found a `{type(batch).__name__}`{count}, expected a tuple of {len(self._names)}"
+                f": the step takes {known}, which the call gives no values for"
             )
         return dict(zip(self._names, batch, strict=True))
 
@@ -125,18 +124,12 @@ def _type_of(leaf: Any) -> ArrayType:
     return ArrayType(np.shape(leaf), leaf.dtype, getattr(leaf, "weak_type", False))
 
 
-@jax.jit
-def _stacked(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
-    return [jnp.stack(column) for column in columns]
-
-
-@jax.jit
-def _joined(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
-    return [jnp.concatenate(column) for column in columns]
+@functools.partial(jax.jit, static_argnums=0)
+def _each(combined: Any, columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
+    return [combined(column) for column in columns]
 
 
 def joined_results(results: list[Any]) -> Any:
     """The results of several chunks as one: arrays one behind the other, all else as it is in each, or a TypeError."""
     joined = Results("result")
-    rows = [joined.arrays(result) for result in results]
-    return joined.rebuilt(_joined(list(zip(*rows, strict=True))))
+    return joined.rebuilt(_each(jnp.concatenate, list(zip(*map(joined.arrays, results), strict=True))))

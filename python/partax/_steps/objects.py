@@ -6,6 +6,7 @@ from typing import Any
 
 from flax import nnx
 
+from partax._jit.lost_changes import changes, watch_named
 from partax._libraries.flax.graph import Variable, is_object
 from partax._steps.places import place_text
 
@@ -47,7 +48,7 @@ class Held:
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
         self._graph, self.state = nnx.split(values)  # as they came
-        self._made: list[Any] = []
+        self._made, self._seen = list[Any](), list[Any]()
 
     def without(self, names: Collection[str]) -> "Held | None":
         left = {name: value for name, value in self._values.items() if name not in names}
@@ -55,7 +56,7 @@ class Held:
 
     def made(self, state: Any) -> dict[str, Any]:
         made = nnx.merge(self._graph, state)
-        self._made = _objects(made)
+        self._made, self._seen = _objects(made), watch_named(made) or []
         return made
 
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
@@ -74,9 +75,10 @@ class Held:
                 )
         after, state = nnx.split(made)
         if after != self._graph or not all(map(operator.is_, _objects(made), self._made)):
+            place = next((f", as `{path}`" for path, _, is_value in changes(self._seen) if not is_value), "")
             raise TypeError(
                 f"found a step that changes more of {', '.join(f'`{it}`' for it in made)} than the values of "
-                "Variables, expected no other attributes, modules or numbers after it; call it step by step"
+                f"Variables{place}, expected no other attributes, modules or numbers after it; call it step by step"
             )
         return state
 

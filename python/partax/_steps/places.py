@@ -216,7 +216,8 @@ def _paired(result: Any, arguments: Mapping[str, Shape], named: bool) -> dict[tu
     for path, fits, *_ in left:
         alike = [it.path for it in left if not set(fits).isdisjoint(it.fits)]
         if len(fits) != 1 or len(alike) != 1 or (path and path[-1] in arguments.keys() - fits):
-            _refuse(alike, fits, f"{{{next(it for it in fits if it not in said)!r}: {_place(path)!r}}}")
+            missing, place = next(it for it in fits if it not in said), path[0] if len(path) == 1 else path
+            _refuse(alike, fits, f"{{{missing!r}: {place!r}}}")
         found[path] = fits[0]
     for path, fits, *_ in [it for it in every if it.is_inside and not said.issuperset(it.fits)]:
         inside = [name for name in fits if name not in found.values()]
@@ -243,10 +244,6 @@ def _refuse(paths: list[tuple[Any, ...]], names: list[str], remedy: str) -> NoRe
         f"found {texts} of the structure of {wanted}, expected one of each, or keys that are their names; say which is "
         f"carried, as carry={remedy}"
     )
-
-
-def _place(path: tuple[Any, ...]) -> Any:
-    return path[0] if len(path) == 1 else path
 
 
 def _at(result: Any, path: tuple[Any, ...]) -> Any:

@@ -24,8 +24,9 @@ from partax._report.report import StepsReport
 from partax._steps import places
 from partax._steps.batches import Batches, Taken, joined_results
 from partax._steps.places import Place, Places
+from partax._transforms.carry import Arrays, in_place_of
 from partax._transforms.loops import scan
-from partax._transforms.programs import filter_eval_shape
+from partax._transforms.on_arrays import joined, split
 
 
 def steps(
@@ -107,10 +108,7 @@ def steps(
 
 class Steps:
     def __init__(self, step: JitFunction[..., Any], size: int, carry: Any, unroll: int) -> None:
-        self._step = step
-        self._size = size
-        self._carry = carry
-        self._unroll = unroll
+        self._step, self._size, self._carry, self._unroll = step, size, carry, unroll
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._lock = threading.Lock()  # of the plans, and what they hold
 
@@ -136,8 +134,7 @@ class Steps:
         """
         is_iterable = any(hasattr(type(over), name) for name in ("__iter__", "__getitem__"))
         if isinstance(over, (Mapping, str, bytes)) or not is_iterable:
-            found = type(over).__name__
-            raise TypeError(f"`over`: found a `{found}`, expected an iterable with a batch for each step")
+            raise TypeError(f"`over`: found a `{type(over).__name__}`, expected an iterable with a batch for each step")
         return Run(self, *self._bound(args, kwargs), over)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -183,8 +180,7 @@ class Steps:
             for path, leaf in zip(spec.dynamic_paths(), leaves, strict=True):
                 if isinstance(leaf, jax.Ref):
                     raise TypeError(f"`{path}`: found a `jax.Ref`, expected an array; return what the step makes of it")
-        objects: tuple[str, ...] = ()
-        others = values
+        objects, others = tuple[str, ...](), values
         if self._step._options.graph is not None:
             from partax._steps.objects import are_variables_alone, objects_in, refuse_objects
 
@@ -215,8 +211,7 @@ class Run(Iterator[Any]):
     """A loop of steps: an iterator over its chunks, for one use. `close` ends it."""
 
     def __init__(self, steps: Steps, values: dict[str, Any], batch: tuple[str, ...], over: Any) -> None:
-        self._size = steps._size
-        self._over = over
+        self._size, self._over = steps._size, over
         # It does not refer to this object: both are gone with the last reference, as after a `break`.
         self._iterator = _Loop(steps, values).chunks(over, batch)
 
@@ -235,8 +230,7 @@ class Run(Iterator[Any]):
 
 class _Loop:
     def __init__(self, steps: Steps, values: dict[str, Any]) -> None:
-        self._steps = steps
-        self._values = values
+        self._steps, self._values = steps, values
 
     def chunks(self, over: Any, names: tuple[str, ...]) -> Generator[Any]:
         size = self._steps._size
@@ -278,9 +272,8 @@ class _Loop:
 
     def _one_by_one(self, plan: _Plan, taken: Taken, is_measured: bool) -> tuple[Any, float]:
         """Chunks of one step, in which numbers settle as in the others, and the seconds of one."""
-        carried, rest = dict[Any, str](), list[Any]()
+        carried, rest, begin = dict[Any, str](), list[Any](), 0.0
         warm = min(2, taken.size - 1)  # each of two may be compiled: the second has numbers that have settled
-        begin = 0.0
         for i in range(taken.size):
             if is_measured and i == warm:
                 jax.block_until_ready((self._values, rest))
@@ -344,12 +337,16 @@ def function_of_chunk(
             if not np.shape(leaf):
                 raise TypeError(f"`{path}`: found a number that `trace` makes an array, expected an array in a batch")
 
-        def first(state: dict[str, Any], stacked: list[Any]) -> Any:
-            return called(state, batch_spec.rebuild([leaf[0] for leaf in stacked]))[0]
-
         state = {HELD: held.state} if held else {}
-        may = {name: values[name] for name in may_be_carried}
-        carried = places.find(may, filter_eval_shape(first, state, stacked), carry, is_needed=not objects)
+        begun, held_spec = _core.flatten(state, "state")
+
+        def first(state: Arrays, batch: Arrays) -> Any:
+            return split(called(held_spec.rebuild(state.leaves), batch_spec.rebuild([it[0] for it in batch.leaves]))[0])
+
+        first.__signature__ = inspect.signature(first)  # type: ignore[attr-defined] - where jax shows the step for it
+        given = Arrays.of(begun, held_spec, "state"), Arrays.of(stacked, batch_spec, "batch")
+        found = joined(jax.eval_shape(in_place_of(fun, first), *given))
+        carried = places.find({name: values[name] for name in may_be_carried}, found, carry, is_needed=not objects)
         if held:  # Variables in the place of which others come back are values
             held = held.without(carried.values())
             state = {HELD: held.state} if held else {}
