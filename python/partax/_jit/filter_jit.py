@@ -274,8 +274,9 @@ def install() -> None:
         ("__repr__", lambda self: wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)),
     ):
         setattr(JitFunction, name, method)
-    for name, method in (("rebind", methods.rebind), ("__repr__", methods.bound_text)):
-        setattr(_core.BoundFunction, name, method)
+    signature = property(methods.bound_signature)
+    for name, it in (("rebind", methods.rebind), ("__repr__", methods.bound_text), ("__signature__", signature)):
+        setattr(_core.BoundFunction, name, it)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
     for cls in (JitFunction, _core.BoundJitFunction):
         shown_by(cls, parts)

@@ -2,6 +2,7 @@
 
 import concurrent.futures  # which imports its threads once they are asked for
 import functools
+import inspect
 import operator
 import os
 import sys
@@ -203,7 +204,7 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     Raises:
       TypeError: the function does not take them. When called: an argument is given that is bound.
       ValueError: when called, the call would give away an array that is bound, as `donate` says.
-      RuntimeError: when called, an array that is bound has been deleted.
+      RuntimeError: when called, an array that is bound is gone; a ValueError where jax raises that.
     """
     signature = signature_of(self.__wrapped__) or ANY_SIGNATURE
     try:
@@ -294,6 +295,12 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
 def bound_text(self: BoundFunction[Any]) -> str:
     given = [short_text(it) for it in self.args] + [f"{name}={short_text(it)}" for name, it in self.keywords.items()]
     return f"{self.func!r}.bind({', '.join(given)})"
+
+
+def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
+    """Of what is free."""
+    bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
+    return bound.replace(parameters=[it for name, it in bound.parameters.items() if name not in self.keywords])
 
 
 def reduced(self: BoundFunction[Any]) -> Any:
