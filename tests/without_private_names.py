@@ -21,7 +21,8 @@ _FILE = "partax._jax.private"
 HERE = pathlib.Path(__file__).parent
 # All of them pass without any of the names.
 TESTS = """
-jit/test_bind.py each_way_to_split_the_arguments settings_of_jax_count_between_two_calls
+jit/test_bind.py each_way_to_split_the_arguments settings_of_jax_count_between_two_calls under_transformations
+  rebinding_traces_where_the_static_part_is_another a_bound_array_that_is_gone_is_named
 jit/test_donation.py an_array_that_is_donated_and_returned warn_modes_warn_exactly_once_and_quiet_ones_never
   errors_of_arrays_that_are_given_away_or_gone_name_all_their_paths inside_another_program_nothing_is_donated
 jit/test_export.py a_call_of_the_arrays_alone_gives_the_arrays_of_the_result donation_is_kept compiler_options
