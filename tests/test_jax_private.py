@@ -18,7 +18,7 @@ from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
 _FILES = [
-    *(_PACKAGE / "_jax" / f"{name}.py" for name in ("private", "nodes", "programs")),
+    *(_PACKAGE / "_jax" / f"{name}.py" for name in ("private", "nodes", "programs", "watched")),
     _PACKAGE / "_families/equinox_private.py",
 ]
 _NAMES = private_names(*(file.read_text() for file in _FILES))

@@ -16,8 +16,9 @@ from examining import floats
 
 from partax import Finding
 from partax.__main__ import main
+from partax._doctor.compiled_programs import Program
 from partax._doctor.lines import NOWHERE
-from partax._doctor.script import Program, Watch, diagnoses
+from partax._doctor.script import Watch, diagnoses
 from partax._doctor.traced_again import of_programs
 from processes import python
 
@@ -108,69 +109,56 @@ from flax import nnx
 
 table = jnp.asarray(np.random.default_rng(0).random((600, 600), np.float32))
 
-
 def deep(x):
     for _ in range(60):
         x = jnp.tanh(x @ x)  # here
     return x
 
-
 @jax.jit
 def by_shape(x):
     return deep(x)
-
 
 @eqx.filter_jit
 def by_number(x, n):
     return deep(x) * n
 
-
 @partax.filter_jit(donate=("x",))
 def by_rate(x, rate):
     return deep(x) * rate
-
 
 @partax.filter_jit
 def becomes_strong(x, y):
     return deep(x) * y, y * jnp.float32(2)
 
-
 @functools.partial(jax.jit, static_argnames="mode")
 def by_mode(x, mode, step):
     return deep(x) * step + (x if mode == "b" else 0)
-
 
 class Net(nnx.Module):
     def __init__(self, n):
         self.w, self.n = nnx.Param(jnp.ones((3, 3))), n
 
-
 @nnx.jit
 def by_field(net, x):
     return deep(x @ net.w) * net.n
-
 
 @eqx.filter_jit
 def by_layer(layer, x):
     return layer(deep(x))
 
-
 @jax.jit
 def once(x, i):
     return deep(x) + table[i, 0]
 
-
 @jax.jit
 def by_device(x):
     return deep(x)
-
 
 @partax.filter_jit
 def by_trial(x):
     if x.shape[0] > 3:
         raise ValueError("too large")
     return deep(x)
-
 
 def renewed():
     @jax.jit
@@ -179,14 +167,12 @@ def renewed():
 
     return by_renewal
 
-
 def made(shift):
     @partax.filter_jit
     def twin(x, rate):
         return deep(x) * rate + shift
 
     return twin
-
 
 y = jnp.asarray(1.0)
 for n in range(3, 8):

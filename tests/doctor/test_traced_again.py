@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 from examining import floats
 
+from partax._doctor.compiled_programs import Program
 from partax._doctor.lines import Line
-from partax._doctor.script import Program
 from partax._doctor.traced_again import of_given_functions, of_operations, of_programs
 
 
@@ -44,7 +44,8 @@ def test_a_library_that_is_given_a_function_made_anew_is_told_at_the_line_that_c
 
 def test_the_advice_is_for_what_differs() -> None:
     number, optimizer = "cfg.temp: static float 0.5 -> 0.4", "s.tx.init: init_fn at optax/transforms/a.py:7 is new"
-    for reason, advice in ((number, "Pass `cfg.temp` as"), (optimizer, "Make the optimizer")):
+    anew = "it closes over other values of `w`", "Make the function"
+    for reason, advice in ((number, "Pass `cfg.temp` as"), (optimizer, "Make the optimizer"), anew):
         [program] = sines([3], 1.0, ["", *[reason] * 5])
         program.known = Line(__file__, 1, "step")
         ((finding,),) = [it.findings for it in of_programs([program], ())]

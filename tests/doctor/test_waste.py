@@ -16,8 +16,8 @@ CHEAP = lambda x: x
 
 
 def find(function: Any, *args: Any) -> list[Finding]:
-    program = examined(function, *args)
-    return [it for find in (waste.find, control_flow.find_selected, control_flow.find_scalars) for it in find(program)]
+    finders = waste.find, control_flow.find_selected, control_flow.find_scalars, control_flow.find_uneven
+    return [it for program in (examined(function, *args),) for find in finders for it in find(program)]
 
 
 def costly(x: Any) -> Any:
@@ -73,6 +73,9 @@ FOUND: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "diagonal matrix": ("as if it were full", lambda d, m: m @ jnp.diag(d), (VECTOR, MATRIX)),
     "diagonal of a product": ("only the diagonal", lambda a, b: jnp.diag(a @ b), (MATRIX, MATRIX)),
     "trace of a hessian": ("only the diagonal", lambda x: jnp.trace(jax.hessian(energy)(x)), (VECTOR,)),
+    "laplacians": ("only the", lambda x: jax.vmap(lambda y: jnp.trace(jax.hessian(energy)(y)))(x), (floats(64, 64),)),
+    "jacobian the wrong way": ("where 4 the other", lambda x: jax.jacrev(lambda y: jnp.tile(y, 500))(x), (floats(4),)),
+    "uneven turns": ("the last is", jax.vmap(lambda t: lax.while_loop(t.__gt__, jnp.positive, 0)), (ints(9),)),
     "hessian by a vector": ("only multiplied by", lambda x, v: jax.hessian(energy)(x) @ v, (VECTOR, VECTOR)),
     "one-hot": ("one-hot", lambda i, t: jax.nn.one_hot(i, 5000) @ t, (ints(1000), floats(5000, 8))),
     "rows of an identity": ("one-hot", lambda i, t: jnp.eye(5000)[i] @ t, (ints(1000), floats(5000, 8))),
@@ -139,7 +142,8 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_waste_is_found(name: str) -> None:
     text, function, args = FOUND[name]
     (finding,) = find(function, *args)
-    assert finding.kind == ("scalar" if "scalars" in name else "waste") and finding.severity == "medium"
+    assert finding.kind == ("scalar" if "scalars" in name else "waste")
+    assert finding.severity == ("info" if "uneven" in name else "medium")
     assert text in finding.message and finding.advice
     assert finding.file == __file__
 

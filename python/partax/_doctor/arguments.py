@@ -35,10 +35,8 @@ def find_unused(examined: Examined) -> Iterator[Finding]:
             path = largest.path
             what = f"`{path}` ({array_text(largest.aval)})" + (f" and {more} more arrays of `{name}`" if more else "")
         message = f"Nothing in the program reads {what}, {bytes_text(size)} in all."
-        advice = (
-            "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
-            "dispatch time, and another shape of it traces the function again."
-        )
+        advice = "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
+        advice += "dispatch time, and another shape of it traces the function again."
         yield finding_at(line, "unused", "low", message, advice, path, bytes=size, arrays=len(leaves))
 
 
@@ -64,10 +62,8 @@ def find_not_donated(examined: Examined) -> Iterator[Finding]:
     comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
     called = ["a part of the arguments" if _of_equinox(name) else f"`{name}`" for name in names]
     listed = ", ".join(f"{it} ({bytes_text(by_name[name])})" for it, name in zip(called, names, strict=True))
-    message = (
-        f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
-        f"{bytes_text(total)} are in memory twice."
-    )
+    message = f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
+    message += f"{bytes_text(total)} are in memory twice."
     advice = f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more."
     each = {f"{name}_bytes": by_name[name] for name in names}
     line, severity = definition(examined.function), "medium" if matters else "low"

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from partax._doctor.lines import USERS, rank, running_line
-from partax._jax.programs import MISS, static_arguments
+from partax._jax.watched import MISS, static_arguments
 from partax._report.part import ValueParts
 from partax._report.snapshot import Snapshot, described_call, differences, take_snapshot
 
@@ -18,6 +18,7 @@ _OF_JAX = *MISS, "fun"
 _OF_EQUINOX = "equinox/_jit.py", "_call", "jit_wrapper"
 _OF_FLAX = "flax/nnx/transforms/compilation.py", "__call__", "self"
 _MOST = 2  # differences that are told
+ANEW_WITH = "closes over other values of "
 
 
 class _Call(NamedTuple):
@@ -31,6 +32,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._latest: dict[Any, Snapshot] = {}
+        self._closed_over: dict[Any, dict[str, int]] = {}
 
     def reason(self) -> str:
         """What differs in the call under way, for which a function is traced, from the one before for which it was;
@@ -49,13 +51,23 @@ class Calls:
         described, leaves = described_call(*call)
         # Operations of jax's by themselves share a function: those of one line are compared.
         key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
-        before = self._latest.get(key)
+        before, closed_before = self._latest.get(key), self._closed_over.get(key, {})
+        closed = self._closed_over[key] = _closed_over(call.function)
         now = self._latest[key] = take_snapshot(described, leaves, leaves, ValueParts(False, True), before)
         if before is None:
             return ""
         changes = list(map(str, differences(before, now)))
         more = f" and {len(changes) - _MOST} more" if len(changes) > _MOST else ""
-        return ", ".join(changes[:_MOST]) + more or "it was made anew, for arguments of the same types"
+        others = [f"`{name}`" for name, it in closed.items() if it != closed_before.get(name, it)]
+        with_others = f", and {ANEW_WITH}{', '.join(others)}" if others else ""
+        return ", ".join(changes[:_MOST]) + more or f"it was made anew, for arguments of the same types{with_others}"
+
+
+def _closed_over(function: Any) -> dict[str, int]:
+    """The addresses of the values that a function closes over, by name; of functions nothing, which tell little."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    pairs = zip(names, getattr(function, "__closure__", None) or (), strict=False)
+    return {name: id(it.cell_contents) for name, it in pairs if not callable(it.cell_contents)}
 
 
 def _under_way() -> _Call | None:

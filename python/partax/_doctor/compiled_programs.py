@@ -88,6 +88,10 @@ def by_function(programs: Iterable[Program]) -> list[list[Program]]:
     return list(grouped(programs, lambda program: (program.name, program.line)).values())
 
 
+def seconds_of(programs: Iterable[Program]) -> float:
+    return sum(program.seconds for program in programs)
+
+
 def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
     """What each stage took of all programs together, by the name of its figure."""
     return {f"{stage}_seconds": sum(it.stages[stage] for it in programs) for stage in STAGES}
@@ -114,13 +118,7 @@ def examined_program(program: Program, function: Any = None) -> Examined:
     """A program that was compiled, as the doctor examines it; with its function, where that is known."""
     avals = program.jaxpr.in_avals
     donated = program.donated if len(program.donated) == len(avals) else itertools.repeat(False)
-    return Examined(
-        name=program.name,
-        defined=program.defined,
-        function=function,
-        wrapper=None,
-        jaxpr=program.jaxpr,
-        arguments=tuple(map(Leaf, program.paths, avals, donated)),
-        results=tuple(map(Leaf, program.result_paths, program.jaxpr.out_avals)),
-        trace_seconds=program.stages["trace"],
-    )
+    arguments = tuple(map(Leaf, program.paths, avals, donated))
+    results = tuple(map(Leaf, program.result_paths, program.jaxpr.out_avals))
+    seconds = program.stages["trace"]
+    return Examined(program.name, program.defined, function, None, program.jaxpr, arguments, results, seconds)

@@ -12,19 +12,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax.extend.core import Literal
 
+from partax._doctor import flat_program as flat
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, Severity, finding_at
-from partax._doctor.flat_program import (
-    DECOMPOSITIONS,
-    ELEMENTWISE,
-    LITERAL,
-    TREATMENT,
-    FlatProgram,
-    Place,
-    flat_program,
-    multiplications,
-)
 from partax._doctor.lines import NOWHERE, Line, grouped, is_of_jax
 from partax._pytree.short_text import array_text
 from partax._report.captured_arrays import Holder, holders
@@ -58,14 +49,14 @@ class Captured:
 class _Captures:
     def __init__(self, examined: Examined) -> None:
         self.arrays: list[Captured] = []
-        self.folded: list[tuple[Place, float]] = []  # what XLA evaluates while it compiles, with seconds
+        self.folded: list[tuple[flat.Place, float]] = []  # what XLA evaluates while it compiles, with seconds
         self._numbers: dict[int, int] = {}  # of arrays, by identity
         # A plain function around a jit is no program in its calls: what it passes to that is an argument there.
         self._is_plain = examined.traced is not None and examined.wrapper is examined.function
         if _may_have(examined):
-            self._read(flat_program(examined), {})
+            self._read(flat.flat_program(examined), {})
 
-    def _read(self, program: FlatProgram, known: dict[int, int]) -> None:
+    def _read(self, program: flat.FlatProgram, known: dict[int, int]) -> None:
         passed = _passed(program) if self._is_plain else set[int]()
         captured = ((number, value) for number, value in program.constants.items() if number not in passed)
         known.update((number, self._number(value, False)) for number, value in captured)
@@ -74,10 +65,10 @@ class _Captures:
             is_known, holds = True, False
             for var, number in zip(eqn.invars, reads, strict=True):
                 what = None if number in passed else known.get(number)
-                if number == LITERAL and var.aval.shape:
+                if number == flat.LITERAL and var.aval.shape:
                     self._use(self._number(var.val, True), program, i)
                     is_known = False  # XLA has it as a parameter
-                elif number != LITERAL and what is None:
+                elif number != flat.LITERAL and what is None:
                     is_known = False
                 elif what is not None and what != _FILLED:
                     holds = True
@@ -86,17 +77,17 @@ class _Captures:
             for body in bodies:
                 given = zip(body.program.inputs, body.given, strict=True)
                 self._read(body.program, {number: known[it] for number, it in given if it in known})
-            made = self._made(Place(program, i), holds) if is_known and not bodies else None
+            made = self._made(flat.Place(program, i), holds) if is_known and not bodies else None
             if made is not None:
                 known.update((number, made) for number in program.writes[i])
 
-    def _made(self, place: Place, holds: bool) -> int | None:
+    def _made(self, place: flat.Place, holds: bool) -> int | None:
         """What an operation on known operands gives."""
         eqn, name = place.eqn, place.eqn.primitive.name
         if not eqn.invars or not eqn.outvars or eqn.effects:
             return None
         if not holds and not name.startswith("reduce_window"):
-            return _FILLED if TREATMENT.get(name) in ELEMENTWISE else None
+            return _FILLED if flat.TREATMENT.get(name) in flat.ELEMENTWISE else None
         seconds = folding_seconds(eqn)
         if seconds:
             self.folded.append((place, seconds))
@@ -108,7 +99,7 @@ class _Captures:
             self.arrays.append(Captured(value, is_hoisted))
         return number
 
-    def _use(self, number: int, program: FlatProgram, index: int) -> None:
+    def _use(self, number: int, program: flat.FlatProgram, index: int) -> None:
         if self.arrays[number].line is NOWHERE:
             self.arrays[number].line = program.line(index)
 
@@ -116,15 +107,15 @@ class _Captures:
 def _may_have(examined: Examined) -> bool:
     """Whether a program may have captured anything, or have XLA evaluate something though it has not."""
     equations = examined.equations
-    return (
-        bool(examined.jaxpr.consts)
-        or any(name.startswith("reduce_window") for name in set(equations.names))
-        or any(type(var) is Literal and getattr(var.aval, "shape", ()) for eqn in equations.eqns for var in eqn.invars)
-        or any(holder.consts for _, holder, _ in equations.held() if hasattr(holder, "consts"))
+    if examined.jaxpr.consts or any(name.startswith("reduce_window") for name in set(equations.names)):
+        return True
+    literals = (var.aval for eqn in equations.eqns for var in eqn.invars if type(var) is Literal)
+    return any(getattr(it, "shape", ()) for it in literals) or any(
+        getattr(holder, "consts", ()) for _, holder, _ in equations.held()
     )
 
 
-def _passed(program: FlatProgram) -> set[int]:
+def _passed(program: flat.FlatProgram) -> set[int]:
     """The values that a function passes to a jit, not one of jax's own, of which it returns what that gives."""
     eqn = next((it for it in program.jaxpr.eqns if it.outvars == program.jaxpr.outvars), None)
     if eqn is None or eqn.primitive.name not in ("jit", "pjit"):
@@ -181,14 +172,12 @@ def _captured(examined: Examined, group: _Group) -> Finding:
     if group.holder is not None:
         name = f"`{group.name}`"
         message = f"{group.holder.kind} {name} holds {what} ({bytes_text(size)}), which the program has captured: {how}"
-    advice = (
-        f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
-        "share it, and a new value needs no new trace"
-    )
+    advice = f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then "
+    advice += "programs share it, and a new value needs no new trace"
     return finding_at(first.line, "constant", severity, message, advice, group.name, bytes=size, arrays=count)
 
 
-def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
+def _folded(folded: list[tuple[flat.Place, float]]) -> Iterator[Finding]:
     is_much = sum(seconds for _, seconds in folded) >= _FEWEST_SECONDS
     lines = grouped(folded if is_much else (), lambda it: it[0].line)
     by_seconds = sorted(((sum(it for _, it in found), line) for line, found in lines.items()), reverse=True)
@@ -196,14 +185,10 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
         if at and seconds < _FEWEST_SECONDS:
             return
         eqn = max(lines[line], key=lambda it: it[1])[0].eqn
-        message = (
-            f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
-            f"while it compiles, which takes about {seconds_text(float(f'{seconds:.1g}'))}"
-        )
-        advice = (
-            "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
-            "computed from: what depends on an argument is not evaluated by the compiler"
-        )
+        message = f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates "
+        message += f"it while it compiles, which takes about {seconds_text(float(f'{seconds:.1g}'))}"
+        advice = "compute it once outside of the function and pass the result as an argument, or pass the array that "
+        advice += "it is computed from: what depends on an argument is not evaluated by the compiler"
         severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
         figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
         yield finding_at(line, "constant", severity, message, advice, **figures)
@@ -212,7 +197,7 @@ def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
 # Larger results XLA leaves to be computed when the program runs (`kMaximumConstantSizeElements`).
 _LARGEST = 45_000_000
 # What XLA does not evaluate: Fourier transforms, what runs on the host or in a library, loops.
-_NEVER = DECOMPOSITIONS | {
+_NEVER = flat.DECOMPOSITIONS | {
     "iota", "fft", "rng_bit_generator", "threefry2x32", "pure_callback", "io_callback", "debug_callback", "debug_print",
     "scan", "while", "cond", "custom_call", "ffi_call", "pallas_call", "shard_map", "device_put", "sharding_constraint",
     "optimization_barrier", "top_k",
@@ -220,21 +205,17 @@ _NEVER = DECOMPOSITIONS | {
 # The seconds of an operation by its equation and the elements of its result and its operand; by how its name begins.
 _SECONDS: dict[str, Callable[[Any, int, int], float]] = {
     # One of n log2(n) comparisons: a sort of 4e3 elements takes 0.8 s, of 1e4 5.8 s, of 1e5 45 s.
-    "sort": lambda eqn, _, operand: (
-        operand * math.log2(max(eqn.invars[0].aval.shape[eqn.params["dimension"]], 2)) * 25e-6
-    ),
+    "sort": lambda eqn, _, size: size * math.log2(max(eqn.invars[0].aval.shape[eqn.params["dimension"]], 2)) * 25e-6,
     "cum": lambda eqn, _, operand: operand * 29e-6,  # 1e5 elements take 2.9 s
     # One element in one window: a 3 x 3 window over 1e5 elements takes 3.7 s.
     "reduce_window": lambda eqn, result, _: result * math.prod(eqn.params["window_dimensions"]) * 4e-6,
     "scatter": lambda eqn, result, _: _scatter_seconds(eqn, result),
     "gather": lambda eqn, result, _: result * 0.3e-6,  # 1e6 elements take 0.15 to 0.4 s, rows less
-    "dot_general": lambda eqn, *_: multiplications(eqn) * 0.35e-9,  # 3162 x 3162 takes 10 s
-    "conv_general_dilated": lambda eqn, *_: multiplications(eqn) * 0.1e-6,  # 1e6 elements and 5 x 5 take 2.8 s
+    "dot_general": lambda eqn, *_: flat.multiplications(eqn) * 0.35e-9,  # 3162 x 3162 takes 10 s
+    "conv_general_dilated": lambda eqn, *_: flat.multiplications(eqn) * 0.1e-6,  # 1e6 elements and 5 x 5 take 2.8 s
     # XLA adds floats by a loop of its own, next to nothing; it calls its evaluator for each element of all others:
     # a maximum of 8e6 takes 13 to 15 s, `all` of 1e6 1 to 1.7 s, an `argmax` of 6e5 3.7 s and of 8e6 58 to 77 s.
-    "reduce_sum": lambda eqn, _, operand: (
-        0.0 if jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.inexact) else operand * 2e-6
-    ),
+    "reduce_sum": lambda eqn, _, size: 0.0 if jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.inexact) else size * 2e-6,
     "reduce_": lambda eqn, _, operand: operand * 1.6e-6,
     "arg": lambda eqn, _, operand: operand * 7e-6,
     # What costs next to nothing, or is evaluated as a part of what uses it.

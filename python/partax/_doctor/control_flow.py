@@ -25,14 +25,10 @@ def find_selected(examined: Examined) -> Iterator[Finding]:
             work, count = [sum(_work(program.eqns[i]) for i in branch) for branch in branches], len(branches)
             if sum(work) < _MUCH_WORK:
                 continue
-            message = (
-                f"`jax.vmap` computes all {count} branches for each element, about {sum(work):,.0f} multiplications, "
-                "and takes one result of them."
-            )
-            advice = (
-                "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
-                "computes one branch of each; where the branches differ in numbers alone, index these."
-            )
+            message = f"`jax.vmap` computes all {count} branches for each element, about {sum(work):,.0f} "
+            message += "multiplications, and takes one result of them."
+            advice = "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
+            advice += "computes one branch of each; where the branches differ in numbers alone, index these."
             figures = {"branches": count, "multiplications": sum(work), "share": round(max(work) / sum(work), 3)}
             yield finding_at(line, "waste", "medium", message, advice, **figures)
 
@@ -79,6 +75,26 @@ def _work(eqn: Any) -> float:
     return turns * inner
 
 
+_MUCH_OF_A_TURN = 1e6  # multiplications of all elements: less is hidden by what a turn takes anyway
+
+
+def find_uneven(examined: Examined) -> Iterator[Finding]:
+    """While loops of the user's under `jax.vmap`, which have a condition for each element."""
+    equations = examined.equations
+    for i in equations.named("while"):
+        eqn, stack = equations.eqns[i], stack_of(equations.eqns[i])
+        elements = math.prod(eqn.params["cond_jaxpr"].out_avals[0].shape)
+        if elements > 1 and stack and stack[-1].is_users:
+            work = sum(_work(it) for it in eqn.params["body_jaxpr"].jaxpr.eqns)
+            severity = "low" if work >= _MUCH_OF_A_TURN else "info"
+            message = f"`jax.vmap` runs this while loop for all {elements:,} elements until the last is done: turns of "
+            message += f"those done before, about {work:,.0f} multiplications in each, are computed and thrown away."
+            advice = "Where some take many more turns than others, go through them by `jax.lax.map(..., "
+            advice += "batch_size=...)`, those of like numbers of turns together, or put a new one where one is done."
+            figures: Figures = {"elements": elements, "multiplications": work}
+            yield finding_at(stack[-1], "waste", severity, message, advice, **figures)
+
+
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
 # equations has about ten for itself.
 _FEWEST_SCALARS = 32
@@ -100,10 +116,8 @@ def find_scalars(examined: Examined) -> Iterator[Finding]:
             continue
         told.add(line)
         often = f"each of its {turns:,} turns" if "length" in eqn.params else "each turn"
-        message = (
-            f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "
-            f"{often}: the device runs operation after operation, each of which does next to nothing."
-        )
+        message = f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars "
+        message += f"in {often}: the device runs operation after operation, each of which does next to nothing."
         advice = "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by "
         advice += "name outside of the loop."
         figures: Figures = {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD}

@@ -48,10 +48,8 @@ def find_flattening(examined: Examined) -> Iterator[Finding]:
     if seconds < _LONGEST:
         return
     arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
-    message = (
-        f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the class "
-        f"`{slowest.__name__}`), which takes the host {seconds_text(seconds)}."
-    )
+    message = f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the "
+    message += f"class `{slowest.__name__}`), which takes the host {seconds_text(seconds)}."
     line, advice = definition(examined.function), _advice(examined, slowest, why[slowest])
     path = max(counts, key=lambda name: counts[name].total())
     figures = {"arrays": arrays, "nodes": count, "flatten_seconds": seconds}
@@ -70,10 +68,8 @@ def _nodes(tree: Any) -> Iterator[Any]:
 
 def _advice(examined: Examined, kind: type, reason: str) -> str:
     if reason:
-        return (
-            f"Say what the functions of `{kind.__name__}` do, by `partax.register_fields({kind.__name__}, data=..., "
-            f"static=...)`: {reason}."
-        )
+        call = f"partax.register_fields({kind.__name__}, data=..., static=...)"
+        return f"Say what the functions of `{kind.__name__}` do, by `{call}`: {reason}."
     if wrapper_kind(examined.wrapper) == "nnx":
         return "Compile with `partax.nnx.jit`, which reads the objects of nnx without Python."
     return "Compile with `partax.filter_jit`, which reads these classes without Python, or pass a flat list of arrays."
@@ -103,10 +99,8 @@ def find_short_steps(examined: Examined) -> Iterator[Finding]:
     if single > _LONGEST_STEP or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
         return
     often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
-    message = (
-        f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} in a "
-        f"call (tried on zeros): a loop of single steps waits for the host{often}."
-    )
+    message = f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
+    message += f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
     # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
     is_compiled = examined.calls or isinstance(examined.wrapper, JitFunction)
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"

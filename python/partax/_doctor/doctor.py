@@ -32,6 +32,7 @@ _FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
     "precision": precision.find, "host": host.find, "slow operations": slow_operations.find,
     "scalars": control_flow.find_scalars, "dispatch": dispatch.find_flattening,
     "short steps": dispatch.find_short_steps, "waste": waste.find, "branches": control_flow.find_selected,
+    "uneven loops": control_flow.find_uneven,
 }  # fmt: skip
 
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake

@@ -131,29 +131,16 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
     try:
         traced = wrapper.trace(*args, **kwargs)
     except Exception as error:
-        raise TypeError(
-            f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, which a call would raise too: "
-            f"{one_line(str(error), _LONGEST)}"
-        ) from error
+        message = f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, which a call would raise "
+        raise TypeError(f"{message}too: {one_line(str(error), _LONGEST)}") from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
     pairs, _ = tree_flatten_with_path(traced.out_info)
     results = [Leaf("result" + keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)]
     return Examined(
-        name=name,
-        defined=definition(plain).place,
-        function=plain,
-        wrapper=function,
-        jaxpr=traced.jaxpr,
-        arguments=arguments,
-        results=tuple(results),
-        statics=statics,
-        out_info=traced.out_info,
-        trace_seconds=seconds,
-        traced=traced,
-        args=args,
-        kwargs=kwargs,
-    )
+        name, definition(plain).place, plain, function, traced.jaxpr, arguments, tuple(results), seconds, statics,
+        traced.out_info, traced, args, kwargs,
+    )  # fmt: skip
 
 
 def _traceable(function: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from partax._doctor.lines import Line
 from partax._pytree.short_text import angled
@@ -71,14 +71,7 @@ class Finding:
 
 
 def finding_at(
-    line: Line,
-    kind: Kind,
-    severity: Severity,
-    message: str,
-    advice: str,
-    path: str = "",
-    /,
-    **figures: int | float | str,
+    line: Line, kind: Kind, severity: Severity, message: str, advice: str, path: str = "", /, **figures: Any
 ) -> Finding:
     return Finding(kind, severity, line.file, line.line, line.source, path, figures, message, advice)
 

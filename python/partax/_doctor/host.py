@@ -43,10 +43,8 @@ def find(examined: Examined) -> Iterator[Finding]:
             severity = "medium" if times > len(found) else "low"
             often = "once" if times == 1 else f"in {times:,} transfers"
             message = f"`jax.device_put` inside of the program moves {bytes_text(moved)} {often} in each run"
-            advice = (
-                "place the array before the call, or leave it where it is: a program runs on the devices of its "
-                "arguments"
-            )
+            advice = "place the array before the call, or leave it where it is: a program runs on the devices of its "
+            advice += "arguments"
             yield finding_at(line, "host", severity, message, advice, times=times, moved_bytes=moved)
 
 
@@ -90,10 +88,8 @@ def _advice(equations: Equations, name: str, index: int) -> str:
         afterwards = f"{'print' if is_debug else 'call Python with'} all of it after the loop, once"
         if _has_outputs(equations.eqns[loop]):
             return f"return what it needs as an output of the loop and {afterwards}"
-        return (
-            "write what it needs into a buffer in the carry, by `.at[i].set(...)`, or make the loop a `jax.lax.scan` "
-            f"that returns it from each step, and {afterwards}"
-        )
+        advice = "write what it needs into a buffer in the carry, by `.at[i].set(...)`, or make the loop a "
+        return f"{advice}`jax.lax.scan` that returns it from each step, and {afterwards}"
     if is_debug:
         return "take it out when you have seen what it shows, or return the value and print it outside of the program"
     return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"

@@ -62,14 +62,11 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
 
 def _advice(buffer: Buffer) -> str:
     if buffer.name == "scan":
-        return (
-            "Have the scan's body return less for each step; in a gradient, `jax.checkpoint` of the body computes "
-            "again what else is kept of each."
-        )
-    return (
-        "Compute the largest array in blocks, by `jax.lax.map(..., batch_size=...)` or a scan over a part of its rows, "
-        "so that it never is there as a whole; in a gradient, `jax.checkpoint` computes it again instead of keeping it."
-    )
+        advice = "Have the scan's body return less for each step; in a gradient, `jax.checkpoint` of the body computes "
+        return f"{advice}again what else is kept of each."
+    advice = "Compute the largest array in blocks, by `jax.lax.map(..., batch_size=...)` or a scan over a part of its "
+    advice += "rows, so that it never is there as a whole; in a gradient, `jax.checkpoint` computes it again instead "
+    return f"{advice}of keeping it."
 
 
 _FEWEST_SAVED = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
@@ -114,11 +111,9 @@ def find_residuals(examined: Examined) -> Iterator[Finding]:
         figures = {"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak}
         of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
         message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
-        advice = (
-            "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
-            f"body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over chunks of "
-            f"{it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
-        )
+        advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
+        advice += f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
+        advice += f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
         yield finding_at(it.line, "checkpoint", "medium", message, advice, **figures)
 
 

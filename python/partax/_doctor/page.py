@@ -200,13 +200,10 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     traces = _traces(report)
     costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        diagnoses=diagnoses,
-        summary=_summary(diagnoses, report),
+        diagnoses=diagnoses, summary=_summary(diagnoses, report), left_out=max(len(traces) - _TRACES, 0),
         sections=list(_sections(programs if diagnoses else _costliest(report))),
-        traces=[it for it in traces if id(it) in costliest],
-        left_out=max(len(traces) - _TRACES, 0),
-        stages=[(stage, stage) for stage in (*STAGES, LOAD)],
-    )
+        traces=[it for it in traces if id(it) in costliest], stages=[(stage, stage) for stage in (*STAGES, LOAD)],
+    )  # fmt: skip
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
 
 
@@ -241,6 +238,8 @@ def _traces(report: Report) -> list[tuple[float, list[Event]]]:
 
 def _summary(diagnoses: Sequence[Any], report: Report) -> str:
     """What a reader should know first: the costliest function, how often it was traced, and why or what is wrong."""
+    if not diagnoses and not report.functions:
+        return ""
     if diagnoses:
         costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
         seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
@@ -248,12 +247,10 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
         reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
         count = sum(len(it.findings) for it in diagnoses)
         found = f"{counted(count, 'finding')} in {counted(len(diagnoses), 'function')}. "
-    elif report.functions:
+    else:
         costliest, found = report.functions[0], ""
         seconds, times = costliest.seconds, len(costliest.traces)
         reason = f"The latest trace: {costliest.traces[-1].reason}" if costliest.traces else ""
-    else:
-        return ""
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
     often = "once" if times == 1 else f"{times} times"
     cost = f", traced {often}: {seconds_text(seconds)}" if seconds else ""  # a loop outside of any function has none

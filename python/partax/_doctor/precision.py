@@ -146,18 +146,15 @@ class _Reader:
 
 
 def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Finding:
-    share = wide / arrays
-    first = found[0]
+    share, first = wide / arrays, found[0]
     severity: Severity = "high" if share >= _HIGH_SHARE else "medium"
     why = f"as it is combined with {first.because}" if first.because else "as the type is named here"
     of = f"{wide} of {arrays} operations on arrays of floats are in the wider type ({share:.0%})"
     message = f"{first.narrow} becomes {first.wide} {why}: {of}"
-    narrow = first.narrow.partition("[")[0]
-    advice = (
-        "give what it is combined with the type of the argument (`.astype(x.dtype)`, `dtype=x.dtype`), or use a "
-        "Python number, which takes the type of the array"
-        if first.because
-        else f"name `jnp.{narrow}` or `x.dtype` if that is enough; `float` is float64 where 64 bits are enabled"
-    )
+    advice = f"name `jnp.{first.narrow.partition('[')[0]}` or `x.dtype` if that is enough; `float` is float64 where 64 "
+    advice += "bits are enabled"
+    if first.because:
+        advice = "give what it is combined with the type of the argument (`.astype(x.dtype)`, `dtype=x.dtype`), or use "
+        advice += "a Python number, which takes the type of the array"
     figures = {"operations": wide, "all_operations": arrays, "share": round(share, 3), "places": len(found)}
     return finding_at(line, "precision", severity, message, advice, **figures)

@@ -289,25 +289,17 @@ def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
 
 def _advice(group: _Group, repeat: Repeat) -> str:
     if group.is_optimiser:
-        return (
-            "the optimiser has an update for each array of the model: layers that are stacked (`partax.stack`) have one"
-        )
+        return "the optimiser has an update for each array of the model: stacked layers (`partax.stack`) have one"
     if not repeat.in_a_row:
-        name = group.line.function.rpartition(".")[2]
-        return (
-            f"let the compiler see `{name}` once: stack its inputs and use `jax.vmap`, `partax.filter_scan` or "
-            "`jax.lax.map(batch_size=...)` over them; a nested `partax.filter_jit` of it is traced once, though XLA "
-            "still compiles each call"
-        )
+        advice = f"let the compiler see `{group.line.function.rpartition('.')[2]}` once: stack its inputs and use "
+        advice += "`jax.vmap`, `partax.filter_scan` or `jax.lax.map(batch_size=...)` over them; a nested "
+        return f"{advice}`partax.filter_jit` of it is traced once, though XLA still compiles each call"
     if not repeat.same_shapes:
-        return (
-            "this is a Python loop whose turns have other shapes: pad them to one shape, and let `partax.filter_scan` "
-            "or `jax.lax.scan` compile one turn"
-        )
-    return (
-        "this is a Python loop: over layers, stack them (`partax.stack`) and use `partax.fold`; over time steps or "
-        "chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is compiled then"
-    )
+        advice = "this is a Python loop whose turns have other shapes: pad them to one shape, and let "
+        return f"{advice}`partax.filter_scan` or `jax.lax.scan` compile one turn"
+    advice = "this is a Python loop: over layers, stack them (`partax.stack`) and use `partax.fold`; over time steps "
+    advice += "or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is "
+    return f"{advice}compiled then"
 
 
 _FEW, _MORE = 2, 8  # turns that are compiled; the difference is the price of six

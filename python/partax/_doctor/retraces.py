@@ -25,7 +25,6 @@ _COUNTERS = {
 }  # fmt: skip
 _DEEPEST = 2  # containers in which a part of an argument is looked for
 _MANY_TRACES = 5  # of one function: a few shapes and modes are as they should be
-_LATEST = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -70,10 +69,8 @@ def _changed_types(examined: Examined, come_back: list[Returned]) -> Iterator[Fi
 def _advice(pair: ReturnedArray) -> str:
     before, after = pair.argument.aval, pair.result.aval
     if before.shape != after.shape:
-        return (
-            "Keep the shape: begin with an array of the final size, and write each part into it by "
-            "`jax.lax.dynamic_update_slice` or `.at[...].set`."
-        )
+        advice = "Keep the shape: begin with an array of the final size, and write each part into it by "
+        return f"{advice}`jax.lax.dynamic_update_slice` or `.at[...].set`."
     if getattr(before, "weak_type", False):
         dtype = getattr(after.dtype, "name", after.dtype)
         return f"Begin with an array of the type that comes back: `jnp.asarray(..., dtype=jnp.{dtype})`."
@@ -90,10 +87,8 @@ def _uncommitted(examined: Examined, come_back: list[Returned]) -> Iterator[Find
         given = [pair.argument for pair in argument.arrays if pair.argument.value is not None]
         loose = [leaf.path for leaf in given if not _is_committed(leaf)]
         if loose:
-            message = (
-                f"`{loose[0]}` is on no device in particular, other arguments are committed to one, and so is what "
-                "comes back: the second call compiles again."
-            )
+            message = f"`{loose[0]}` is on no device in particular, other arguments are committed to one, and so is "
+            message += "what comes back: the second call compiles again."
             advice = f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`."
             yield _finding(examined, "medium", loose[0], {"arrays": len(loose)}, message, advice)
 
@@ -202,10 +197,8 @@ def _differs(examined: Examined, differences: list[Difference], result: str) -> 
 
 def _history(examined: Examined) -> Iterator[Finding]:
     history = examined.wrapper._cache.history if isinstance(examined.wrapper, JitFunction) else None
-    if history is None or history.count <= _MANY_TRACES:
-        return
-    latest = history.records[-_LATEST:]
-    reasons = "; ".join(f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in latest)
-    message = f"`{examined.name}` has been traced {history.count} times; the latest: {reasons}."
-    advice = "Pass arrays of the same types each time, and static values that stay."
-    yield _finding(examined, "low", "", {"traces": history.count}, message, advice)
+    if history is not None and history.count > _MANY_TRACES:
+        reasons = "; ".join(f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in history.records[-3:])
+        message = f"`{examined.name}` has been traced {history.count} times; the latest: {reasons}."
+        advice = "Pass arrays of the same types each time, and static values that stay."
+        yield _finding(examined, "low", "", {"traces": history.count}, message, advice)

@@ -6,146 +6,28 @@ import inspect
 import json
 import logging
 import os
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, MappingProxyType
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TextIO
 
 import jax
 
+from partax._doctor import compiled_programs as compiled
 from partax._doctor import traced_again
 from partax._doctor.calls_of_others import Calls
-from partax._doctor.compiled_programs import (
-    LOOPS_BY_THEMSELVES,
-    Program,
-    by_function,
-    calls_of,
-    examined_program,
-    paths_of,
-    stage_seconds,
-    traced_programs,
-)
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
-from partax._doctor.finding import finding_at, worst_first
-from partax._doctor.lines import USERS, Line, grouped, loop_around, rank, running_line
+from partax._doctor.finding import SEVERITIES, worst_first
+from partax._doctor.lines import grouped, running_line
+from partax._doctor.one_by_one import OneByOne
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
-from partax._jax.programs import watch_lowering, watch_operations
+from partax._jax.watched import watch_lowering
 from partax._report.history import kept
 from partax._report.monitor import plain_name
-from partax._report.table import Table, Tables, progress, seconds_text
-
-# A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
-# sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.
-_FEWEST, _FEWEST_SORTS = 800, 8
-_MORE, _FEWER_SORTS = 2_000, 5
-_VERY_MANY, _FEW_SORTS = 10_000, 4
-_REPEATED = 50  # times: a model with fewer layers in a loop is made so, once
-_MANY = 50_000
-_FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
-_MUCH_SECONDS = 0.6  # that the operations of a loop took, without what compiled
-_LONGEST = 2e-4  # seconds until the next operation that are counted: more is of what else the loop does
-_MOST_OF_IT = 0.6
-_WRITES = ("scatter", "dynamic_update_slice")
-# Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
-_PREPARES = {
-    "_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation", "asarray",
-    "array", "arange", "zeros", "ones", "full", "eye", "convert_element_type",
-}  # fmt: skip
-
-
-class _Operation(NamedTuple):
-    name: str
-    place: tuple[int, ...]  # the instructions of the user's innermost line, and of libraries inside of it
-    lines: tuple[tuple[CodeType, int], ...]  # of the user's that it was called through, the innermost first
-
-
-class OneByOne:
-    def __init__(self) -> None:
-        self.counts: Counter[_Operation] = Counter()
-        self.seconds: dict[_Operation, float] = {}
-        self.compiling = 0.0  # seconds so far
-        self._latest: tuple[_Operation, float] | None = None  # and when it began, on a clock that compiling stops
-
-    def note(self, name: str) -> None:
-        if self._latest is not None:
-            operation, began = self._latest
-            took = time.perf_counter() - self.compiling - began
-            self.seconds[operation] = self.seconds.get(operation, 0.0) + min(max(took, 0.0), _LONGEST)
-            self._latest = None
-        if name in _PREPARES:
-            return
-        lines: list[tuple[CodeType, int]] = []
-        place: list[int] = []
-        frame = sys._getframe(1)
-        while frame is not None:
-            code = frame.f_code
-            if not place and code.co_name in _PREPARES:
-                return
-            if rank(code.co_filename) and not lines:
-                place.append(frame.f_lasti)
-            if rank(code.co_filename) == USERS:
-                lines.append((code, frame.f_lineno))
-            frame = frame.f_back
-        if lines:
-            operation = _Operation(name, tuple(place), tuple(lines))
-            self.counts[operation] += 1
-            self._latest = operation, time.perf_counter() - self.compiling
-
-    def diagnoses(self) -> Iterator[Diagnosis]:
-        """A diagnosis for each loop that runs many sorts of operations, or writes into an array again and again."""
-        loops: dict[tuple[str, int, int], Counter[_Operation]] = {}
-        for operation, count in self.counts.items():
-            for code, line in operation.lines:
-                loop = loop_around(Line(code.co_filename, line, code.co_qualname))
-                if loop is not None:
-                    loops.setdefault((code.co_filename, *loop), Counter())[operation] += count
-        told: set[_Operation] = set()
-        # An outer loop has all that those inside of it have: the innermost that has most of it is told.
-        for (file, first, last), counts in sorted(loops.items(), key=lambda it: it[0][2] - it[0][1]):
-            around = [it for (name, begin, end), it in loops.items() if name == file and begin <= first and last <= end]
-            is_most = counts.total() >= _MOST_OF_IT * max(it.total() for it in around)
-            if not told.isdisjoint(counts) or not is_most or not _is_much(counts):
-                continue
-            told.update(counts)
-            yield _of_loop(file, first, last, counts, sum(self.seconds.get(it, 0.0) for it in counts))
-
-
-def _is_much(counts: Mapping[_Operation, int]) -> bool:
-    repeated = [count for count in counts.values() if count >= _REPEATED]
-    writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
-    sorts, total = len(repeated), sum(repeated)
-    enough = (_FEWEST_SORTS, _FEWEST), (_FEWER_SORTS, _MORE), (_FEW_SORTS, _VERY_MANY)
-    return writes >= _FEWEST_WRITES or any(sorts >= fewest and total >= least for fewest, least in enough)
-
-
-def _of_loop(file: str, first: int, last: int, counts: Counter[_Operation], seconds: float) -> Diagnosis:
-    lines: Counter[tuple[CodeType, int]] = Counter()
-    for operation, count in counts.items():
-        here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
-        lines[here[-1]] += count
-    [((code, number), _)] = lines.most_common(1)
-    line = Line(file, number, code.co_qualname)
-    total, writes = counts.total(), sum(count for it, count in counts.items() if it.name.startswith(_WRITES))
-    copies = f"; {writes:,} of them copy an array to write a part of it" if writes >= _FEWEST_WRITES else ""
-    finding = finding_at(
-        line,
-        "dispatch",
-        "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium",
-        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}, which "
-        f"took about {seconds_text(seconds)} without compiling: each takes the host longer than the device, and "
-        "nothing is fused.",
-        "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; or make the "
-        "loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function.",
-        operations=total,
-        places=len(counts),
-    )
-    return Diagnosis(code.co_name, line.place, (finding,), {"operations": total})
-
+from partax._report.table import Table, Tables, progress
 
 _logger = logging.getLogger("partax")
 
@@ -162,14 +44,14 @@ class Watch:
     """Notes every program that jax lowers in this process, with the seconds that jax tells."""
 
     def __init__(self) -> None:
-        self.programs: dict[tuple[Any, ...], Program] = {}
+        self.programs: dict[tuple[Any, ...], compiled.Program] = {}
         self.one_by_one = OneByOne()
         self._large = 0
         self._calls = Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
         self.is_told = watch_lowering(lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated))
-        watch_operations(lambda operation: self._try(self.one_by_one.note, operation))
+        self.one_by_one.watch(self._try)
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
     def end(self) -> None:
@@ -185,16 +67,17 @@ class Watch:
 
     def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
         name, site = plain_name(name), running_line()
-        known = site if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
+        known = site if name in compiled.LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns), known)
         program = self.programs.get(key)
         if program is None:
-            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr), known=known, site=site)
+            program = compiled.Program(name, jaxpr, tuple(donated), compiled.paths_of(jaxpr), known=known, site=site)
             self.programs[key] = program
             self._large += bool(jaxpr.consts) or len(jaxpr.eqns) > _FEW_EQUATIONS
             if self._large > _MOST_PROGRAMS:
                 program.known, program.jaxpr = program.line, None
         program.times += 1
+        self.one_by_one.has_programs |= program.is_users
         traces, reason = self._traces(), self._calls.reason()
         if name not in traces and program.stages["trace"] > 0:
             program.placed += 1
@@ -218,19 +101,19 @@ class Watch:
     def _traces(self) -> dict[str, float]:
         return self._at_work.__dict__.setdefault("traces", {})
 
-    def costliest(self) -> list[Program]:
+    def costliest(self) -> list[compiled.Program]:
         return sorted(self.in_order(), key=lambda program: -program.seconds)
 
-    def in_order(self) -> list[Program]:
+    def in_order(self) -> list[compiled.Program]:
         """All programs as they were compiled first."""
-        return list(self.programs.values()) if self.is_told else list(traced_programs())
+        return list(self.programs.values()) if self.is_told else list(compiled.traced_programs())
 
 
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
     """What is found in the user's functions, the costliest first, and then in those of libraries that took long."""
     kept_programs = [it for it in watch.costliest() if it.jaxpr is not None]
     functions = sorted(_costliest_functions(kept_programs), key=lambda it: not it[0].is_users)
-    worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS][:_SHOWN]
+    worth = [it for it in functions if it[0].is_users or compiled.seconds_of(it) >= _LEAST_SECONDS][:_SHOWN]
     found: list[Diagnosis] = []
     with progress("", len(worth)) as work:
         for programs in worth:
@@ -247,15 +130,11 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     return _together([*again, *watch.one_by_one.diagnoses()], found)
 
 
-def _costliest_functions(programs: Sequence[Program]) -> list[list[Program]]:
-    return sorted(by_function(programs), key=lambda it: -_seconds(it))
+def _costliest_functions(programs: Sequence[compiled.Program]) -> list[list[compiled.Program]]:
+    return sorted(compiled.by_function(programs), key=lambda it: -compiled.seconds_of(it))
 
 
-def _seconds(programs: Sequence[Program]) -> float:
-    return sum(program.seconds for program in programs)
-
-
-def _function(program: Program, variables: Mapping[str, Any]) -> Any:
+def _function(program: compiled.Program, variables: Mapping[str, Any]) -> Any:
     """The function of a program, if partax has a history of it or the script a variable; else None."""
     for candidate in [*(history.function() for history in kept()), *variables.values()]:
         with contextlib.suppress(Exception):  # of the user's own objects
@@ -266,15 +145,15 @@ def _function(program: Program, variables: Mapping[str, Any]) -> Any:
     return None
 
 
-def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
+def _diagnosis(programs: Sequence[compiled.Program], function: Any) -> Diagnosis:
     """Of the costliest of a function's programs, with what all of them took."""
-    examined = examined_program(programs[0], function)
-    examined.calls = calls_of(programs[0])
+    examined = compiled.examined_program(programs[0], function)
+    examined.calls = compiled.calls_of(programs[0])
     found = diagnosis_of(examined)
     times = sum(it.times for it in programs)
-    figures = found.figures | {"programs": len(programs), "times": times, **stage_seconds(programs)}
+    figures = found.figures | {"programs": len(programs), "times": times, **compiled.stage_seconds(programs)}
     findings = found.findings
-    if _seconds(programs) < _LEAST_SECONDS:
+    if compiled.seconds_of(programs) < _LEAST_SECONDS:
         of_calls = [it for it in findings if it.kind in _OF_CALLS]
         findings = tuple(it for it in of_calls if it.severity != "low" or it.kind == "donation")
     return dataclasses.replace(found, findings=findings, figures=figures, is_of_library=not programs[0].is_users)
@@ -286,7 +165,9 @@ def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Di
     for several in grouped([*found, *again], lambda it: (it.name, it.defined)).values():
         findings = [finding for it in reversed(several) for finding in it.findings]
         joined.append(dataclasses.replace(several[0], findings=worst_first(findings)))
-    return sorted(joined, key=lambda it: it.is_of_library)
+
+    worst = {id(it): min((SEVERITIES.index(one.severity) for one in it.findings), default=9) for it in joined}
+    return sorted(joined, key=lambda it: (it.is_of_library, worst[id(it)]))
 
 
 def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:
@@ -294,7 +175,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     programs = watch.costliest()
     if raised:
         print("\npartax: the script raised an exception, which comes last; until then:", file=file)
-    print(f"\npartax: {len(programs)} programs were compiled, in {_seconds(programs):.3g} s\n", file=file)
+    print(f"\npartax: {len(programs)} programs were compiled, in {compiled.seconds_of(programs):.3g} s\n", file=file)
     equations = {id(it.jaxpr): str(len(it.equations)) for it in (it.examined for it in found) if it is not None}
     functions = _costliest_functions([it for it in programs if it.is_users])
     rows = [_row(it, it[0].name, equations.get(id(it[0].jaxpr), "-")) for it in functions[:_SHOWN]]
@@ -303,10 +184,8 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     if libraries := [it for it in programs if not it.is_users]:
         names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
         more = ", ..." if len(libraries) > _NAMED else ""
-        at = grouped(
-            libraries, lambda it: "" if it.site is None else it.site.place
-        )  # as `model.init` outside of any jit
-        most = max(at, key=lambda place: _seconds(at[place]))
+        at = grouped(libraries, lambda it: "" if it.site is None else it.site.place)
+        most = max(at, key=lambda place: compiled.seconds_of(at[place]))  # as `model.init` outside of any jit
         where = f"; most at {most}" if most else ""
         rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more}{where})"))
     print(Tables(Table(_HEADINGS, (tuple(rows),), frozenset({6}), indent=2)).text(None), file=file)
@@ -325,8 +204,8 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
         print("\nnothing found", file=file)
 
 
-def _row(programs: Sequence[Program], name: str, equations: str = "-") -> tuple[str, ...]:
-    seconds = (_seconds(programs), *stage_seconds(programs).values())
+def _row(programs: Sequence[compiled.Program], name: str, equations: str = "-") -> tuple[str, ...]:
+    seconds = (compiled.seconds_of(programs), *compiled.stage_seconds(programs).values())
     return (*(f"{it:.4f}" for it in seconds), str(sum(it.times for it in programs)), equations, name)
 
 

@@ -54,29 +54,24 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     # take 2.1 to 3.0 s, 50 take 5.5 s, with the sum or without.
     SlowOperation(
         "scatters that add, one after the other",
-        frozenset({"scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter_add", "scatter_mul",
-                   "scatter_min", "scatter_max"}),
+        frozenset(f"scatter{sign}{name}" for sign in "-_" for name in ("add", "mul", "min", "max")),
         lambda _: True, True, 8, 50, 0.1,
         "8 of them before a sum have taken GPUs 75 s to compile",
         "write all places at once: gather the indices and the values in arrays, and call `x.at[indices].add(values)` "
-        "one time, or use `jax.lax.scan`",
-        _JAX + "39483",
+        "one time, or use `jax.lax.scan`", _JAX + "39483",
     ),
     # 50 single places take 0.6 to 0.8 s, 100 1.1 s, 400 2 to 3.2 s; 50 times three rows 1.7 s, 100 times 3.3 s.
     SlowOperation(
-        "updates of one array, one after the other",
-        frozenset({"scatter", "dynamic_update_slice"}),
+        "updates of one array, one after the other", frozenset({"scatter", "dynamic_update_slice"}),
         lambda _: True, True, 64, 400, 0.012,
         "the compiler takes longer for each, and longer for all where they are many",
         "write all places at once: `x.at[indices].set(values)`, `jnp.stack` of a list, or `jax.lax.scan` where each "
-        "depends on the one before",
-        _JAX + "2242",
+        "depends on the one before", _JAX + "2242",
     ),
     # 100 take 0.2 to 0.4 s, 200 take 0.4 to 1.1 s, 400 take 0.9 to 3.8 s, 800 take 2.8 to 13.6 s. The thread:
     # `jnp.select` is such a chain.
     SlowOperation(
-        "selects, each of the result of the one before",
-        frozenset({"select_n"}),
+        "selects, each of the result of the one before", frozenset({"select_n"}),
         lambda _: True, True, 200, 800, 0.005,
         "the time grows with the square of their number",
         "look it up instead: `table[index]`, `jnp.select` with few conditions, `jnp.searchsorted`, or `jax.lax.switch`",
@@ -85,31 +80,26 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     # Of 4 x 4, 10 take 0.3 to 0.5 s; 50 take 1.1 s (LU, QR, eigh, SVD), 1.4 s (Cholesky), 2.3 s (triangular solves);
     # 100 take 1.8 to 3.4 s. 50 `tanh` take 0.2 s.
     SlowOperation(
-        "decompositions and solves of small matrices at one line",
-        DECOMPOSITIONS,
+        "decompositions and solves of small matrices at one line", DECOMPOSITIONS,
         lambda eqn: max(eqn.invars[0].aval.shape[-2:]) <= _SMALL_MATRIX, False, 40, 400, 0.027,
         "each is a call of a library with its own copies and checks",
         "stack the matrices and decompose them in one call: `jnp.linalg` takes batches, and `jax.vmap` makes them",
         _JAX + "20326",
     ),
     SlowOperation(
-        "transposed convolution with a large kernel and stride",
-        frozenset({"conv_general_dilated"}),
+        "transposed convolution with a large kernel and stride", frozenset({"conv_general_dilated"}),
         _is_wide_transpose, False, 1, 1 << 30, 0.0,
         "most of its multiplications are with zeros that the stride puts in, and GPUs have taken minutes to choose an "
         "algorithm",
         "compute all outputs of one input place together: a convolution or a matrix product with stride x stride x "
-        "channels outputs, then `reshape` and `transpose`",
-        _JAX + "17464",
+        "channels outputs, then `reshape` and `transpose`", _JAX + "17464",
     ),
     SlowOperation(
-        "sort of 64-bit integers",
-        frozenset({"sort"}),
+        "sort of 64-bit integers", frozenset({"sort"}),
         _sorts_long_integers, False, 1, 1 << 30, 0.0,
         "GPUs have no library sort for them: one of 2**30 took 3.4 s to compile and 5.3 s to run, with 32 bits 0.04 s "
         "and 0.06 s",
-        "sort 32-bit integers where the values fit: `keys.astype(jnp.int32)`",
-        _JAX + "34912",
+        "sort 32-bit integers where the values fit: `keys.astype(jnp.int32)`", _JAX + "34912",
     ),
 )  # fmt: skip
 
@@ -137,14 +127,10 @@ def find(examined: Examined) -> Iterator[Finding]:
             inside, seconds = len(equations.inside(i)), branches * _BRANCH_SECONDS
             share = round(inside / len(equations), 3)
             figures = {"branches": branches, "equations": inside, "share": share, "compile_seconds": round(seconds, 2)}
-            message = (
-                f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its own, "
-                f"in up to {seconds_text(seconds)} together and more than that where they are many hundreds"
-            )
-            advice = (
-                "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; under "
-                "`jax.vmap` all branches are computed for each element"
-            )
+            message = f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its "
+            message += f"own, in up to {seconds_text(seconds)} together and more than that where they are many hundreds"
+            advice = "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; "
+            advice += "under `jax.vmap` all branches are computed for each element"
             severity = "high" if branches >= _MANY_BRANCHES else "medium"
             yield finding_at(equations.line(i), "switch", severity, message, advice, **figures, thread=f"{_JAX}4453")
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history
+from partax._doctor.calls_of_others import ANEW_WITH
+from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history, seconds_of
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
 from partax._doctor.examined import argument_name
@@ -61,11 +62,11 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         times = sum(program.times - program.placed for program in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
-            again = f"{times - len(several)} with arrays of the types of an earlier one"
-            why = ["by another static argument, or made anew"]
-            why += [reason for it in several for reason in it.reasons[1:] if reason]
-            optimizer = _OPTIMIZER.match(why[-1])  # which is several functions of optax's, each in others
-            reasons.append(f"{again}: {f'{_OPTIMIZER_ANEW}, `{optimizer[1]}`' if optimizer else why[-1]}")
+            given = [reason for it in several for reason in it.reasons[1:] if reason]
+            why = given[-1] if given else "by another static argument, or made anew"
+            optimizer = _OPTIMIZER.match(why)  # which is several functions of optax's, each in others
+            why = f"{_OPTIMIZER_ANEW}, `{optimizer[1]}`" if optimizer else why
+            reasons.append(f"{times - len(several)} with arrays of the types of an earlier one: {why}")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         if _begins_as_none(several):
@@ -83,34 +84,25 @@ def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
     found: list[Diagnosis] = []
     groups = grouped(lines, lambda it: (it[0].file, it[0].function, _grows(_types(it[1]))))
     for (_, name, grows), several in groups.items():
-        line, most = max(several, key=lambda it: _seconds(it[1]))
-        count, seconds = sum(len(it) for _, it in several), sum(_seconds(it) for _, it in several)
+        line, most = max(several, key=lambda it: seconds_of(it[1]))
+        count, seconds = sum(len(it) for _, it in several), sum(seconds_of(it) for _, it in several)
         if seconds < (_LEAST_SECONDS if grows else _MUCH_SECONDS):
             continue
-        more = f" and {len(several) - 1} other operations of `{name}` {count - len(most)} times,"
-        others, (what, advice) = more if len(several) > 1 else "", _RESIZED[grows]
-        message = (
-            f"`{most[0].name}` was compiled {len(most)} times at this line,{others} for {what}: "
-            f"{_difference(*most[-2:])} at last. This took {seconds_text(seconds)}."
-        )
+        more, (what, advice) = f" and {len(several) - 1} others {count - len(most)} times,", _RESIZED[grows]
+        others = more if len(several) > 1 else ""
+        message = f"`{most[0].name}` was compiled {len(most)} times at this line,{others} for {what}: "
+        message += f"{_difference(*most[-2:])} at last. This took {seconds_text(seconds)}."
         severity: Severity = "high" if seconds >= _VERY_MUCH else "medium" if seconds >= _MUCH_SECONDS else "low"
         found.append(_of_one(name, line, severity, count, seconds, message, advice))
     return found
 
 
+_GROWING = """Begin with an array of the final size and write into it inside of a compiled function, or keep a list and
+put it together once, by `jnp.stack` or `jnp.concatenate`."""
+_RESIZING = """Each shape is a program for each operation: pad to a few sizes and compile what is done with them by
+`jax.jit`, mask by `jnp.where` in place of `x[mask]`, or do it in NumPy, which compiles nothing."""
 # Arrays of many shapes, by whether they grow: what they are, and what to do.
-_RESIZED = {
-    True: (
-        "an array that grows",
-        "Begin with an array of the final size and write into it inside of a compiled function, or keep a list and put "
-        "it together once, by `jnp.stack` or `jnp.concatenate`.",
-    ),
-    False: (
-        "arrays of ever-new shapes",
-        "Each shape is a program for each operation: pad to a few sizes and compile what is done with them by "
-        "`jax.jit`, mask by `jnp.where` in place of `x[mask]`, or do it in NumPy, which compiles nothing.",
-    ),
-}
+_RESIZED = {True: ("an array that grows", _GROWING), False: ("arrays of ever-new shapes", _RESIZING)}
 
 
 def of_given_functions(programs: Sequence[Program]) -> list[Diagnosis]:
@@ -121,22 +113,12 @@ def of_given_functions(programs: Sequence[Program]) -> list[Diagnosis]:
         seconds = it.seconds * len(reasons) / it.times
         if it.is_users or it.site is None or len(reasons) < _FEWEST - 1 or seconds < _NOTICED:
             continue
-        message = (
-            f"`{it.name}` was traced and compiled {it.times} times from this line, which took {seconds_text(seconds)} "
-            f"after the first: a function that it is given is made anew each time. The latest: "
-            f"{one_line(reasons[-1], _LONGEST)}."
-        )
-        advice = (
-            "Compile the function around this call by `jax.jit`, with what changes as an argument; or make the "
-            "function that is given once, and pass what changes through the arguments that the library has for it."
-        )
+        message = f"`{it.name}` was traced and compiled {it.times} times from this line, which took "
+        message += f"{seconds_text(seconds)} after the first: a function that it is given is made anew each time. The "
+        message += f"latest: {one_line(reasons[-1], _LONGEST)}."
         severity: Severity = "high" if it.times >= _MANY else "medium"
-        found.append(_of_one(it.site.function, it.site, severity, it.times, seconds, message, advice))
+        found.append(_of_one(it.site.function, it.site, severity, it.times, seconds, message, _GIVEN))
     return found
-
-
-def _seconds(programs: Sequence[Program]) -> float:
-    return sum(it.seconds for it in programs)
 
 
 def _types(programs: Sequence[Program]) -> list[Sequence[Any]]:
@@ -173,42 +155,35 @@ def _diagnosis(
     is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets(shapes))
     if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
         return []
-    message = (
-        f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
-        f"latest: {'; '.join(reasons[-_LATEST:])}."
-    )
+    message = f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; "
+    message += f"the latest: {'; '.join(reasons[-_LATEST:])}."
     severity: Severity = "high" if count >= _MANY else "low" if is_resized else "medium"
     advice = _SIZES if is_resized else _LOOP if is_loop else _ARRAYS if not types else _advice(reasons[-1])
     return [_of_one(name, line, severity, count, seconds, message, advice)]
 
 
-_SIZES = (
-    "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in length "
-    "to a few sizes, such as powers of two, and drop or pad the last batch."
-)
-_LOOP = (
-    "Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function that is "
-    "made anew for it."
-)
+_SIZES = """Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in
+length to a few sizes, such as powers of two, and drop or pad the last batch."""
+_LOOP = """Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function that
+is made anew for it."""
 _ARRAYS = "Begin with arrays in the place of None, of the types that come back, such as zeros."
+_GIVEN = """Compile the function around this call by `jax.jit`, with what changes as an argument; or make the function
+that is given once, and pass what changes through the arguments that the library has for it."""
+_STATIC = """Pass `{}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a part of the
+program. This needs that no shape and no Python `if` or `min` depends on it."""
+_OPTIMIZER_ONCE = """Make the optimizer once, outside of the loop; a learning rate that changes is a schedule of optax,
+or an argument by `optax.inject_hyperparams`."""
+_CLOSURE = "Make the function once, outside of the loop that calls it, and pass what it closes over as arguments: {}."
+_ONCE = """Pass arrays of the same types each time, and static values that stay; make the function once, outside of the
+loop that calls it."""
 
 
 def _advice(reason: str) -> str:
-    number = _NUMBER.match(reason)
-    if number:
-        return (
-            f"Pass `{number[1]}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a "
-            "part of the program. This needs that no shape and no Python `if` or `min` depends on it."
-        )
-    if _OPTIMIZER_ANEW in reason:
-        return (
-            "Make the optimizer once, outside of the loop; a learning rate that changes is a schedule of optax, or an "
-            "argument by `optax.inject_hyperparams`."
-        )
-    return (
-        "Pass arrays of the same types each time, and static values that stay; make the function once, outside of the "
-        "loop that calls it."
-    )
+    if number := _NUMBER.match(reason):
+        return _STATIC.format(number[1])
+    if ANEW_WITH in reason:
+        return _CLOSURE.format(reason.partition(ANEW_WITH)[2])
+    return _OPTIMIZER_ONCE if _OPTIMIZER_ANEW in reason else _ONCE
 
 
 def _begins_as_none(programs: Sequence[Program]) -> bool:
@@ -222,6 +197,7 @@ def _begins_as_none(programs: Sequence[Program]) -> bool:
 def _of_one(
     name: str, line: Line, severity: Severity, count: int, seconds: float, message: str, advice: str
 ) -> Diagnosis:
+    advice = advice.replace("\n", " ")
     finding = finding_at(line, "retrace", severity, message, advice, traces=count, again_seconds=seconds)
     return Diagnosis(name, line.place, (finding,), {"traces": count})
 

@@ -1,28 +1,16 @@
 """Finds work of which most is thrown away, and that another operation of jax's would not do in the first place."""
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from jax.extend.core import Literal
 
+from partax._doctor import flat_program as flat
 from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, definition
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import (
-    DECOMPOSITIONS,
-    ELEMENTWISE,
-    IN_PLACE,
-    INLINED,
-    LITERAL,
-    REDUCE,
-    TREATMENT,
-    VIEW,
-    Call,
-    FlatProgram,
-    flat_program,
-    multiplications,
-)
 from partax._doctor.lines import Line, comes_from, is_of_jax
 from partax._pytree.short_text import array_text
 from partax._report.table import bytes_text
@@ -31,6 +19,8 @@ from partax._report.table import bytes_text
 # numbers 20 ms: less is hidden by all else.
 _FEWEST_ROWS = 256
 _FEWEST_ELEMENTS = 1 << 18
+_LEAST_WIDTH = 16  # of one matrix of a batch, of which the diagonal is used
+_FEWEST_PRODUCTS = 512  # of which a Jacobian is made
 _FEWEST_CLASSES = 1024
 _FEWEST_HOT = 1 << 22  # elements of the one-hot array
 _LONG_KERNEL = 1024  # places
@@ -42,72 +32,47 @@ _TIMES_LESS = 8  # multiplications in another order
 _FEWEST_TURNS = 1000  # of a map whose turns are small: each takes a microsecond more than its work
 _SMALL_TURN = 4096  # elements of its largest array
 _MOST_MAPPED = 64 << 20  # bytes of all arrays of all turns
-_OF_SMALL = (*ELEMENTWISE, REDUCE, IN_PLACE)  # operations in them
+_OF_SMALL = (*flat.ELEMENTWISE, flat.REDUCE, flat.IN_PLACE)  # operations in them
 
-# What is found, and what to do.
-_TEXTS = {
-    "inverse": (
-        "the inverse of {what} is only multiplied: it takes three times the work of a solve, and is less accurate",
-        "solve instead: `jnp.linalg.solve(a, b)` for `inv(a) @ b`, or `jax.scipy.linalg.cho_solve` where `a` is "
-        "positive definite",
-    ),
-    "diagonal matrix": (
-        "a diagonal matrix, {what}, is multiplied as if it were full",
-        "multiply by the vector: `d[:, None] * m` for `diag(d) @ m`, `m * d` for `m @ diag(d)`",
-    ),
-    "product of all pairs": (
-        "{what}, made by `jnp.kron`, is only multiplied",
-        "multiply by its factors: `(a @ x.reshape(n, m) @ b.T).ravel()` for `kron(a, b) @ x`",
-    ),
-    "diagonal": (
-        "of {what} only the diagonal is used",
-        "compute the diagonal alone: `jnp.sum(a * b.T, 1)` for that of `a @ b`; of a Hessian or a Jacobian one product "
-        "with a unit vector at a time, by `jax.jvp` in a `jax.lax.map`, or a random estimate",
-    ),
-    "jacobian": (
-        "a Jacobian or a Hessian, {what}, is only multiplied by a vector",
-        "compute the product alone: `jax.jvp(f, (x,), (v,))[1]` for `jacobian(f)(x) @ v`, of `jax.grad(f)` for a "
-        "Hessian; `jax.vjp` for `v @ jacobian(f)(x)`",
-    ),
-    "one-hot": (
-        "a one-hot array, {what}, is multiplied to look up rows, or to add them up",
-        "index the table: `table[ids]`, or `jnp.take(table, ids, axis=0)`; for sums `jax.ops.segment_sum`",
-    ),
-    "sort": (
-        "all {length:,} elements of {what} are sorted, of which {used:,} are used",
-        "take the largest alone: `jax.lax.top_k(x, k)` gives them with their indices, of `-x` the smallest; "
-        "`jax.lax.approx_max_k` on accelerators",
-    ),
-    "stack": (
-        "the scan stacks {what} of its {length:,} steps, of which one step is used",
-        "take it from the carry that the scan returns, and have the body return `None` for it",
-    ),
-    "map": (
-        "a map of {times:,} turns computes next to nothing in each, one after the other",
-        "use `jax.vmap`, which computes all turns at once, or `jax.lax.map(..., batch_size=...)`, many",
-    ),
-    "order": (
-        "products of three matrices in an order that takes {multiplications:,} multiplications, where {other_order:,} "
-        "would do",
-        "set parentheses: `a @ (b @ c)` for `(a @ b) @ c`; `jnp.linalg.multi_dot` finds the best order",
-    ),
-    "convolution": (
-        "a convolution with a kernel of {length:,} places in each channel takes {multiplications:,} multiplications",
-        "convolve by Fourier transforms: `jax.scipy.signal.fftconvolve`, or `jnp.fft.rfft` of both",
-    ),
-    "sum": (
-        "a product of matrices is written as a sum over {what}, a product of broadcast arrays",
-        "use `@` or `jnp.einsum`, which libraries for matrices compute",
-    ),
-    "factors": (
-        "of the factor {what} of this decomposition no more than {used:,} rows or columns can be of use",
-        "set `full_matrices=False`",
-    ),
-    "parts": (
-        "each of {times:,} turns of this loop reads a part of {what}, whose gradient adds an array as large in each "
-        "turn of its own",
-        "take the parts out before the loop, by one index with all places, and have the scan go along them as its `xs`",
-    ),
+# Each by its name: what is found -> what to do.
+_TABLE = """
+inverse: the inverse of {what} is only multiplied: it takes three times the work of a solve, and is less accurate ->
+  solve instead: `jnp.linalg.solve(a, b)` for `inv(a) @ b`, or `jax.scipy.linalg.cho_solve` where `a` is positive
+  definite
+diagonal matrix: a diagonal matrix, {what}, is multiplied as if it were full -> multiply by the vector: `d[:, None] *
+  m` for `diag(d) @ m`, `m * d` for `m @ diag(d)`
+product of all pairs: {what}, made by `jnp.kron`, is only multiplied -> multiply by its factors: `(a @ x.reshape(n, m)
+  @ b.T).ravel()` for `kron(a, b) @ x`
+diagonal: of {what} only the diagonal is used -> compute the diagonal alone: `jnp.sum(a * b.T, 1)` for that of `a @
+  b`; of a Hessian or a Jacobian one product with a unit vector at a time, by `jax.jvp` in a `jax.lax.map`, or a
+  random estimate
+jacobian: a Jacobian or a Hessian, {what}, is only multiplied by a vector -> compute the product alone: `jax.jvp(f,
+  (x,), (v,))[1]` for `jacobian(f)(x) @ v`, of `jax.grad(f)` for a Hessian; `jax.vjp` for `v @ jacobian(f)(x)`
+mode: a Jacobian is computed by {times:,} products with unit vectors, where {others:,} the other way would do -> use
+  `jax.jacfwd` where a function has more outputs than inputs, `jax.jacrev` or `jax.grad` where it has fewer
+one-hot: a one-hot array, {what}, is multiplied to look up rows, or to add them up -> index the table: `table[ids]`,
+  or `jnp.take(table, ids, axis=0)`; for sums `jax.ops.segment_sum`
+sort: all {length:,} elements of {what} are sorted, of which {used:,} are used -> take the largest alone:
+  `jax.lax.top_k(x, k)` gives them with their indices, of `-x` the smallest; `jax.lax.approx_max_k` on accelerators
+stack: the scan stacks {what} of its {length:,} steps, of which one step is used -> take it from the carry that the
+  scan returns, and have the body return `None` for it
+map: a map of {times:,} turns computes next to nothing in each, one after the other -> use `jax.vmap`, which computes
+  all turns at once, or `jax.lax.map(..., batch_size=...)`, many
+order: products of three matrices in an order that takes {multiplications:,} multiplications, where {other_order:,}
+  would do -> set parentheses: `a @ (b @ c)` for `(a @ b) @ c`; `jnp.linalg.multi_dot` finds the best order
+convolution: a convolution with a kernel of {length:,} places in each channel takes {multiplications:,}
+  multiplications -> convolve by Fourier transforms: `jax.scipy.signal.fftconvolve`, or `jnp.fft.rfft` of both
+sum: a product of matrices is written as a sum over {what}, a product of broadcast arrays -> use `@` or `jnp.einsum`,
+  which libraries for matrices compute
+factors: of the factor {what} of this decomposition no more than {used:,} rows or columns can be of use -> set
+  `full_matrices=False`
+parts: each of {times:,} turns of this loop reads a part of {what}, whose gradient adds an array as large in each turn
+  of its own -> take the parts out before the loop, by one index with all places, and have the scan go along them as
+  its `xs`
+"""
+_TEXTS: dict[str, list[str]] = {
+    name: " ".join(text.split()).split(" -> ")
+    for name, text in (row.split(": ", 1) for row in re.split(r"\n(?! )", _TABLE.strip()))
 }
 
 
@@ -115,12 +80,13 @@ def find(examined: Examined) -> Iterator[Finding]:
     if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
         return
     found: dict[Line, Finding] = {}
-    for program in flat_program(examined).all:
+    for program in flat.flat_program(examined).all:
         for at, text, aval, figures in _Reader(program).find():
             size, what = (aval, bytes_text(aval)) if isinstance(aval, int) else (bytes_of(aval), array_text(aval))
             message, advice = _TEXTS[text]
             figures = {"bytes": size, **figures}
             line = program.line(at)
+            line = line if line.file else definition(examined.function)
             finding = finding_at(line, "waste", "medium", message.format(what=what, **figures), advice, **figures)
             found.setdefault(line, finding)
     yield from found.values()
@@ -130,7 +96,7 @@ _Found = tuple[int, str, Any, Figures]  # the equation, the name of its text, th
 
 
 class _Reader:
-    def __init__(self, program: FlatProgram) -> None:
+    def __init__(self, program: flat.FlatProgram) -> None:
         self.program, self.makers = program, program.makers
         loop = program.around
         self.turns = 1 if loop is None or loop.primitive.name != "scan" else int(loop.params["length"])
@@ -140,6 +106,7 @@ class _Reader:
         rules = {
             "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
             "reduce_sum": self._summed, "add_any": self._added, "conv_general_dilated": self._convolution,
+            "split": self._unravelled,
         }  # fmt: skip
         for i, eqn in enumerate(self.program.eqns):
             rule = rules.get(eqn.primitive.name)
@@ -161,14 +128,14 @@ class _Reader:
         """The equations that use a value, whichever way they see it; -1 for the program's result."""
         found: list[int] = [-1] if number in self.results else []
         for i in self.program.readers.get(number, ()):
-            is_view = self.program.treatments[i] == VIEW or self.program.eqns[i].primitive.name in ("rev", "neg")
+            is_view = self.program.treatments[i] == flat.VIEW or self.program.eqns[i].primitive.name in ("rev", "neg")
             found += self._uses(self.program.writes[i][0]) if is_view else [i]
         return found
 
     def _names(self, indices: list[int]) -> set[str]:
         return {self.program.eqns[i].primitive.name if i >= 0 else "" for i in indices}
 
-    def _multiplied(self, call: Call) -> Iterator[_Found]:
+    def _multiplied(self, call: flat.Call) -> Iterator[_Found]:
         """What is made to be multiplied, where a solve or the factors would do."""
         aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
         is_inverse = call.eqn.params["name"] == "inv"
@@ -180,30 +147,40 @@ class _Reader:
         aval = eqn.invars[1].aval
         _, channels, *window = eqn.params["dimension_numbers"].rhs_spec
         length = math.prod(aval.shape[axis] for axis in window)
-        work = multiplications(eqn)
+        work = flat.multiplications(eqn)
         if aval.shape[channels] == 1 and length >= _LONG_KERNEL and work >= _MUCH_WORK:
             yield index, "convolution", aval, {"length": length, "multiplications": work}
 
-    def _diagonal(self, call: Call) -> Iterator[_Found]:
+    def _diagonal(self, call: flat.Call) -> Iterator[_Found]:
         given, result = call.jaxpr.invars[0], call.jaxpr.outvars[0]
-        if len(result.aval.shape) == 2:
+        shape, rank = given.aval.shape, len(result.aval.shape)
+        if (len(shape), rank) == (1, 2):
             uses = [i for i in self._uses(call.numbers[result]) if self._names([i]) == {"dot_general"}]
             if uses and max(result.aval.shape) >= _FEWEST_ROWS:
                 yield uses[0], "diagonal matrix", result.aval, {}
-        elif len(given.aval.shape) == 2 and math.prod(given.aval.shape) >= _FEWEST_ELEMENTS:
+        elif len(shape) > max(rank, 1) and min(shape[-2:]) >= _LEAST_WIDTH and math.prod(shape) >= _FEWEST_ELEMENTS:
             number = call.numbers[given]
             made = self._made_of(number)
-            is_dear = ("dot_general" in made and not made & DECOMPOSITIONS) or self._is_jacobian(number)
+            is_dear = ("dot_general" in made and not made & flat.DECOMPOSITIONS) or self._is_jacobian(number)
             is_for_it = all(self._is_inside(i, call) for i in self.program.readers.get(number, ()))
             if is_dear and is_for_it and number not in self.results:
                 yield self.makers[number], "diagonal", given.aval, {}
+
+    def _unravelled(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """What `jax.jacrev` and `jax.jacfwd` have computed, a product for each place of one axis."""
+        aval = eqn.invars[0].aval
+        times = aval.shape[eqn.params["axis"]]
+        others = math.prod(aval.shape) // max(times, 1)
+        is_many = times >= _FEWEST_PRODUCTS and times >= _TIMES_LESS * others
+        if is_many and comes_from(eqn, "_src/api.py", "_unravel_array_into_pytree"):
+            yield index, "mode", aval, {"times": times, "others": others}
 
     def _is_jacobian(self, number: int) -> bool:
         maker = self._maker(number)
         return maker is not None and comes_from(maker, "_src/api.py", "jacfun")
 
-    def _is_inside(self, index: int, call: Call) -> bool:
-        at: Call | None = self.program.calls[index]
+    def _is_inside(self, index: int, call: flat.Call) -> bool:
+        at: flat.Call | None = self.program.calls[index]
         while at is not None and at is not call:
             at = at.parent
         return at is call
@@ -211,7 +188,7 @@ class _Reader:
     def _made_of(self, number: int) -> set[str]:
         """The operations that a value is computed by, back to those that are not elementwise."""
         found: set[str] = set()
-        known, left = {LITERAL}, [number]
+        known, left = {flat.LITERAL}, [number]
         while left:
             at = left.pop()
             i = self.makers.get(at, -1)
@@ -219,7 +196,7 @@ class _Reader:
                 continue
             known.add(at)
             found.add(self.program.eqns[i].primitive.name)
-            if self.program.treatments[i] in ELEMENTWISE:
+            if self.program.treatments[i] in flat.ELEMENTWISE:
                 left += self.program.reads[i]
         return found
 
@@ -245,7 +222,7 @@ class _Reader:
     def _origin(self, number: int, *also: str) -> int:
         """The equation that makes what a value is a view of, or is in another type; -1 for none."""
         while (i := self.makers.get(number, -1)) >= 0:
-            if self.program.treatments[i] != VIEW and not self._names([i]) & {"convert_element_type", *also}:
+            if self.program.treatments[i] != flat.VIEW and not self._names([i]) & {"convert_element_type", *also}:
                 return i
             number = self.program.reads[i][0]
         return -1
@@ -342,9 +319,9 @@ def _is_small(scan: Any, length: int) -> bool:
     while bodies:
         for eqn in bodies.pop().eqns:
             inner, name = list(inner_jaxprs(eqn)), eqn.primitive.name
-            if inner and name in INLINED:
+            if inner and name in flat.INLINED:
                 bodies += inner
-            elif inner or eqn.effects or not (name == "dot_general" or TREATMENT.get(name) in _OF_SMALL):
+            elif inner or eqn.effects or not (name == "dot_general" or flat.TREATMENT.get(name) in _OF_SMALL):
                 return False
             sizes += [math.prod(var.aval.shape) for var in (*eqn.invars, *eqn.outvars) if type(var) is not Literal]
     return bool(sizes) and max(sizes) <= _SMALL_TURN and 4 * sum(sizes) * length <= _MOST_MAPPED

@@ -6,7 +6,7 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -49,61 +49,6 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
     tracing = (i for i, it in enumerate(codes) if it.co_name in _TRACING and it.co_filename.startswith(_FOLDER))
     end = next(tracing, len(codes))
     return codes[:end], instructions[:end]
-
-
-_FUNCTION = "lower_sharding_computation"
-_executable = _name("jax._src.interpreters.pxla.MeshExecutable")
-
-
-def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered; says whether this jax
-    lets it. Without it, a script is examined by the traces of partax alone.
-    """
-    module = _name("jax._src.interpreters.pxla")
-    lower = getattr(module, _FUNCTION, None)
-    if lower is None:
-        return False
-
-    def watched(jaxpr: Any, api_name: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-        donated = args[4] if len(args) > 4 else ()
-        seen(jaxpr, str(name), donated)
-        return lower(jaxpr, api_name, name, *args, **kwargs)
-
-    setattr(module, _FUNCTION, watched)
-    return True
-
-
-MISS = "jax/_src/pjit.py", "cache_miss"
-"""The file and the function that make each call of a `jax.jit` which jax's native dispatch does not know yet."""
-
-
-def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
-    """The positions and the names of static arguments, by the variables of such a call."""
-    info = variables.get("jit_info")
-    return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
-
-
-_RUN = "_run_python_pjit"
-
-
-def watch_operations(seen: Callable[[str], None]) -> None:
-    """Has `seen(name)` called before each operation of jax's that runs by itself from now on, if this jax lets it. An
-    operation is a function of `jax.numpy` or a primitive. It then takes jax's slow path in each call.
-    """
-    module = _name("jax._src.pjit")
-    run = getattr(module, _RUN, None)
-    if run is None:
-        return
-
-    def watched(params: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
-        name = _attribute(fun, "__name__")  # which what `shard_map` makes has not
-        if under_trace() or name is None or not str(_attribute(fun, "__module__")).startswith("jax."):
-            return run(params, flat, fun, args, kwargs)
-        seen(name)
-        result = run(params, flat, fun, args, kwargs)
-        return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
-
-    setattr(module, _RUN, watched)
 
 
 def is_read_of_programs(name: str) -> bool:

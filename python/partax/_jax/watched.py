@@ -1,0 +1,103 @@
+"""The only file that has jax tell what it compiles and runs, by names of jax's that are not public."""
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from partax._jax.private import _attribute, _name, concrete_array_type, under_trace
+
+_FUNCTION = "lower_sharding_computation"
+_executable = _name("jax._src.interpreters.pxla.MeshExecutable")
+
+
+def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
+    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered; says whether this jax
+    lets it.
+
+    Without it, a script is examined by the traces of partax alone.
+    """
+    module = _name("jax._src.interpreters.pxla")
+    lower = getattr(module, _FUNCTION, None)
+    if lower is None:
+        return False
+
+    def watched(jaxpr: Any, api_name: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        donated = args[4] if len(args) > 4 else ()
+        seen(jaxpr, str(name), donated)
+        return lower(jaxpr, api_name, name, *args, **kwargs)
+
+    setattr(module, _FUNCTION, watched)
+    return True
+
+
+MISS = "jax/_src/pjit.py", "cache_miss"
+"""The file and the function that make each call of a `jax.jit` which jax's native dispatch does not know yet."""
+
+
+def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
+    """The positions and the names of static arguments, by the variables of such a call."""
+    info = variables.get("jit_info")
+    return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
+
+
+_RUN = "_run_python_pjit"
+LARGE = 1 << 20  # bytes of a NumPy array whose way to the device is worth a word
+
+
+def watch_operations(ran: Callable[[str, float], None], passed: Callable[[str, Any, Any], None]) -> None:
+    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself, and
+    `passed(function, names, leaves)` for each call with a large NumPy array, if this jax lets it.
+
+    An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
+    """
+    module = _name("jax._src.pjit")
+    run = getattr(module, _RUN, None)
+    if run is None:
+        return
+
+    def watched(params: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+        name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
+        is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
+        is_large = any(isinstance(it, np.ndarray) and it.nbytes >= LARGE for it in flat)
+        if under_trace() or not (is_operation or is_large):
+            return run(params, flat, fun, args, kwargs)
+        begin = time.thread_time()
+        result = run(params, flat, fun, args, kwargs)
+        if is_operation:
+            ran(str(name), time.thread_time() - begin)
+        if is_large:
+            passed(str(name), _attribute(params, "arg_names") or [f"argument {i}" for i in range(len(flat))], flat)
+        return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
+
+    setattr(module, _RUN, watched)
+
+
+def watch_arrays(fetched: Callable[[float], None], listed: Callable[[float], None]) -> None:
+    """From now on, has `fetched(seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
+    `listed(seconds)`, of this thread's time, after `jax.numpy` has made an array of a Python list.
+    """
+
+    def watched(run: Any, of: Any, clock: Callable[[], float], told: Callable[[float], None]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if not args or not isinstance(args[0], of):
+                return run(*args, **kwargs)
+            begin = clock()
+            result = run(*args, **kwargs)
+            told(clock() - begin)
+            return result
+
+        return timed
+
+    arrays: Any = concrete_array_type() or jax.Array
+    read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
+    if read is not None:
+        arrays._value = property(watched(read, arrays, time.perf_counter, fetched))
+    for name in ("array", "asarray"):
+        setattr(np, name, watched(getattr(np, name), arrays, time.perf_counter, fetched))
+        setattr(jnp, name, watched(getattr(jnp, name), (list, tuple), time.thread_time, listed))
