@@ -10,46 +10,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-
 def loss(w, x):
     return jnp.mean((jnp.tanh(x @ w["first"] + w["shift"]) @ w["last"]) ** 2)
-
 def forgotten():
     w = {"first": jnp.ones((4, 8)), "shift": jnp.zeros(8), "last": jnp.ones((8, 1))}
     for _ in range(150):
         slope = jax.grad(loss)(w, jnp.ones((2, 4)))  # forgotten
         w = jax.tree.map(lambda a, b: a - 0.1 * b, w, slope)
-
 def few():
     x = jnp.arange(100.0)
     for i in range(500):
         x = jnp.sin(x) + x
         x = (x - jnp.mean(x)) / jnp.std(x)  # few
-
 def scalars():
     total, x = 0.0, jnp.arange(4.0)
     for i in range(2_500):
         total = jnp.maximum(total + jnp.sin(x) * 0.5, x)  # scalars
-
 def written():
     x = jnp.zeros((300, 2))
     for i in range(250):
         x = x.at[i].set(i)  # written
-
 def grown():
     x = jnp.zeros((1, 2))
     for i in range(12):
         x = jnp.concatenate([x, jnp.ones((1, 2))])  # grown
-
 def made_anew():
     x = jnp.ones(3)
     for i in range(12):
         x = lax.scan(lambda c, y: (c + i * y, None), x, jnp.ones((5, 3)))[0]  # made_anew
-
 @jax.jit
 def step(w, x):
     return w - 0.1 * jax.grad(lambda it: jnp.mean((x @ it) ** 2))(w), jnp.sum(w)
-
 def healthy():
     w, total, key = jnp.ones(4), 0.0, jax.random.key(0)
     data = jnp.ones((64, 4))
@@ -67,22 +58,16 @@ def healthy():
             print(float(mean), float(jnp.linalg.norm(w)), np.mean(losses))
     mesh, spec = jax.sharding.Mesh(jax.devices()[:1], "d"), jax.sharding.PartitionSpec("d")
     print(jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)(w))  # without a jit around it
-
 def listed():
     jnp.array([[0.5] * 700] * 700)  # listed
-
 def passed(x=np.ones((1 << 18, 4), np.float32)):
     for i in range(20):
         step(jnp.ones(4), x)  # passed
-
 def fetched():
     for i in range(110):
         float(step(jnp.ones(4), jnp.ones((8, 4)))[1])  # fetched
-
 forgotten(); few(); scalars(); written(); grown(); made_anew(); listed(); passed(); fetched(); healthy()
 """
-
-
 FOUND = {
     "forgotten": ("dispatch", "operations one by one"),
     "few": ("dispatch", "operations one by one"),

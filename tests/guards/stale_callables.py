@@ -208,13 +208,7 @@ def called_with(row: str) -> str:
 
 
 KINDS = sources_of(
-    {
-        "default": _DEFAULTS,
-        "method": _METHODS,
-        "recursive": _RECURSIVE,
-        "tree": _TREES,
-        "counting": _COUNTING,
-    },
+    {"default": _DEFAULTS, "method": _METHODS, "recursive": _RECURSIVE, "tree": _TREES, "counting": _COUNTING},
     function_of,
 )
 KINDS |= sources_of({"argument": _ARGUMENTS}, called_with)

@@ -25,12 +25,7 @@ def on_one_device() -> Any:
 
 @pytest.mark.parametrize(("strategy", "kind"), [("data", Auto), ("data", Explicit), ("model", Auto)])
 def test_training_on_all_devices(
-    strategy: str,
-    kind: AxisType,
-    devices: list[Any],
-    on_one_device: Any,
-    traces: TraceCounter,
-    compiled: list[str],
+    strategy: str, kind: AxisType, devices: list[Any], on_one_device: Any, traces: TraceCounter, compiled: list[str]
 ) -> None:
     mesh = mesh_of(devices, 4, 2, names=("data", "model"), kind=kind)
     step = filter_jit(lambda *args: training.step(*traces.seen(args)))

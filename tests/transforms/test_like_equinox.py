@@ -269,11 +269,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         TypeError,
         r"`x\['n'\]`: found a tangent for a `int`, which can have none",
     ),
-    "cotangent": (
-        pull(ones=X),
-        ValueError,
-        r"`the result\['ones'\]`: found the cotangent float32",
-    ),
+    "cotangent": (pull(ones=X), ValueError, r"`the result\['ones'\]`: found the cotangent float32"),
     "no array": (pull(n=X), ValueError, r"`the result\['n'\]`: found a cotangent where no leaf can have one"),
     "one of many": (pull(alone={"ones": X}), ValueError, "`the result`: found a `dict`"),
     "pushed": (

@@ -104,18 +104,12 @@ def children(it: Any) -> Any:
 
 # What the message says, and functions that do something else than is declared.
 WRONG: dict[str, tuple[Flatten, Callable[..., Any]]] = {
-    r"the children are \(`y`, `x`\)": (
-        lambda it: (it.y, it.x),
-        lambda cls, name, y, x: made(cls, x=x, y=y, name=name),
-    ),
+    r"the children are \(`y`, `x`\)": (lambda it: (it.y, it.x), lambda cls, name, y, x: made(cls, x=x, y=y, name=name)),
     r"the children are \(`x`, `y`, another object\)": (
         lambda it: (it.x, it.y, 3.0),
         lambda cls, name, x, y, _: made(cls, x=x, y=y, name=name),
     ),
-    "unflattening makes another `name`": (
-        children,
-        lambda cls, name, x, y: made(cls, x=x, y=y, name=f"{name}!"[:-1]),
-    ),
+    "unflattening makes another `name`": (children, lambda cls, name, x, y: made(cls, x=x, y=y, name=f"{name}!"[:-1])),
     r"unflattening sets the attributes \('x', 'y', 'name', 'made'\)": (
         children,
         lambda cls, name, x, y: made(cls, x=x, y=y, name=name, made=1),
