@@ -236,7 +236,7 @@ Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   ++*output->calls;
   const Items results(in_node(returned).results.get());
   HeldValues leaves(output->source.size());
-  for (const std::int32_t source : output->source) {
+  for (const std::ptrdiff_t source : output->source) {
     leaves.keep(source >= 0 ? Ref::borrow(results.begin()[source])
                             : forwarded(inputs, static_cast<std::size_t>(~source)));
   }

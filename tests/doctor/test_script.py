@@ -1,10 +1,9 @@
 """`python -m partax doctor script.py` runs a script unchanged and examines what it compiles and traces again."""
 
 import json
-import pkgutil
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from partax._doctor.script import Watch, diagnoses
 from partax._doctor.traced_again import of_programs
 from processes import python
 
-LOWERING = "jax._src.interpreters.pxla.lower_sharding_computation"
+WATCHED = [(library, name) for library in (np, jnp) for name in ("array", "asarray")]
 
 
 def doctor(folder: Path, *arguments: str, script: str) -> subprocess.CompletedProcess[str]:
@@ -43,15 +42,23 @@ def test_what_is_not_there_or_cannot_be_written_is_said_before_the_script_runs(
     assert raised.value.code == 2 and "found no file 'nothing.py'" in capsys.readouterr().err
 
 
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    before = [(owner, name, vars(owner)[name]) for owner, name in WATCHED]
+    watch = Watch()
+    assert all(vars(owner)[name] is not value for owner, name, value in before)
+    yield watch
+    watch.end()
+    assert all(vars(owner)[name] is value for owner, name, value in before)  # a script's, and nobody else's
+
+
 @pytest.mark.parametrize("method", ["_note", "costliest"])
 def test_a_mistake_of_ours_is_not_the_script_s(
-    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    method: str, watch: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> Any:
         raise ValueError("a mistake of ours")
 
-    monkeypatch.setattr(LOWERING, pkgutil.resolve_name(LOWERING))  # which puts it back when the test ends
-    watch = Watch()
     program = Program("name", object(), (), (), 1, Counter(lower=1.0, compile=1.0), NOWHERE)
     if method == "_note":
         monkeypatch.setattr(Watch, "_note", fails)
@@ -62,10 +69,8 @@ def test_a_mistake_of_ours_is_not_the_script_s(
     assert "please report this" in caplog.text
 
 
-def test_programs_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_beyond_those_that_are_kept_are_counted(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("partax._doctor.script._MOST_PROGRAMS", -1)
-    monkeypatch.setattr(LOWERING, pkgutil.resolve_name(LOWERING))
-    watch = Watch()
     jax.jit(lambda x: x * 19)(jnp.float32(2))
     watch.end()
     assert all(it.jaxpr is None and it.seconds > 0 for it in watch.costliest()) and watch.programs
@@ -80,16 +85,12 @@ def waits_in_a_long_loop(x: Any) -> Any:
 
 @pytest.mark.parametrize(("seconds", "kinds"), [(0.04, {"host"}), (0.4, {"host", "repeat"})])
 def test_of_what_compiles_in_no_time_only_the_cost_of_its_calls_is_told(
-    seconds: float, kinds: set[str], monkeypatch: pytest.MonkeyPatch
+    seconds: float, kinds: set[str], watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jaxpr = jax.jit(waits_in_a_long_loop).trace(jnp.ones(3)).jaxpr
     program = Program("waits", jaxpr, (False,), ("x",), 1, Counter(compile=seconds))
-    watch = Watch()
     monkeypatch.setattr(Watch, "costliest", lambda self: [program])
-    try:
-        (diagnosis,) = diagnoses(watch, {"waits": waits_in_a_long_loop})
-    finally:
-        watch.end()
+    (diagnosis,) = diagnoses(watch, {"waits": waits_in_a_long_loop})
     assert {it.kind for it in diagnosis.findings} == kinds
     (host,) = [it for it in diagnosis.findings if it.kind == "host"]
     assert "500 times" in host.message and "no step waits for Python" in host.advice

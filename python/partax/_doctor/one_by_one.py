@@ -5,6 +5,7 @@ import time
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -73,10 +74,12 @@ class OneByOne:
         self._fetched = 0.0  # when the latest value came
         self._passed: dict[tuple[Line, str, str], _Passed] = {}
 
-    def watch(self, careful: Callable[..., None]) -> None:
-        """Is told from now on, by way of `careful(note, ...)`, of what jax runs in this process outside of programs."""
-        watch_operations(lambda *it: careful(self.note, *it), lambda *it: careful(self.note_passed, *it))
-        watch_arrays(lambda it: careful(self.note_fetch, _FETCH, it), lambda it: careful(self.note_list, "array", it))
+    def watch(self, until: ExitStack, careful: Callable[..., None]) -> None:
+        """Is told, by way of `careful(note, ...)`, of what jax runs in this process outside of programs."""
+        watch_operations(until, lambda *it: careful(self.note, *it), lambda *it: careful(self.note_passed, *it))
+        watch_arrays(
+            until, lambda it: careful(self.note_fetch, _FETCH, it), lambda it: careful(self.note_list, "array", it)
+        )
 
     def note(self, name: str, took: float) -> None:
         operation = None if name in _PREPARES else self._called(name, 0.0)

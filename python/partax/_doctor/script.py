@@ -50,13 +50,17 @@ class Watch:
         self._calls = Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
-        self.is_told = watch_lowering(lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated))
-        self.one_by_one.watch(self._try)
+        self._until = contextlib.ExitStack()
+        self.is_told = watch_lowering(
+            self._until, lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated)
+        )
+        self.one_by_one.watch(self._until, self._try)
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
     def end(self) -> None:
-        """The script has ended: what is compiled from now on is the doctor's own."""
+        """The script has ended: what comes now is the doctor's own, and jax and NumPy are as they were."""
         self._has_ended = True
+        self._until.close()
 
     def _try(self, note: Callable[..., None], name: str, *args: Any) -> None:
         try:

@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -15,9 +16,14 @@ _FUNCTION = "lower_sharding_computation"
 _executable = _name("jax._src.interpreters.pxla.MeshExecutable")
 
 
-def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered; says whether this jax
-    lets it.
+def _put(until: ExitStack, owner: Any, name: str, value: Any) -> None:
+    until.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
+
+
+def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
+    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered, until all is put back;
+    says whether this jax lets it.
 
     Without it, a script is examined by the traces of partax alone.
     """
@@ -31,7 +37,7 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
         seen(jaxpr, str(name), donated)
         return lower(jaxpr, api_name, name, *args, **kwargs)
 
-    setattr(module, _FUNCTION, watched)
+    _put(until, module, _FUNCTION, watched)
     return True
 
 
@@ -49,7 +55,9 @@ _RUN = "_run_python_pjit"
 LARGE = 1 << 20  # bytes of a NumPy array whose way to the device is worth a word
 
 
-def watch_operations(ran: Callable[[str, float], None], passed: Callable[[str, Any, Any], None]) -> None:
+def watch_operations(
+    until: ExitStack, ran: Callable[[str, float], None], passed: Callable[[str, Any, Any], None]
+) -> None:
     """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself, and
     `passed(function, names, leaves)` for each call with a large NumPy array, if this jax lets it.
 
@@ -74,11 +82,11 @@ def watch_operations(ran: Callable[[str, float], None], passed: Callable[[str, A
             passed(str(name), _attribute(params, "arg_names") or [f"argument {i}" for i in range(len(flat))], flat)
         return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
-    setattr(module, _RUN, watched)
+    _put(until, module, _RUN, watched)
 
 
-def watch_arrays(fetched: Callable[[float], None], listed: Callable[[float], None]) -> None:
-    """From now on, has `fetched(seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
+def watch_arrays(until: ExitStack, fetched: Callable[[float], None], listed: Callable[[float], None]) -> None:
+    """Has `fetched(seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
     `listed(seconds)`, of this thread's time, after `jax.numpy` has made an array of a Python list.
     """
 
@@ -97,7 +105,7 @@ def watch_arrays(fetched: Callable[[float], None], listed: Callable[[float], Non
     arrays: Any = concrete_array_type() or jax.Array
     read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
     if read is not None:
-        arrays._value = property(watched(read, arrays, time.perf_counter, fetched))
+        _put(until, arrays, "_value", property(watched(read, arrays, time.perf_counter, fetched)))
     for name in ("array", "asarray"):
-        setattr(np, name, watched(getattr(np, name), arrays, time.perf_counter, fetched))
-        setattr(jnp, name, watched(getattr(jnp, name), (list, tuple), time.thread_time, listed))
+        _put(until, np, name, watched(getattr(np, name), arrays, time.perf_counter, fetched))
+        _put(until, jnp, name, watched(getattr(jnp, name), (list, tuple), time.thread_time, listed))
