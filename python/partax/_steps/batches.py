@@ -69,7 +69,8 @@ class Batches:
         if type(batch) is tuple and len(batch) == len(self._names):
             return dict(zip(self._names, batch, strict=True))
         known = " and ".join(f"`{name}`" for name in self._names)
-        by_name = dict(zip(batch._fields, batch, strict=True)) if hasattr(batch, "_fields") else batch
+        fields = getattr(batch, "_fields", None)
+        by_name = batch if fields is None else dict(zip(fields, batch, strict=True))
         if isinstance(by_name, Mapping) and (by_name is batch or not set(by_name).isdisjoint(self._names)):
             if set(by_name) != set(self._names):
                 found = ", ".join(map(repr, by_name))
