@@ -29,7 +29,7 @@ def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, trace: A
 
 # What the error says, and the use.
 TYPES: dict[str, Callable[[], Any]] = {
-    "`step`: found a `function`": lambda: partax.steps(add, 2),  # type: ignore[arg-type]
+    "`step`: found a `BoundFunction`, .* what is bound to": lambda: partax.steps(ADD.bind(W), 2),  # type: ignore[arg-type]
     "`state`": run(add, W, carry={"state": 1}),
     r"`carry`: found \(0,\), expected names": run(add, W, carry=(0,)),
     "`carry`: found 5, expected names": run(add, W, carry=5),

@@ -77,7 +77,8 @@ def steps(
     """
     if not isinstance(step, JitFunction):
         raise TypeError(
-            f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned"
+            f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned; what "
+            "is bound to one goes with each call"
         )
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ValueError(f"`size`: found {short_text(size)}, expected a positive number of steps")
