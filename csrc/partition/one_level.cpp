@@ -77,23 +77,20 @@ bool are_alike(const TreeSpec& a, const TreeSpec& b) {
 
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {
+  const auto text = [](const Ref& told, Py_ssize_t which) { return exact_text(PyTuple_GET_ITEM(told.get(), which)); };
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
-    Ref told;  // (path, message)
-    const auto tell = [&] {
+    const auto tell = [&] {  // (path, message); it flattens the tree once more, which may raise errors with paths
       const TreeSpec named = with_names(tree, options);
       const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
       const Ref before = spec_data(expected, root_of("")), now = spec_data(shown, root_of(""));
-      told = python::unequal_statics(before, now, number(i), exact_unicode(what));
+      return python::unequal_statics(before, now, number(i), exact_unicode(what));
     };
-    const auto path = [&] {
-      if (!told) tell();
-      return exact_text(PyTuple_GET_ITEM(told.get(), 0));
-    };
-    below(path, [&] {
-      if (equal_statics(expected.statics[i], found.statics[i])) return;
-      tell();
-      throw WalkError::diagnosed(PyExc_ValueError, exact_text(PyTuple_GET_ITEM(told.get(), 1)));
-    });
+    const auto are_equal = [&] { return equal_statics(expected.statics[i], found.statics[i]); };
+    if (below([&] { return text(tell(), 0); }, are_equal)) continue;
+    const Ref told = tell();
+    WalkError error = WalkError::diagnosed(PyExc_ValueError, text(told, 1));
+    error.prepend(text(told, 0));
+    throw error;
   }
 }
 
