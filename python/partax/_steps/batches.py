@@ -91,7 +91,8 @@ class Batches:
         leaves = None if expected is None else expected.spec.match(batch)
         if expected is None or leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
-            self._refuse_masked(leaves, spec)
+            for i, leaf in enumerate(leaves):
+                self._refuse_masked(i, leaf, spec)
             flat = Flat(spec, list(map(_type_of, leaves)))
             if expected is None:
                 self._first = flat
@@ -106,7 +107,7 @@ class Batches:
         for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
             if type(leaf) is np.ndarray and (leaf.shape, leaf.dtype, False) == first:
                 continue
-            self._refuse_masked(leaves, expected.spec)
+            self._refuse_masked(i, leaf, expected.spec)
             found = _type_of(leaf)
             if found != first:
                 raise ValueError(
@@ -115,13 +116,12 @@ class Batches:
                 )
         return leaves
 
-    def _refuse_masked(self, leaves: list[Any], spec: _core.TreeSpec) -> None:
-        for i, leaf in enumerate(leaves):
-            if isinstance(leaf, np.ma.MaskedArray):
-                raise TypeError(
-                    f"batch {self._taken}: `{spec.dynamic_paths()[i]}`: found a masked array, of which the mask would "
-                    "be lost, expected an array; give its `filled()`"
-                )
+    def _refuse_masked(self, i: int, leaf: Any, spec: _core.TreeSpec) -> None:
+        if isinstance(leaf, np.ma.MaskedArray):
+            raise TypeError(
+                f"batch {self._taken}: `{spec.dynamic_paths()[i]}`: found a masked array, of which the mask would be "
+                "lost, expected an array; give its `filled()`"
+            )
 
 
 def _type_of(leaf: Any) -> ArrayType:
