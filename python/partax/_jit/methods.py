@@ -300,7 +300,8 @@ def bound_text(self: BoundFunction[Any]) -> str:
 def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
     """Of what is free."""
     bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
-    return bound.replace(parameters=[it for name, it in bound.parameters.items() if name not in self.keywords])
+    free = [it for it in bound.parameters.values() if it.kind != it.KEYWORD_ONLY or it.name not in self.keywords]
+    return bound.replace(parameters=free)
 
 
 def reduced(self: BoundFunction[Any]) -> Any:
