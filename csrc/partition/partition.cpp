@@ -36,15 +36,15 @@ std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_st
 // `parts` holds no None; the first decides the kind, and what is static.
 Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
   const Part& first = parts[0];
-  std::vector<Flat> levels(parts.size());
   const bool leaf = of_value(first.argument, [&] {
     if (!is_node(first.tree)) return true;
     if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
     if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
-    flatten_into(levels[0], first.tree, children_only());
     return false;
   });
   if (leaf) return Ref::borrow(first.tree);
+  std::vector<Flat> levels(parts.size());
+  of_value(first.argument, [&] { flatten_into(levels[0], first.tree, children_only()); });
   for (std::size_t i = 1; i < parts.size(); ++i) {
     of_value(parts[i].argument,
              [&] { open_alike(levels[0], parts[i].tree, levels[i], argument_name(first.argument)); });

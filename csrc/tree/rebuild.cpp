@@ -35,6 +35,7 @@ class Rebuilder {
   Ref build() {
     const std::size_t index = at_++;
     const Node& node = spec_.nodes[index];
+    if (node.kind == Kind::kDynamicLeaf) return leaf();  // as most are
     if (node.is_passthrough) {
       if (PyObject* const whole = passthrough()) {
         at_ = index + node.extent;
@@ -44,8 +45,6 @@ class Rebuilder {
     if (!stack_.is_free())
       raise_error(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
     switch (node.kind) {
-      case Kind::kDynamicLeaf:
-        return leaf();
       case Kind::kStaticLeaf:
       case Kind::kStatic:
         return static_value(node.first_static);
