@@ -90,11 +90,11 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   CallCache& cache = call.cache();
   CallFrame frame(call);
   if (cache.graph) take_static_cache();
-  bool is_new = false;
+  bool is_new = false;  // whether this call has built the target of its entry
   EntryPtr entry;
-  Ref returned;
+  Ref returned;                           // by the target, of which the user's result is made
   std::shared_ptr<BoundProgram> program;  // of bound arguments
-  bool ran_directly = false;
+  bool ran_directly = false;              // by `program`, without jax's own dispatch
   try {
     if (bound != nullptr) std::tie(entry, program) = call.find_bound(bound->programs());
     if (!entry) entry = call.find(frame, is_new);

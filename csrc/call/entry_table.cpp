@@ -210,7 +210,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();
   entry->used = ++uses_;
-  std::list<EntryPtr> place(1, entry);
+  std::list<EntryPtr> place(1, entry);  // before anything has changed, as it may fail
   enlist(entry);
   std::list<EntryPtr> evicted;
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());

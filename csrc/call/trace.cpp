@@ -192,7 +192,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   each_static_part(frame, spec, observe);
   std::shared_ptr<const TraceOutput> output;
   Ref node;
-  while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);
+  while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);  // again: see there
   if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
   }
@@ -214,7 +214,7 @@ Ref restore_output(PyObject* result, PyObject* inputs) {
   std::shared_ptr<const TraceOutput> output;
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
   Ref node;
-  while (!node) node = pack_output(frame, result, spec, Items(inputs).begin(), count, output);
+  while (!node) node = pack_output(frame, result, spec, Items(inputs).begin(), count, output);  // again: see there
   return node;
 }
 

@@ -168,12 +168,12 @@ Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
                  [](Flat& flat) { return tuple_of({flat.leaves.list(), make_structure(std::move(flat.spec))}); });
 }
 
-Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path) {
+Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool gives_paths) {
   PyObject* const tree = PyTuple_GET_ITEM(trees, 0);
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(trees));
   Flat first;
-  partax::with_path("tree", [&] { flatten_into(first, tree, in_runs(is_leaf)); });
-  const Ref paths = with_path ? python::key_paths(tree, is_leaf) : Ref();
+  with_path("tree", [&] { flatten_into(first, tree, in_runs(is_leaf)); });
+  const Ref paths = gives_paths ? python::key_paths(tree, is_leaf) : Ref();
   if (paths) check_count(static_cast<std::size_t>(PyList_GET_SIZE(paths.get())), first.leaves.size(), unicode("tree"));
   std::vector<Flat> others(count - 1);
   for (std::size_t i = 1; i < count; ++i) {
@@ -184,7 +184,7 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   HeldValues results(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t given = 0;
-    if (with_path) arguments[++given] = PyList_GET_ITEM(paths.get(), static_cast<Py_ssize_t>(i));
+    if (gives_paths) arguments[++given] = PyList_GET_ITEM(paths.get(), static_cast<Py_ssize_t>(i));
     arguments[++given] = first.leaves[i];
     for (const Flat& other : others) arguments[++given] = other.leaves[i];
     const std::size_t flags = given | PY_VECTORCALL_ARGUMENTS_OFFSET;

@@ -40,7 +40,7 @@ Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
 Ref tree_unflatten(PyObject* structure, PyObject* leaves);
 // The first of `trees` (a tuple) with `function` of its leaves, and of what the others have in their places; with paths
 // as first arguments, if wanted.
-Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path);
+Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool gives_paths);
 // Where the objects of `targets` (a tuple) are in a tree; each of them counts as a leaf, and so does each empty tuple,
 // if wanted. Gives (the leaves, a Structure, [(index of a leaf, index of a target)]).
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples);

@@ -76,10 +76,10 @@ class Splitter final : public WalkObserver {
 
  private:
   struct Frame {
-    const FilterSet* filters = nullptr;
-    std::vector<FilterSet> narrowed;  // of each child, under a prefix tree
-    std::size_t matched = 0;          // how many types had matched before
-    std::size_t serial = 0;
+    const FilterSet* filters = nullptr;  // that stand at this node
+    std::vector<FilterSet> narrowed;     // of each child, under a prefix tree
+    std::size_t matched = 0;             // how many types had matched before
+    std::size_t serial = 0;              // tells it apart from frames that were here before
     std::uint32_t decided = kUndecided;  // the part of the whole subtree
   };
 
@@ -113,19 +113,18 @@ class Splitter final : public WalkObserver {
     frame.decided = parent.decided;
   }
 
-  // ---- Prefix trees: the filters of each child.
+  // ---- Prefix trees: the filters of each child, which are those of a node, each narrowed to what it has there.
   void narrow(Frame& frame, PyObject* object) {
     std::vector<FilterSet> children;
     for (const FilterPtr& filter : frame.filters->filters) {
       const std::vector<FilterPtr> below = narrowed(filter, object);
-      while (children.size() < below.size()) {
-        children.emplace_back().serial = ++serial_;
-      }
+      while (children.size() < below.size()) children.emplace_back().serial = ++serial_;
       for (std::size_t i = 0; i < below.size(); ++i) children[i].add(below[i]);
     }
     frame.narrowed = std::move(children);
   }
 
+  // What stands of one filter at each child of the node.
   std::vector<FilterPtr> narrowed(const FilterPtr& filter, PyObject* object) {
     Flat level;
     if (filter->op == Filter::Op::kPrefix) return narrowed_prefix(*filter, object);

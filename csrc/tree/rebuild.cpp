@@ -370,9 +370,9 @@ class Rebuilder {
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();
-  std::size_t at_ = 0;
-  std::size_t next_leaf_ = 0;
-  std::size_t next_given_ = 0, node_hint_ = 0;
+  std::size_t at_ = 0;                          // the node of the spec that is next
+  std::size_t next_leaf_ = 0;                   // of `leaves_`
+  std::size_t next_given_ = 0, node_hint_ = 0;  // of `came_in_`: of its nodes, and where the call has that one
 };
 
 }  // namespace

@@ -224,9 +224,9 @@ def signature_of(fun: Any) -> inspect.Signature | None:
 def call_parameters(fun: Any) -> CallParameters:
     """Describes how `fun` is called. Called by the native wrapper."""
     bare = _bare(fun)
-    known = (None if bare is None else signature_of(bare)) or ANY_SIGNATURE
-    real = known.parameters.values()
-    shown = (signature_of(fun) or known).parameters.values()
+    called_as = (None if bare is None else signature_of(bare)) or ANY_SIGNATURE
+    real = called_as.parameters.values()
+    shown = (signature_of(fun) or called_as).parameters.values()
 
     def name_of(parameters: Iterable[inspect.Parameter], kind: Any) -> str:
         return next((p.name for p in parameters if p.kind is kind), "")

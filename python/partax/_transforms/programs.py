@@ -154,7 +154,7 @@ class ClosureConverted(Generic[_P, _R]):
 
     jaxpr: Any  # or a function that can hold no arrays, and is called as it is
     consts: list[Any]
-    _known: Rest  # its name; the arguments that it was made for; structs and the rest of a program's result
+    _known: Rest  # its name; the arguments that it was made for; what `split` gives of a program's result, or None
 
     @property
     def __name__(self) -> str:
@@ -168,8 +168,8 @@ class ClosureConverted(Generic[_P, _R]):
     @property
     def out_struct(self) -> Any:
         """The result, with a `jax.ShapeDtypeStruct` for each array."""
-        if self._known.value[2] is not None:
-            return joined(self._known.value[2])
+        if (result := self._known.value[2]) is not None:
+            return joined(result)
         args, kwargs = self.in_struct
         return filter_eval_shape(self.jaxpr, *args, **kwargs)
 
