@@ -66,6 +66,7 @@ part of an array: B = np.arange(1.0, 7.0)\nA = B.reshape(2, 3)[:, 1] → A[0] �
 array in another order: A = np.ones((2, 2)) → A.strides[0] → A = np.asfortranarray(A)
 array of another type: A = np.ones(2) → A.itemsize → A = A.astype('f4')
 array that may be written: A = np.ones(2) → (2.0 if A.flags.writeable else 3.0) → A.setflags(write=False)
+bytes behind an array: A = np.frombuffer(b'ab', 'u1', 1) → A.base[1] → A = np.frombuffer(b'ac', 'u1', 1)
 one array twice: A = np.ones(2)\nB = A → (2.0 if A is B else 3.0) → B = A.copy()
 namespace: import argparse\nN = argparse.Namespace(k=2.0) → N.k → N.k = 3.0
 chain of dictionaries: C = collections.ChainMap({}, {'k': 2.0}) → C['k'] → C.maps[0]['k'] = 3.0
@@ -83,6 +84,9 @@ helper in a module of linen: class M(nn.Module):\n  @nn.compact\n  def __call__(
 module in one of linen: class M(nn.Module):\n  inner: nn.Module\n  def __call__(self, x): return self.inner(x)
   \nm = M(nn.Dense(1, kernel_init=nn.initializers.constant(2.0))) → m.init_with_output(jax.random.key(0), jnp.ones(1))[0][0]
   → m.inner.kernel_init = nn.initializers.constant(3.0)
+slot of a module of linen: class S: __slots__ = 'k',\nclass M(nn.Module, S): pass\nm = M()\nobject.__setattr__(m, 'k', 2.0)
+  → m.k → object.__setattr__(m, 'k', 3.0)
+number of two modules of linen: a, b = nn.Dense(1), nn.Dense(1) → (2.0 if a._id == b._id else 3.0) → b.__dict__['_id'] = a._id
 one module of linen twice: class M(nn.Module):\n  a: nn.Module\n  b: nn.Module\n  def __call__(self): return self.a\nd = nn.Dense(1)\nm = M(d, d) → (2.0 if m.a is m.b else 3.0) → m.b = nn.Dense(1)
 NamedTuple: class N(typing.NamedTuple): k: float\nn = N(2.0) → n.k → n = n._replace(k=3.0)
 frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass F: k: float\nf = F(2.0) → f.k → f = dataclasses.replace(f,

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from partax._guards.installed import is_installed
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
-from partax._guards.user_objects import is_written_in_c, mro_of, read
+from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
@@ -89,9 +90,32 @@ def _owners(it: Any) -> tuple[Any, ...]:
     return mro_of(it) if isinstance(it, type) else (it,)
 
 
-def inside(value: Any) -> Any:
+def inside(value: Any, depth: int = 2) -> Any:
     """What a class calls where an entry of it is asked for or called."""
-    return next((it for part in ("__func__", "fget", "func") if (it := read(value, part)) is not None), value)
+    inner = next((it for part in ("__func__", "fget", "func") if (it := read(value, part)) is not None), None)
+    return value if inner is None or depth == 0 else inside(inner, depth - 1)  # also that of a partial in a property
+
+
+def entries_of_library(cls: type) -> list[tuple[str, Any]]:
+    """The constants and functions that a library's class has or somebody has set; raises where one is the user's."""
+    owners = (it for it in mro_of(cls) if is_installed(it.__module__) and not is_written_in_c(it))
+    entries = ((it, *entry) for it in owners for entry in entries_of(it).items())
+    # A text may tell where something lies in memory, and makes no difference.
+    return [(name, _functions_in(value, name, owner)) for owner, name, value in entries if name != "__doc__"]
+
+
+def _functions_in(value: Any, name: str, owner: type) -> Any:
+    """The modules and names of what an entry of a library's class calls, also in wrappers; or a constant itself."""
+    it, found = None if type(value) in CONSTANTS else inside(value), list[tuple[str, str]]()
+    while it is not None and len(found) < 100:
+        is_function = type(it) is types.FunctionType
+        source = it.__globals__.get("__name__") if is_function else type(it).__module__
+        is_known = is_installed(source) or (is_function and source == f"namedtuple_{owner.__name__}")
+        if not (is_known or (not is_function and is_written_in_c(type(it)))):
+            raise TypeError(f"`{owner.__qualname__}.{name}`, which is not the library's")
+        found.append((str(source), str(read(it, "__qualname__"))))
+        it = read(it, "__wrapped__")
+    return found or value
 
 
 def _is_own(value: Any, name: str, owner: Any) -> bool:
@@ -99,9 +123,9 @@ def _is_own(value: Any, name: str, owner: Any) -> bool:
     and of the same library.
     """
     inner = inside(value)
-    is_function, cls = type(inner) is types.FunctionType, type(value)
+    is_function, cls = type(inner) is types.FunctionType, type(inner)
     is_of_library = is_written_in_c(cls) or (is_pure(cls) and package_of(cls) == package_of(owner))
     if not is_function and hasattr(cls, "__get__") and is_of_library:
-        return read(value, "__objclass__", owner) is owner
+        return read(inner, "__objclass__", owner) is owner
     is_known = is_listed(inner.__module__, inner.__qualname__) if is_function else callable(inner) and is_pure(inner)
     return is_known and read(inner, "__name__") == name and package_of(inner) == package_of(owner)

@@ -65,8 +65,8 @@ jax._src.traceback_util
 chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
 equinox._custom_types equinox._enum equinox._errors equinox._eval_shape equinox._filters equinox._jit
 equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tree equinox._unvmap equinox._update
-equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.linen flax.nnx flax.struct flax.training.train_state
-flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
+equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.ids flax.linen flax.nnx flax.struct
+flax.training.train_state flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
 
 partax._core partax._pytree.as_equinox partax._pytree.every_leaf partax._pytree.filters partax._pytree.flat_partition
 partax._pytree.partition partax._pytree.texts partax._report.summary

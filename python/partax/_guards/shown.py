@@ -134,21 +134,25 @@ def bits_of(number: Any) -> tuple[str, bytes]:
 def _array_parts(array: Any) -> tuple[Any, ...]:
     """Its numbers, or the array that it is a view of and where in that one it begins."""
     base: Any = array.base
-    is_view = type(base) is np.ndarray
-    can_change = base is not None and array.flags.writeable  # by what it is a view of
-    if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY or (can_change and not is_view):
-        raise TypeError("an array that is large, of objects, or a view of what is no array")
-    held = (base, array.ctypes.data - base.ctypes.data) if is_view else array.tobytes()
+    if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY:
+        raise TypeError("an array that is large, or of objects")
+    if type(base) is np.ndarray:
+        held: Any = base, array.ctypes.data - base.ctypes.data
+    else:
+        held = base if base is None or type(base) is bytes else _jax_owner(base), array.tobytes()
     return array.dtype, array.shape, array.strides, array.flags.num, held
+
+
+def _jax_owner(base: Any) -> str:
+    """What holds the numbers of an array that jax has given; those of anything else may be written by another name."""
+    is_of_jax = isinstance(base.obj, jax.Array) if type(base) is memoryview else repr(base).startswith(_CAPSULE)
+    if not is_of_jax:
+        raise TypeError("a view of what is no array")
+    return type(base).__name__
 
 
 def is_linen_module(cls: type) -> bool:
     return any(base.__module__ == "flax.linen.module" and base.__qualname__ == "Module" for base in cls.__mro__)
-
-
-def linen_parts(module: Any) -> tuple[Any, ...]:
-    """The attributes of a module of Flax's linen, but for its number."""
-    return tuple(part for name, value in vars(module).items() if name != "_id" for part in (name, value))
 
 
 def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
@@ -156,6 +160,7 @@ def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
     return *bare(annotation), *shown, annotation.dtypes, annotation.dims
 
 
+_CAPSULE = "<capsule object NULL"  # that of DLPack, which anything may give, has a name
 _LARGEST_ARRAY = 1 << 20  # bytes: they are compared at each call of a function made anew
 _KNOWN: dict[Any, _Ask] = {
     np.ndarray: _array_parts,
@@ -176,6 +181,7 @@ _KNOWN: dict[Any, _Ask] = {
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], _Ask] = {
     ("flax.core.frozen_dict", "FrozenDict"): operator.attrgetter("_dict"),
+    ("flax.ids", "FlaxId"): operator.attrgetter("__class__"),  # each has a number of its own
     ("flax.typing", "HashableMapping"): operator.attrgetter("_mapping"),
     ("jaxtyping._array_types", "_MetaAbstractArray"): _annotation_parts,
 }

@@ -21,6 +21,7 @@ from partax._guards.checkers import is_checker, parts_of_checker
 from partax._guards.constants import ABOUT_CLASS, DESCRIPTORS, OF_ENUM, PLAIN, SENTINELS, compares_as
 from partax._guards.library_attributes import (
     Pair,
+    entries_of_library,
     find_submodules,
     leads_to_others,
     name_of,
@@ -29,7 +30,7 @@ from partax._guards.library_attributes import (
 )
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_module, is_nan, linen_parts, of_wrapper
+from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_module, is_nan, of_wrapper
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
@@ -48,6 +49,7 @@ _NOTHING: Any = object()  # stands for a part that is not there
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 _JIT = type(jax.jit(len))
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
+_versions_of_libraries = set[int]()  # of their classes, where all entries are theirs
 _NOTHING_NAMED = Named((), frozenset(), False, frozenset(), None)
 
 
@@ -204,12 +206,12 @@ class Walk:
         segments = (f"setting '{name}'" for name in names)
         self._read((_ANYTHING, cls, ""), *zip(notes, found, segments, strict=True))
 
-    def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW, of_class: _Note | None = None) -> None:
+    def _asked(self, it: Any, ask: Callable[[Any], Any], expected: int = _NEW) -> None:
         if expected == _NEW and id(it) in self._met:
             self._check(it, MET)
             return
         cls, *found = self._check(it, expected, _ASKED, (type(it), ask))
-        self._read((of_class or Walk._class_of, cls, ".__class__"), *((Walk._value, part, "") for part in found))
+        self._read((Walk._class_of, cls, ".__class__"), *((Walk._value, part, "") for part in found))
 
     def _other(self, it: Any) -> None:
         cls = type(it)
@@ -241,11 +243,9 @@ class Walk:
             # A member never changes, but what it has for its value and beside it may. One that is an integer has no
             # weak references: it is known by its class and its name.
             self._instance(it, OBJECT if cls.__weakrefoffset__ else _ANYTHING)
-        elif is_linen_module(cls):
-            self._asked(it, linen_parts, of_class=Walk._value)
         elif (
             known.frozen
-            or (known.in_reach and is_pure(cls))
+            or (known.in_reach and (is_pure(cls) or is_linen_module(cls)))
             or (issubclass(cls, functools.partial) and compares_as(cls, functools.partial))
         ):
             self._instance(it)
@@ -349,6 +349,9 @@ class Walk:
         (version,) = _core.parts_of(it, VERSION, None, None)
         if version == 0:  # there are no more
             raise _UnprovenError
+        if version not in _versions_of_libraries:
+            entries_of_library(it)
+            _versions_of_libraries.add(version)
         self._check(it, OBJECT, VERSION, version)
 
     def _instance(self, it: Any, expected: int = _NEW) -> None:

@@ -18,12 +18,12 @@ from jax.core import Tracer
 from partax._guards import walk as checks
 from partax._guards.constants import DESCRIPTORS, PLAIN
 from partax._guards.installed import is_installed
-from partax._guards.library_attributes import ABSENT, name_of, value_of
+from partax._guards.library_attributes import ABSENT, entries_of_library, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
-from partax._store.registered import registered_by_users, registered_fields, registrations, set_by_others
+from partax._store.registered import registered_by_users, registered_fields, registrations
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
@@ -100,7 +100,7 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         for it, name in walk.of_libraries:
             reader.add_attribute(name_of(it, name), value_of(it, name))
         reader.add_rest(tuple(registered))
-    except UnstoredError as error:
+    except (UnstoredError, TypeError) as error:
         raise UnstoredError(f"{place(len(reader.digests)) or 'a value'}: {error}") from error
 
     return Content(digest_of(reader.digests).hex(), reader.digests, reader.as_ints, place)
@@ -139,7 +139,7 @@ class _Reader:
         elif expected == checks.OBJECT:
             token = self._object(value, parts == checks.CLASS)
             if parts == checks.VERSION:
-                token = token, set_by_others(value)
+                token = token, entries_of_library(value)
         elif expected == checks.ADDRESS:
             token = self._address(value)
         is_set = type(value) in (set, frozenset) and parts == checks.ITEMS
@@ -164,7 +164,7 @@ class _Reader:
         """
         self.names += ["how a library's class is registered with jax", "jax.core.Tracer"]
         self._hash(registered)
-        self._hash(set_by_others(Tracer))
+        self._hash(entries_of_library(Tracer))
         for library in sorted(self._libraries):
             self.names.append("the version of a library")
             self._hash((library, versions(library)))

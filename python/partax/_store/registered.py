@@ -8,8 +8,7 @@ from typing import Any
 
 from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
-from partax._guards.library_attributes import CONSTANTS, inside
-from partax._guards.user_objects import asked_once, entries_of, is_written_in_c, mro_of, read, unwrapped
+from partax._guards.user_objects import asked_once, entries_of, mro_of, read, unwrapped
 from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
 from partax._store import UnstoredError
 
@@ -66,39 +65,6 @@ def _is_of_library(function: Any) -> bool:
     held = [unwrapped(read(cell, "cell_contents")) for cell in inner.__closure__ or ()]  # jax's own may call another's
     functions = [it for it in (inner, *held) if type(it) is types.FunctionType]
     return all(is_installed(it.__globals__.get("__name__")) for it in functions)
-
-
-def set_by_others(cls: type) -> list[tuple[str, Any]]:
-    """The constants and functions that a library's class has or somebody has set; raises where one is the user's."""
-    found = list[tuple[str, Any]]()
-    for owner in mro_of(cls):
-        is_open = is_installed(owner.__module__) and not is_written_in_c(owner)
-        for name, value in entries_of(owner).items() if is_open else ():
-            if name == "__doc__":  # which may tell where something lies in memory, and makes no difference
-                continue
-            if type(value) in CONSTANTS:
-                found.append((name, value))
-            elif (functions := _functions_in(value, owner)) is not None:
-                found.append((name, functions))
-            else:
-                raise UnstoredError(f"`{owner.__qualname__}.{name}`, which is not the library's")
-    return found
-
-
-def _functions_in(value: Any, owner: type) -> list[tuple[str, str]] | None:
-    """The modules and names of what an entry of a library's class calls, also inside of wrappers; None if it is a
-    user's.
-    """
-    it, found = inside(value), list[tuple[str, str]]()
-    while it is not None and len(found) < 100:
-        is_function = type(it) is types.FunctionType
-        source = it.__globals__.get("__name__") if is_function else type(it).__module__
-        is_known = is_installed(source) or (is_function and source == f"namedtuple_{owner.__name__}")
-        if not (is_known or (not is_function and is_written_in_c(type(it)))):
-            return None
-        found.append((str(source), str(read(it, "__qualname__"))))
-        it = read(it, "__wrapped__")
-    return found
 
 
 def registered_fields(cls: type) -> Any:
