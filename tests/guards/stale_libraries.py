@@ -60,7 +60,6 @@ _IGNORES = "np.seterr(divide='ignore') → np.seterr(**OLD)"
 _SETTING = rows(r"""
 level of the root logger: L = logging.root.level → logging.getLogger().getEffectiveLevel() → logging.root.setLevel(7)
   → logging.root.setLevel(L)
-name of a level: logging.addLevelName(77, 'ab') → len(logging.getLevelName(77)) → logging.addLevelName(77, 'abc')
 how NumPy prints, by a dtype of jax's: {_OPTIONS} → len(repr(x.dtype.type(2))) → np.set_printoptions(legacy='1.13')
   → {_PRINTS}
 how NumPy prints, by what jax tells: {_OPTIONS} → len(repr(jnp.finfo('float32').eps))
@@ -146,13 +145,14 @@ what is data for nnx: class A: pass → (2.0 if nnx.is_data(A()) else 3.0) → n
 rules for tags of lineax: import lineax\nTAG = object()\nRULES = lineax.transpose_tags_rules
   → (2.0 if TAG in lineax.MatrixLinearOperator(jnp.eye(2), TAG).T.tags else 3.0) → RULES.append(lambda tags: TAG if TAG
   in tags else None) → RULES.pop()
+what x.at gives: C = type(jnp.ones(1).at)\nOLD = C.__getitem__ → x[None].at[0].set(2.0)[0]
+  → C.__getitem__ = lambda s, i: types.SimpleNamespace(set=lambda v: jnp.ones(1) * 3.0) → C.__getitem__ = OLD
 function of jax.nn, replaced: OLD = jax.nn.relu → jax.nn.relu(2.0) → jax.nn.relu = lambda x: 3.0 → jax.nn.relu = OLD
 function of a package: {INSTALLED} → package.scale() → package.set_k(3.0) → {_END}
 options of a package: {INSTALLED} → package.by_option(1.0) → package.options['k'] = 3.0 → {_END}
 context of a package: {INSTALLED} → package.by_context(1.0) → package._var.set(3.0) → {_END}
 configuration of a package: {INSTALLED} → package.by_config(1.0) → package.config.k = 3.0 → {_END}
 class of a package: {INSTALLED} → package.Layer()(1.0) → package.Config.k = 3.0 → {_END}
-function of a package, replaced: {INSTALLED} → package.scale() → package.scale = lambda: 3.0 → {_END}
 """)
 
 

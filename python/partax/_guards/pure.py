@@ -60,7 +60,7 @@ jax._src.lax jax.nn jax._src.nn jax.random jax._src.random jax.scipy jax._src.sc
 jax._src.ops jax.image jax._src.image jax.tree jax._src.tree jax.tree_util jax._src.tree_util jax.dtypes
 jax._src.dtypes jax.sharding jax._src.partition_spec jax._src.named_sharding jax._src.api_util
 jax._src.custom_derivatives jax._src.custom_batching jax._src.custom_transpose jax._src.indexing
-jax._src.traceback_util
+jax._src.traceback_util jax._src.numpy.array_methods
 
 chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
 equinox._custom_types equinox._enum equinox._errors equinox._eval_shape equinox._filters equinox._jit

@@ -136,11 +136,9 @@ def _array_parts(array: Any) -> tuple[Any, ...]:
     base: Any = array.base
     if array.dtype.hasobject or array.nbytes > _LARGEST_ARRAY:
         raise TypeError("an array that is large, or of objects")
-    if type(base) is np.ndarray:
-        held: Any = base, array.ctypes.data - base.ctypes.data
-    else:
-        held = base if base is None or type(base) is bytes else _jax_owner(base), array.tobytes()
-    return array.dtype, array.shape, array.strides, array.flags.num, held
+    of = base if type(base) in (types.NoneType, bytes, np.ndarray) else _jax_owner(base)
+    held = array.ctypes.data - base.ctypes.data if type(base) is np.ndarray else array.tobytes()
+    return array.dtype, array.shape, array.strides, array.flags.num, of, held
 
 
 def _jax_owner(base: Any) -> str:

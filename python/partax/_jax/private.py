@@ -242,7 +242,9 @@ def _settings() -> tuple[Any, tuple[str, ...]]:
 
 
 SETTINGS, JAX_SETTINGS = _settings()
-SETTINGS.tracer = jax.core.Tracer  # type: ignore[attr-defined]  # whose methods are those of all arrays in a trace
+# Classes that any array in a trace leads to: itself, its type, and where it lies; and what `x.at` gives.
+_AT = [_name(f"jax._src.numpy.array_methods._IndexUpdate{name}") for name in ("Helper", "Ref")]
+SETTINGS.tracer = jax.core.Tracer, jax.core.ShapedArray, jax.sharding.NamedSharding, *_AT  # type: ignore[attr-defined]
 
 
 # What says how programs are kept, logged or explained, and changes none.

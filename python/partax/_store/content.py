@@ -21,6 +21,7 @@ from partax._guards.installed import is_installed
 from partax._guards.library_attributes import ABSENT, entries_of_library, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
+from partax._jax.private import SETTINGS
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
 from partax._store.registered import registered_by_users, registered_fields, registrations
@@ -164,7 +165,7 @@ class _Reader:
         """
         self.names += ["how a library's class is registered with jax", "jax.core.Tracer"]
         self._hash(registered)
-        self._hash(entries_of_library(Tracer))
+        self._hash([entries_of_library(it) for it in filter(None, SETTINGS.tracer)])
         for library in sorted(self._libraries):
             self.names.append("the version of a library")
             self._hash((library, versions(library)))
