@@ -5,15 +5,19 @@ folder` lists the programs that are stored in a folder.
 """
 
 import argparse
+import builtins
+import importlib.util
 import os
-import runpy
 import sys
-import traceback
+from importlib.machinery import PathFinder, SourceFileLoader
+from types import ModuleType, TracebackType
 from typing import Any
 
 import jax
 
 from partax import _core, explain, report
+from partax._jax import watched
+from partax._jax.environment import read_environment_when_imported
 from partax._jax.private import rewrite_misses
 from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._report import history as _history
@@ -76,22 +80,51 @@ def main(arguments: list[str]) -> None:
         return
     if not given.module and not os.path.exists(given.script):
         given.parser.error(f"found no file {given.script!r}, expected a Python script")
-    {"explain": _explain, "doctor": _doctor, "equinox": _equinox}[given.command](given)
+    try:
+        {"explain": _explain, "doctor": _doctor, "equinox": _equinox}[given.command](given)
+    except BaseException as error:
+        _hide_our_frames(error.__traceback__)
+        raise
 
 
-def _run(given: argparse.Namespace) -> dict[str, Any]:
-    """Runs a script as `python script.py` does; gives its variables."""
-    # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
+def _run(given: argparse.Namespace) -> None:
+    """Runs a script as `python script.py` does, and leaves its variables in `__main__`, where its threads, its pickles
+    and what it has registered to run at exit find them.
+    """
+    file = os.path.abspath(given.script)
     sys.argv = [given.script, *given.arguments]
-    if given.module:
-        return runpy.run_module(given.script, run_name="__main__", alter_sys=True)
-    sys.path[0] = os.path.dirname(os.path.abspath(given.script))
-    return runpy.run_path(given.script, run_name="__main__")
+    if given.module:  # for which `python -m` has put the working directory into the path
+        spec = importlib.util.find_spec(given.script)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{given.script}.__main__")
+        if spec is None:
+            raise ImportError(f"No module named {given.script!r}")
+        sys.argv[0] = str(spec.origin)
+    else:
+        spec = PathFinder.find_spec("__main__", [file])  # of a folder or an archive
+        sys.path[0] = os.path.dirname(os.path.realpath(file)) if spec is None else file
+    main = ModuleType("__main__") if spec is None else importlib.util.module_from_spec(spec)
+    loader: Any = SourceFileLoader("__main__", file) if spec is None else spec.loader
+    main.__dict__.update({"__file__": file} if spec is None else {}, __name__="__main__", __builtins__=builtins)
+    sys.modules["__main__"] = main
+    read_environment_when_imported()
+    exec(loader.get_code(spec.name) if spec else loader.source_to_code(loader.get_data(file), file), main.__dict__)
+
+
+def _hide_our_frames(trace: TracebackType | None) -> None:
+    """Has Python show an exception of the script's without what has run it, and what watches jax."""
+    told, shown, frames = sys.excepthook, None, list[TracebackType]()
+    while trace is not None:
+        frames += [trace] if trace.tb_frame.f_code.co_filename not in _OURS else []
+        trace = trace.tb_next
+    for it in reversed(frames):
+        shown = TracebackType(shown, it.tb_frame, it.tb_lasti, it.tb_lineno)
+    sys.excepthook = lambda kind, error, _: told(kind, error.with_traceback(shown), shown)
 
 
 def _equinox(given: argparse.Namespace) -> None:
     accelerate_when_imported()
-    _run(given).clear()
+    _run(given)
 
 
 def _explain(given: argparse.Namespace) -> None:
@@ -102,9 +135,8 @@ def _explain(given: argparse.Namespace) -> None:
     _history.keep_all()
     others: dict[str, _monitor.Other] = {}
     _monitor.others = others
-    namespace: dict[str, Any] = {}
     try:
-        namespace = _run(given)
+        _run(given)
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
@@ -114,7 +146,6 @@ def _explain(given: argparse.Namespace) -> None:
         if given.json is not None:
             with open(given.json, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")
-        namespace.clear()
 
 
 def _doctor(given: argparse.Namespace) -> None:
@@ -122,21 +153,17 @@ def _doctor(given: argparse.Namespace) -> None:
 
     refuse_unwritable(given.json, given.html)
     _history.keep_all()
-    watch = Watch()
-    namespace: dict[str, Any] = {}
-    raised = False
+    watch, raised = Watch(), False
     try:
-        namespace = _run(given)
+        _run(given)
     except BaseException as error:  # which goes on when all is told
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
-        namespace, raised = dict(frames[0].f_globals) if frames else {}, not isinstance(error, SystemExit)
+        raised = not isinstance(error, SystemExit)
         raise
     finally:
         watch.end()
-        found = diagnoses(watch, namespace)
+        found = diagnoses(watch, dict(vars(sys.modules["__main__"])))
         print_programs(watch, found, sys.stderr, raised)
         write_diagnoses(found, given.json, given.html)
-        namespace.clear()
 
 
 def _others_table(others: dict[str, _monitor.Other]) -> Table:
@@ -150,6 +177,7 @@ def _others_table(others: dict[str, _monitor.Other]) -> Table:
 
 
 _SHOWN = 20
+_OURS = __file__, watched.__file__, "<frozen runpy>"  # the last of which `python -m` runs by
 
 if __name__ == "__main__":
     main(sys.argv[1:])

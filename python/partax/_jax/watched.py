@@ -85,6 +85,20 @@ def watch_operations(
     _put(until, module, _RUN, watched)
 
 
+class _Builtin:
+    """A function that becomes no method as the attribute of a class, and is pickled by its name."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, call)
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __reduce__(self) -> str:
+        return self._call.__name__
+
+
 def watch_arrays(until: ExitStack, fetched: Callable[[float], None], listed: Callable[[float], None]) -> None:
     """Has `fetched(seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
     `listed(seconds)`, of this thread's time, after `jax.numpy` has made an array of a Python list.
@@ -107,5 +121,5 @@ def watch_arrays(until: ExitStack, fetched: Callable[[float], None], listed: Cal
     if read is not None:
         _put(until, arrays, "_value", property(watched(read, arrays, time.perf_counter, fetched)))
     for name in ("array", "asarray"):
-        _put(until, np, name, watched(getattr(np, name), arrays, time.perf_counter, fetched))
+        _put(until, np, name, _Builtin(watched(getattr(np, name), arrays, time.perf_counter, fetched)))
         _put(until, jnp, name, watched(getattr(jnp, name), (list, tuple), time.thread_time, listed))
