@@ -13,6 +13,7 @@ from partax import Finding
 from partax._doctor import control_flow, waste
 
 CHEAP = lambda x: x
+chosen = lambda f: lambda x: lax.cond(x.sum() > 0, f, CHEAP, x)
 
 
 def find(function: Any, *args: Any) -> list[Finding]:
@@ -66,6 +67,10 @@ def turned(xs: Any) -> Any:
     return [jnp.tanh(x) * x + x / 2 for x in xs]
 
 
+def written(x: Any) -> Any:
+    return lax.fori_loop(0, 300, lambda i, x: lax.cond(x[0] > i, lambda x: x.at[i].set(1.0), lambda x: x, x), x)
+
+
 MATRIX, VECTOR = floats(600, 600), floats(600)
 FOUND: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "inverse": ("only multiplied", lambda a, b: jnp.linalg.inv(a) @ b, (MATRIX, VECTOR)),
@@ -91,15 +96,10 @@ FOUND: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "indexed in a loop": ("in each turn", jax.grad(indexed), (floats(20_000),)),
     "branches": ("all 2 branches", jax.vmap(either), (floats(16, 64, 64),)),
     "scalars": ("along with 121 scalars, and computes 300 scalars in each of its 100 turns", *scalars(60)),
-    "scalars in a compiled gradient": (
-        "scalars in each of its 100 turns",
-        *scalars(60, lambda f: jax.jit(jax.value_and_grad(f))),
-    ),
-    "scalars in a while loop": (
-        "while loop goes along with 40 scalars",
-        lambda xs: lax.while_loop(lambda xs: xs[0] < 9, turned, xs),
-        ([floats()] * 40,),
-    ),
+    "compiled scalars": ("in each of its 100 turns", *scalars(60, lambda f: jax.jit(jax.value_and_grad(f)))),
+    "more scalars": ("along with 40", lambda x: lax.while_loop(lambda x: x[0] < 9, turned, x), ([floats()] * 40,)),
+    "write in a branch": ("copies all of", jax.vmap(written), (floats(64, 20_000),)),
+    "map of a choice": ("one after the other", lambda x: lax.map(chosen(jnp.exp), x), (floats(2000),)),
     "branches in a loop": ("all 2 branches", lambda x: lax.map(jax.vmap(either), x), (floats(2, 16, 64, 64),)),
 }
 SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -109,10 +109,7 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "diagonal of an argument": (jnp.trace, (MATRIX,)),
     "hessian that is returned": (lambda x: jax.hessian(energy)(x), (VECTOR,)),
     "a jitter": (lambda a, x: (a + 1e-6 * jnp.eye(3000)) @ x, (floats(3000, 3000), floats(3000, 2))),
-    "one-hot by hand": (  # as for the matrix units of a TPU
-        lambda i, t: (i[:, None] == jnp.arange(5000)).astype("float32") @ t,
-        (ints(1000), floats(5000, 8)),
-    ),
+    "one-hot by hand": (lambda i, t: (i[:, None] == jnp.arange(5000)).astype("f4") @ t, (ints(99), floats(5000, 900))),
     "few classes": (lambda i, t: jax.nn.one_hot(i, 10) @ t, (ints(100_000), floats(10, 8))),
     "sorted": (lambda x: jnp.sort(x)[: 1 << 17], (floats(1 << 18),)),
     "median": (jnp.median, (floats(1 << 18),)),
@@ -125,14 +122,16 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "small kron": (lambda a, b, x: jnp.kron(a, b) @ x, (floats(4, 4), floats(4, 4), floats(16))),
     "short kernel": (lambda x, k: jnp.convolve(x, k, "same"), (floats(1 << 20), floats(100))),
     "thin factors": (lambda x: jnp.linalg.svd(x, full_matrices=False)[2], (floats(3000, 20),)),
-    "large logits": (
-        jax.grad(lambda x, i: jax.nn.log_softmax(x)[jnp.arange(4096), i].sum()),
-        (floats(4096, 30_000), ints(4096)),
+    "logits": (
+        jax.grad(lambda x, i: jax.nn.log_softmax(x)[jnp.arange(999), i].sum()),
+        (floats(999, 99_999), ints(999)),
     ),
     "gone along": (jax.grad(gone_along), (floats(20_000),)),
     "few scalars": scalars(8, jax.grad),
     "vectors in the place of scalars": scalars(60, jax.grad, (1,)),
     "scalars without a loop": (turned, ([floats()] * 100,)),
+    "small write in a branch": (jax.vmap(written), (floats(4, 20_000),)),
+    "map that spares a product": (lambda x: lax.map(chosen(lambda a: a @ a), x), (floats(2000, 32, 32),)),
     "small branches": (jax.vmap(either), (floats(2, 4, 4),)),
     "one choice for all": (lambda x, p: lax.cond(p, jax.vmap(costly), CHEAP, x), (floats(16, 64, 64), floats())),
 }

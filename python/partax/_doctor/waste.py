@@ -27,6 +27,7 @@ _LONG_KERNEL = 1024  # places
 _SMALLEST_PART = 16  # of what was sorted, stacked or indexed in a loop, one in so many is used
 _FEWEST_STACKED = 16 << 20  # bytes of a scan's steps: those of short sequences nobody misses
 _MUCH_WORK = 1 << 30  # multiplications of a chain of products, which take some 10 ms
+_MUCH_COPIED = 1 << 28  # bytes in all turns of a loop, which take some 30 ms
 _MUCH_ADDED = 1e8  # elements that a gradient adds in all turns of a loop
 _TIMES_LESS = 8  # multiplications in another order
 _FEWEST_TURNS = 1000  # of a map whose turns are small: each takes a microsecond more than its work
@@ -66,6 +67,9 @@ sum: a product of matrices is written as a sum over {what}, a product of broadca
   which libraries for matrices compute
 factors: of the factor {what} of this decomposition no more than {used:,} rows or columns can be of use -> set
   `full_matrices=False`
+copies: a `cond` under `jax.vmap` copies all of {what} in each of {times:,} turns, where a branch writes a part of it
+  -> have the branches return what is to be written, and write it after the `cond`: `x.at[i].set(jnp.where(p, new,
+  x[i]))`
 parts: each of {times:,} turns of this loop reads a part of {what}, whose gradient adds an array as large in each turn
   of its own -> take the parts out before the loop, by one index with all places, and have the scan go along them as
   its `xs`
@@ -106,7 +110,7 @@ class _Reader:
         rules = {
             "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
             "reduce_sum": self._summed, "add_any": self._added, "conv_general_dilated": self._convolution,
-            "split": self._unravelled,
+            "split": self._unravelled, "select_n": self._copied,
         }  # fmt: skip
         for i, eqn in enumerate(self.program.eqns):
             rule = rules.get(eqn.primitive.name)
@@ -283,6 +287,16 @@ class _Reader:
         if parts.carries == 0 and parts.xs and length >= _FEWEST_TURNS and _is_small(eqn, length):
             yield index, "map", eqn.outvars[0].aval, {"times": length}
 
+    def _copied(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """What `jax.vmap` has made of a `cond`: a branch begins with a select of its argument and a stopped one."""
+        size, reads = bytes_of(eqn.outvars[0].aval), self.program.reads
+        for number in reads[index][1:] if size * self.turns >= _MUCH_COPIED else ():
+            write = self.makers.get(number, -1)
+            is_write = write >= 0 and self.program.treatments[write] == flat.IN_PLACE
+            begin = self.makers.get(reads[write][0], -1) if is_write else -1
+            if begin >= 0 and "stop_gradient" in self._names([self.makers.get(it, -1) for it in reads[begin]]):
+                yield index, "copies", eqn.outvars[0].aval, {"times": self.turns}
+
     def _takes_one(self, number: int, length: int) -> bool:
         uses = self._uses(number)
         if not uses or self._names(uses) - {"slice", "dynamic_slice"}:
@@ -313,18 +327,21 @@ def _first_or_last(eqn: Any) -> int:
 
 
 def _is_small(scan: Any, length: int) -> bool:
-    """Whether the body of a map has small arrays, and nothing inside that takes long."""
+    """Whether the body of a map has small arrays, and nothing inside that takes long, nor a `cond` that spares it."""
     sizes: list[int] = []
+    names: set[str] = set()
     bodies = list(inner_jaxprs(scan))
     while bodies:
         for eqn in bodies.pop().eqns:
             inner, name = list(inner_jaxprs(eqn)), eqn.primitive.name
-            if inner and name in flat.INLINED:
+            names.add(name)
+            if inner and (name in flat.INLINED or name == "cond"):
                 bodies += inner
             elif inner or eqn.effects or not (name == "dot_general" or flat.TREATMENT.get(name) in _OF_SMALL):
                 return False
             sizes += [math.prod(var.aval.shape) for var in (*eqn.invars, *eqn.outvars) if type(var) is not Literal]
-    return bool(sizes) and max(sizes) <= _SMALL_TURN and 4 * sum(sizes) * length <= _MOST_MAPPED
+    is_spared = names.issuperset(("cond", "dot_general"))
+    return bool(sizes) and not is_spared and max(sizes) <= _SMALL_TURN and 4 * sum(sizes) * length <= _MOST_MAPPED
 
 
 def _orders(inner: Any, outer: Any, at: int) -> tuple[int, int] | None:
