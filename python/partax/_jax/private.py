@@ -243,7 +243,7 @@ def _settings() -> tuple[Any, tuple[str, ...]]:
 
 SETTINGS, JAX_SETTINGS = _settings()
 # Classes that any array in a trace leads to: itself, its type, and where it lies; and what `x.at` gives.
-_AT = [_name(f"jax._src.numpy.array_methods._IndexUpdate{name}") for name in ("Helper", "Ref")]
+_AT = _name("jax._src.numpy.array_methods._IndexUpdateHelper"), _name("jax._src.numpy.array_methods._IndexUpdateRef")
 SETTINGS.tracer = jax.core.Tracer, jax.core.ShapedArray, jax.sharding.NamedSharding, *_AT  # type: ignore[attr-defined]
 
 
