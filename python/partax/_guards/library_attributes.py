@@ -96,6 +96,10 @@ def inside(value: Any, depth: int = 2) -> Any:
     return value if inner is None or depth == 0 else inside(inner, depth - 1)  # also that of a partial in a property
 
 
+class SetByOthersError(TypeError):
+    """A library's class has a function that is not the library's."""
+
+
 def entries_of_library(cls: type) -> list[tuple[str, Any]]:
     """The constants and functions that a library's class has or somebody has set; raises where one is the user's."""
     owners = (it for it in mro_of(cls) if is_installed(it.__module__) and not is_written_in_c(it))
@@ -112,7 +116,7 @@ def _functions_in(value: Any, name: str, owner: type) -> Any:
         source = it.__globals__.get("__name__") if is_function else type(it).__module__
         is_known = is_installed(source) or (is_function and source == f"namedtuple_{owner.__name__}")
         if not (is_known or (not is_function and is_written_in_c(type(it)))):
-            raise TypeError(f"`{owner.__qualname__}.{name}`, which is not the library's")
+            raise SetByOthersError(f"`{owner.__qualname__}.{name}`, which is not the library's")
         found.append((str(source), str(read(it, "__qualname__"))))
         it = read(it, "__wrapped__")
     return found or value

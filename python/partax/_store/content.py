@@ -18,7 +18,7 @@ from jax.core import Tracer
 from partax._guards import walk as checks
 from partax._guards.constants import DESCRIPTORS, PLAIN
 from partax._guards.installed import is_installed
-from partax._guards.library_attributes import ABSENT, entries_of_library, name_of, value_of
+from partax._guards.library_attributes import ABSENT, SetByOthersError, entries_of_library, name_of, value_of
 from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._jax.private import SETTINGS
@@ -101,7 +101,7 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         for it, name in walk.of_libraries:
             reader.add_attribute(name_of(it, name), value_of(it, name))
         reader.add_rest(tuple(registered))
-    except (UnstoredError, TypeError) as error:
+    except (UnstoredError, SetByOthersError) as error:
         raise UnstoredError(f"{place(len(reader.digests)) or 'a value'}: {error}") from error
 
     return Content(digest_of(reader.digests).hex(), reader.digests, reader.as_ints, place)
