@@ -68,7 +68,7 @@ void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leav
 // What makes the key of a new entry another one than an equal-looking earlier one, where that is not to be seen of it.
 std::string difference_of(const Call& call, const TreeSpec& spec) {
   const EntryTable& table = call.cache().table;
-  std::string reading = table.difference(spec, call.bound().shape(), call.jit().callable);
+  std::string reading = table.difference(spec, call.bound().shape(), call.jit());
   if (!reading.empty()) return reading;
   const auto apart = table.objects_apart(spec, call.bound().shape());
   if (!apart) return {};
@@ -183,7 +183,7 @@ bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
   const bool is_read = bound == nullptr || bound->read(leaves_);
   const ValueAt value_at = entry.values(leaves_);
-  if (is_read && !entry.objects_apart(value_at) && entry.is_for(jit_.callable, made_anew.any(), value_at) &&
+  if (is_read && !entry.objects_apart(value_at) && entry.is_for(jit_, made_anew.any(), value_at) &&
       (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
     return true;
   }
@@ -223,8 +223,7 @@ EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
   flatten(spec, leaves_);
   EntryPtr entry = with_static_path(
-      spec, [&] { return names(); },
-      [&] { return cache_.table.find_or_insert(spec, bound_.shape(), jit_.callable, cache_.root.lock()); });
+      spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape(), jit_, true); });
   try {
     add_own_statics(entry->key, spec, leaves_);
     if (cache_.graph && !entry->objects) note_objects(*entry);

@@ -177,17 +177,24 @@ SeenCallable see_callable(const JitFunction& jit) {
   return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
 }
 
+// Where a callable holds other objects than before, equal ones, an argument may no longer be one of them.
+void note_change(Entry& entry, const JitFunction& jit, bool holds_others) {
+  if (holds_others || entry.has_changed) cache_in(entry.value.get()).table.forget_user(jit.callable);
+  if (entry.key.statics[0].is_object(jit.function)) entry.has_changed = holds_others;
+}
+
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
 Ref find_cache(JitFunction& jit, TreeSpec& spec) {
   // Seen first: a change from here on, by another thread, is noticed in the next call.
   SeenCallable seen = see_callable(jit);
   spec = root_spec(jit.function, jit.options, callables_of(jit.options));
   SharedCaches& caches = SharedCaches::instance();
-  EntryPtr entry = caches.table.find(spec, CallShape(), jit.callable);
+  const MadeAnew made_anew;
+  EntryPtr entry = caches.table.find(spec, CallShape(), jit);
   std::string difference;
   if (!entry) {
-    difference = caches.table.difference(spec, CallShape(), jit.callable);
-    entry = caches.table.find_or_insert(spec, CallShape(), jit.callable);
+    difference = caches.table.difference(spec, CallShape(), jit);
+    entry = caches.table.find_or_insert(spec, CallShape(), jit, false);
   }
   const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
   Ref cache;
@@ -199,7 +206,10 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
     }
     cache = entry->value;
     cache_in(cache.get()).root = entry;
-    if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    if (!is_tree && entry->key.statics[0].is_callable()) {
+      caches.attach(entry, jit.function);
+      note_change(*entry, jit, made_anew.any());
+    }
   } catch (...) {
     // Without a cache, or where nothing would tell when the callable goes.
     if (is_new && entry->owners.empty()) caches.table.erase(*entry);

@@ -22,15 +22,15 @@ Entry::~Entry() {
   }
 }
 
-bool Entry::is_for(PyObject* callable, bool made_anew, const ValueAt& value_at) {
-  const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
+bool Entry::is_for(const JitFunction& jit, bool made_anew, const ValueAt& value_at) {
+  const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), jit.callable); };
   if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
   // A wrapper of a transformation is made of functions that it may know by identity; to a new function all is new.
-  const bool is_function = PyFunction_Check(callable) != 0 || PyMethod_Check(callable) != 0;
+  const bool is_function = PyFunction_Check(jit.callable) != 0 || PyMethod_Check(jit.callable) != 0;
   const bool knows_objects = !made_anew && !is_function;
   if (!knows_objects && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
-  if (!key.is_proven(value_at)) return false;
-  if (!made_anew) add_user(callable);
+  if (!key.is_proven(value_at, jit.function)) return false;
+  if (!made_anew) add_user(jit.callable);
   return true;
 }
 
@@ -129,6 +129,14 @@ PyObject* EntryTable::callback() {
   return callback_.get();
 }
 
+void EntryTable::forget_user(PyObject* callable) noexcept {
+  for (const EntryPtr& entry : recency_) {
+    if (entry->key.guards == nullptr || !entry->key.guards->has_function()) continue;
+    const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
+    entry->users.erase(std::remove_if(entry->users.begin(), entry->users.end(), is_it), entry->users.end());
+  }
+}
+
 void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
   const auto known = entry->owners.find(callable);
   if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
@@ -153,13 +161,13 @@ std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallSha
   return found;
 }
 
-EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
+EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) {
   const ValueAt value_at = spec.values();
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     const MadeAnew made_anew;
     if (!entry->key.equals(spec) || entry->objects_apart(value_at)) continue;
-    if (!entry->is_for(callable, made_anew.any(), value_at)) continue;
+    if (!entry->is_for(jit, made_anew.any(), value_at)) continue;
     if (entry->table != this) continue;
     touch(*entry);
     return entry;
@@ -175,37 +183,37 @@ std::optional<Places> EntryTable::objects_apart(const TreeSpec& spec, const Call
   return {};
 }
 
-std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const {
+std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) const {
   const ValueAt value_at = spec.values();
   for (const EntryPtr& entry : candidates(spec, shape)) {
     const MadeAnew made_anew;
     std::string found;
     if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
-        !entry->is_for(callable, made_anew.any(), value_at)) {
+        !entry->is_for(jit, made_anew.any(), value_at)) {
       if (entry->key.guards != nullptr) found = entry->key.guards->of_same_objects();
-      if (found.empty()) entry->key.is_proven(value_at, &found);
+      if (found.empty()) entry->key.is_proven(value_at, jit.function, &found);
     }
     if (!found.empty()) return found;
   }
   return {};
 }
 
-EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable,
-                                    const EntryPtr& of_callable) {
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit,
+                                    bool of_call) {
   std::size_t known = additions_;
-  if (EntryPtr found = find(spec, shape, callable)) return found;
+  if (EntryPtr found = find(spec, shape, jit)) return found;
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->is_forsaken()) erase(*entry);
   }
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
-  entry->key.guard(spec, of_callable ? &of_callable->key : nullptr);
-  entry->add_user(callable);
+  entry->key.guard(spec, of_call && !jit.callable_is_tree ? jit.function : nullptr);
+  entry->add_user(jit.callable);
   entry->epoch = TypeTable::instance().epoch();
   // Python has run: another thread may have added the key.
   for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
     known = additions_;
-    if (EntryPtr found = find(spec, shape, callable)) return found;
+    if (EntryPtr found = find(spec, shape, jit)) return found;
   }
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "call/bound_call.h"
+#include "call/jit_function.h"
 #include "call/output.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
@@ -44,9 +45,9 @@ struct Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
-  // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
-  // made anew; else if the guards hold.
-  bool is_for(PyObject* callable, bool made_anew, const ValueAt& value_at);
+  // Whether a call of an equal key gets this program: if the wrapper's callable is one that has it, and no callable of
+  // the call was made anew; else if the guards hold.
+  bool is_for(const JitFunction& jit, bool made_anew, const ValueAt& value_at);
   // The values of a call that was matched to `leaves`: its own, or else the key's.
   ValueAt values(const LeafBuffer& leaves) const;
   // `callable` has the program from now on.
@@ -84,6 +85,7 @@ struct Entry {
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
   std::unordered_map<PyObject*, Ref> owners;
+  bool has_changed = false;           // of a cache's: its callable holds other objects now than its key, equal ones
   std::size_t used = 0;               // when it was found last
   std::weak_ptr<Entry> successor;     // the entry that followed this one last time: the first guess when it differs
   const EntryTable* table = nullptr;  // that it is in
@@ -105,17 +107,16 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key that is for `callable`, which becomes the most recent one; or null. Errors as of
-  // TreeSpec::equals.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
+  // The entry of an equal key that is for the wrapper's callable, which becomes the most recent one; or null. Errors as
+  // of TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
-  // look for one key at once get one entry. `of_callable` is that of the function for whose calls the table is, if any.
-  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable,
-                          const EntryPtr& of_callable = {});
+  // look for one key at once get one entry. `of_call`: it is the key of a call, and not of the callable.
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit, bool of_call);
   // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
   std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
   // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.
-  std::string difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const;
+  std::string difference(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   // It must be in the table.
@@ -123,6 +124,8 @@ class EntryTable {
     entry.used = ++uses_;
     recency_.splice(recency_.begin(), recency_, entry.recency);
   }
+  // No entry whose guards the function is a root of is for `callable` before they have been asked again.
+  void forget_user(PyObject* callable) noexcept;
   // Makes `callable` one of the entry's owners.
   void attach(const EntryPtr& entry, PyObject* callable);
   void erase(Entry& entry) noexcept;

@@ -93,7 +93,10 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
   }
 }
 
-void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
+void observe(const CallFrame& frame, const TreeSpec& spec) {
+  PyObject* const function = frame.call.jit().function;
+  each_static_part(frame, spec, [&](const TreeSpec& known, const TreeSpec& now) { known.observe(now, function); });
+}
 
 // What the user's function gives for these values of the call under way.
 Ref user_call(const CallFrame& frame, const Ref& values) {
@@ -165,7 +168,7 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
   FlattenOptions options;
   options.keyed = true;
   frame.call.flatten(spec, arrays, options);
-  each_static_part(frame, spec, observe);
+  observe(frame, spec);
   const TreeSpec& key = frame.entry->key;
   spec.hash = key.hash;      // objects with a hash of their own may have another one since: it is they that count
   const MadeAnew made_anew;  // what it is has been asked when the entry was found
@@ -189,7 +192,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame.in_body = true;
   const Ref result = user_call(frame, values);
   frame.in_body = false;
-  each_static_part(frame, spec, observe);
+  observe(frame, spec);
   std::shared_ptr<const TraceOutput> output;
   Ref node;
   while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);  // again: see there

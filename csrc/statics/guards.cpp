@@ -96,17 +96,17 @@ bool is_equal(PyObject* known, PyObject* now, bool loosely) {
 
 thread_local MadeAnew* MadeAnew::innermost_ = nullptr;
 
-std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots, const Guards* beside) {
+std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots, PyObject* function) {
   auto guards = std::make_shared<Guards>();
   guards->registered_ = Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()));
-  guards->num_roots_ = roots.size();
-  const Ref told =
-      python::guards_of(tuple_of(std::vector<Ref>(roots)), or_none(beside ? beside->of_libraries_ : Ref()));
-  PyObject *checks, *place, *of_libraries, *unproven, *of_same_objects;
-  int arrays;
-  parse_tuple(told.get(), "OOOpUU", &checks, &place, &of_libraries, &arrays, &unproven, &of_same_objects);
+  const Ref told = python::guards_of(tuple_of(std::vector<Ref>(roots)),
+                                     function == nullptr ? tuple_of({}) : tuple_of({Ref::borrow(function)}));
+  PyObject *checks, *place, *unproven, *of_same_objects;
+  int arrays, has_function;
+  parse_tuple(told.get(), "OOppUU", &checks, &place, &has_function, &arrays, &unproven, &of_same_objects);
+  guards->num_roots_ = roots.size() + (has_function != 0 ? 1 : 0);
+  guards->has_function_ = has_function != 0;
   guards->place_ = Ref::borrow(place);
-  guards->of_libraries_ = Ref::borrow(of_libraries);
   guards->holds_arrays_ = arrays != 0;
   guards->unproven_ = exact_text(unproven);
   guards->of_same_objects_ = exact_text(of_same_objects);

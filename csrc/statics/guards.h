@@ -34,8 +34,9 @@ class Guards {
   // What the walk begins at, by number.
   using Roots = std::function<Ref(std::size_t)>;
 
-  // Writes down what can be read of these values; `beside` (may be null) are those of the function that they are for.
-  static std::shared_ptr<Guards> of(const std::vector<Ref>& roots, const Guards* beside);
+  // Writes down what can be read of these values, the arguments of `function` if it is given. That is the last root
+  // where it may hold an object that one of them leads to, as in `argument is held`.
+  static std::shared_ptr<Guards> of(const std::vector<Ref>& roots, PyObject* function = nullptr);
   // The parts of a value as a tuple, with `absent` for one that is not there.
   static Ref parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent);
 
@@ -47,6 +48,8 @@ class Guards {
   // What is not proven of functions among the roots, which count as the same only as the same objects; empty if all are
   // proven.
   const std::string& of_same_objects() const noexcept { return of_same_objects_; }
+  // Whether the function is a root.
+  bool has_function() const noexcept { return has_function_; }
   // Whether arrays are among it, which nobody may keep for a callable that is gone.
   bool holds_arrays() const noexcept { return holds_arrays_; }
 
@@ -67,18 +70,17 @@ class Guards {
   std::vector<Check> checks_;
   std::size_t num_roots_ = 0;
   Ref place_;             // (number of a check) -> what it is, as text
-  Ref of_libraries_;      // what is read of libraries, and by which names
   Ref registered_;        // how much was registered with abstract classes
   std::string unproven_;  // as "self.lr through closure cell 'self'"; empty if all is proven
   std::string of_same_objects_;
-  bool holds_arrays_ = false;
+  bool has_function_ = false, holds_arrays_ = false;
 };
 
 // While one is there, callables that were made anew count as equal to known ones of the same form, and it notes that
-// there were any: then the guards decide. Where there is none, or it is not asked, such callables are not equal.
+// there were any: then the guards decide. Where there is none, such callables are not equal.
 class MadeAnew {
  public:
-  explicit MadeAnew(bool is_asked = true) noexcept : is_asked_(is_asked) { innermost_ = this; }
+  MadeAnew() noexcept { innermost_ = this; }
   ~MadeAnew() {
     innermost_ = outer_;
     if (any_ && outer_ != nullptr) outer_->any_ = true;
@@ -87,15 +89,12 @@ class MadeAnew {
   MadeAnew& operator=(const MadeAnew&) = delete;
   bool any() const noexcept { return any_; }
   // Notes a callable made anew; whether anybody wants to know.
-  static bool note() noexcept {
-    if (innermost_ == nullptr || !innermost_->is_asked_) return false;
-    return innermost_->any_ = true;
-  }
+  static bool note() noexcept { return innermost_ != nullptr && (innermost_->any_ = true); }
 
  private:
   static thread_local MadeAnew* innermost_;
   MadeAnew* outer_ = innermost_;
-  bool is_asked_, any_ = false;
+  bool any_ = false;
 };
 
 }  // namespace partax

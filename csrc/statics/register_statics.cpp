@@ -13,7 +13,7 @@ bool static_equal(PyObject* a, PyObject* b) {
   return with_path("value", [&] {
     const MadeAnew made_anew;
     if (!StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b)) return false;
-    const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a)}, nullptr);
+    const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a)});
     return !made_anew.any() ||
            (guards->of_same_objects().empty() && guards->match([&](std::size_t) { return Ref::borrow(b); }));
   });

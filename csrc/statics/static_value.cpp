@@ -64,8 +64,8 @@ bool StaticValue::mark_changed(PyObject* other) const {
   for (std::size_t i = 0; i < parts.size() && i < composite->items.size(); ++i) {
     if (parts[i]) found = composite->items[i].mark_changed(parts[i].get()) || found;
   }
-  const MadeAnew none(false);
-  if (mode_ != Mode::kCallable || is_still(other)) return found;
+  const MadeAnew made_anew;  // whether another function in it is an equal one, the guards say
+  if (mode_ != Mode::kCallable || holds_the_same(other, stack_reserve())) return found;
   mark_self_changing(other);
   return true;
 }

@@ -51,7 +51,7 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
   }
 }
 
-void TreeSpec::guard(const TreeSpec& values, const TreeSpec* function) {
+void TreeSpec::guard(const TreeSpec& values, PyObject* function) {
   if (callables == Callables::kByIdentity) return;
   std::vector<Ref> roots;
   for (std::size_t i = 0; i < infos.size(); ++i) {
@@ -65,16 +65,16 @@ void TreeSpec::guard(const TreeSpec& values, const TreeSpec* function) {
     roots.push_back(std::move(value));
     guarded.push_back(static_cast<std::uint32_t>(i));
   }
-  const std::shared_ptr<const Guards> beside = function != nullptr ? function->guards : nullptr;
-  guards = Guards::of(roots, beside.get());
+  guards = Guards::of(roots, function);
 }
 
-bool TreeSpec::is_proven(const ValueAt& value_at, std::string* difference, bool loosely) const {
+bool TreeSpec::is_proven(const ValueAt& value_at, PyObject* function, std::string* difference, bool loosely) const {
   if (guards == nullptr) return false;
   const std::shared_ptr<const Guards> keep = guards;
   const auto root = [&](std::size_t i) {
-    if (i >= guarded_types.size()) return value_at(guarded[i - guarded_types.size()]);
-    return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
+    if (i < guarded_types.size()) return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
+    i -= guarded_types.size();
+    return i < guarded.size() ? value_at(guarded[i]) : Ref::borrow(function);
   };
   return keep->match(root, difference, loosely);
 }
@@ -83,7 +83,7 @@ bool TreeSpec::holds_callables() const noexcept {
   return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
 }
 
-void TreeSpec::observe(const TreeSpec& values) const {
+void TreeSpec::observe(const TreeSpec& values, PyObject* function) const {
   if (statics.size() != values.statics.size()) return;
   bool changes = false;
   for (std::size_t i = 0; i < statics.size(); ++i) {
@@ -93,7 +93,7 @@ void TreeSpec::observe(const TreeSpec& values) const {
   }
   if (guards == nullptr || !guards->proven()) return;
   std::string difference = "what it changes while it is traced";
-  if (changes || !is_proven(values.values(), &difference, true)) guards->disprove(difference);
+  if (changes || !is_proven(values.values(), function, &difference, true)) guards->disprove(difference);
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {

@@ -73,11 +73,12 @@ struct TreeSpec {
   }
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
-  // Writes down the guards of a sealed one; `values` is what it was sealed from, `function` (may be null) that of a
-  // function for whose calls it is the key.
-  void guard(const TreeSpec& values, const TreeSpec* function = nullptr);
+  // Writes down the guards of a sealed one; `values` is what it was sealed from. Here and below `function` is what the
+  // values are arguments of; null if of nothing, or if it is one of them.
+  void guard(const TreeSpec& values, PyObject* function = nullptr);
   // Whether the guards hold for a spec that is equal, if `value_at` gives its static values.
-  bool is_proven(const ValueAt& value_at, std::string* difference = nullptr, bool loosely = false) const;
+  bool is_proven(const ValueAt& value_at, PyObject* function = nullptr, std::string* difference = nullptr,
+                 bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
@@ -89,7 +90,7 @@ struct TreeSpec {
   bool holds_callables() const noexcept;
   // When a trace begins and when it ends: where callables hold, or anything that is guarded is, something else than for
   // the traces before, nothing made anew gets the program.
-  void observe(const TreeSpec& values) const;
+  void observe(const TreeSpec& values, PyObject* function) const;
   // The same for a reason of the trace's.
   void stop_sharing(const std::string& reason) const;
   // Whether callables made anew may have the program.

@@ -200,6 +200,15 @@ function of an object: def get(): return o.k → lambda x, get: x * get() → ge
 function of an object in a wrapper: def loss(x): return x * o.k → lambda x, g: g(x) → partax.filter_grad(loss), → o
 object among starred arguments:  → lambda x, *os: x * os[1].k → 1, o → o
 """)
+# The same, where the argument is what the function holds, and then an equal one.
+ACTS = "def act(k=2.0): return lambda x: x * k\nh = a = act()\n"
+_HELD = rows(r"""
+itself: {ACTS} → (lambda h: lambda x, a: x * (2.0 if a is h else 3.0))(h) → a, → a = act()
+in a list: {ACTS} → (lambda hs: lambda x, a: x * (2.0 if a[0] in hs else 3.0))([h]) → [a], → a = act()
+key of a dict: {ACTS} → (lambda t: lambda x, a: x * t.get(a, 3.0))({h: 2.0}) → a, → a = act()
+default: {ACTS} → lambda x, *a, h=h: x * (2.0 if h in a else 3.0) → 1, a → a = act()
+of a helper: {ACTS}def is_it(a): return a is h → lambda x, a: x * (2.0 if is_it(a) else 3.0) → a, → a = act()
+""")
 
 
 def called_with(row: str) -> str:
@@ -211,4 +220,4 @@ KINDS = sources_of(
     {"default": _DEFAULTS, "method": _METHODS, "recursive": _RECURSIVE, "tree": _TREES, "counting": _COUNTING},
     function_of,
 )
-KINDS |= sources_of({"argument": _ARGUMENTS}, called_with)
+KINDS |= sources_of({"argument": _ARGUMENTS, "what it holds is the argument": _HELD}, called_with)

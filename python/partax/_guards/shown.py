@@ -95,6 +95,10 @@ def bare(it: Any) -> tuple[Any, ...]:
     return tuple(part for name in _READ_OF_WRAPPERS if name in held for part in (name, held[name]))
 
 
+def nothing(_: Any) -> tuple[Any, ...]:
+    return ()
+
+
 def _of_jit(jitted: Any) -> tuple[Any, ...]:
     """Its options, what is inside, and its names where they are not those that are looked at there."""
     held, parts = jitted.__dict__, jit_parts(jitted)

@@ -30,7 +30,7 @@ from partax._guards.library_attributes import (
 )
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
-from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_module, is_nan, of_wrapper
+from partax._guards.shown import TOLD_BY, bare, bits_of, how_shown, is_linen_module, is_nan, nothing, of_wrapper
 from partax._guards.type_traits import Facts, facts
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of
 from partax._jax.nodes import registered_nodes
@@ -57,8 +57,6 @@ class _UnprovenError(Exception):
     """Ends the walk at what nobody can prove unchanged."""
 
 
-Reach = tuple[frozenset[str], bool, list[Any]]
-"""What code names of attributes; whether it can do without one; and what there is to read them of."""
 _Note = Callable[["Walk", Any], None] | int
 """What writes a value down: a method of a walk, or what is expected of the value where that is all."""
 
@@ -70,44 +68,54 @@ class Walk:
         self.checks: list[Check] = []  # of each value
         self.places: list[tuple[int, str | int]] = []  # what each is a part of, by number, and as which part
         self.kept: list[Any] = []  # the values, so that no id in `_met` is used again
-        self.holds_arrays = False
+        self.holds_arrays = self.has_function = False
         self.of_same_objects = ""  # what is not proven of functions among the roots
-        self.reach: Reach = frozenset(), False, []
         self.of_libraries: list[Pair] = []  # what the code can read of libraries, but others may set
         self._met: dict[int, int] = {}
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[_Note, Any, int, str | int]] = []
 
-    def all(self, roots: tuple[Any, ...], beside: Reach | None = None) -> str:
-        """Walks all; returns what is not proven. What was walked for another set of roots may be read by this code, or
-        the other way round: `beside` is its `reach`.
+    def all(self, roots: tuple[Any, ...], function: tuple[Any, ...] = ()) -> str:
+        """Walks all; returns what is not proven. Where these are arguments of a function, what it holds is walked too,
+        and left out again if no argument can be an object that it may hold: then `has_function` is false.
         """
+        if unproven := self._each(roots):
+            return unproven
+        count, holds_arrays, of_same_objects = len(self.checks), self.holds_arrays, self.of_same_objects
+        of_function = self._each(function)
+        unproven = self._walk_libraries()
+        self.has_function = bool(function) and any(check[0] == _NEW for check in self.checks[:count])
+        if not self.has_function:
+            self._cut(count)
+            self.holds_arrays, self.of_same_objects = holds_arrays, of_same_objects
+        return of_function if self.has_function and of_function else unproven
+
+    def _each(self, roots: tuple[Any, ...]) -> str:
         for root in roots:
             start = len(self.checks)
-            unproven = self._root(root)
-            if unproven and type(root) is not types.FunctionType:
+            if not (unproven := self._root(root)):
+                continue
+            self._cut(start)
+            if type(root) is not types.FunctionType:
                 return unproven
-            if unproven:  # it is the same as long as it is the same object
-                del self.checks[start:], self.places[start:], self.kept[start:]
-                self._met = {place: at for place, at in self._met.items() if at < start}
-                self._next.clear()
-                self._root(root, OBJECT)
-                self.of_same_objects = unproven
-        return self._walk_libraries(beside)
+            self._root(root, OBJECT)  # it is the same as long as it is the same object
+            self.of_same_objects = unproven
+        return ""
 
-    def _walk_libraries(self, beside: Reach | None) -> str:
-        named, can_miss = list[Named](), False
-        for it, check in zip(self.kept, self.checks, strict=True):
-            if check[2] == FUNCTION and check[3] is not None:
-                named.append(named_by(it.__code__))
-            can_miss = can_miss or (check[2] == CLASS and "__getattr__" in entries_of(it))
+    def _cut(self, start: int) -> None:
+        """Forgets what was read from a check on."""
+        del self.checks[start:], self.places[start:], self.kept[start:]
+        self._met = {place: at for place, at in self._met.items() if at < start}
+        self._next.clear()
+
+    def _walk_libraries(self) -> str:
+        met = list(zip(self.kept, self.checks, strict=True))
+        named = [named_by(it.__code__) for it, check in met if check[2] == FUNCTION and check[3] is not None]
         names = frozenset[str]().union(*(it.attributes for it in named))
         modules = sorted(frozenset[str]().union(*(it.imports for it in named)))
-        can_miss = can_miss or any(it.can_miss for it in named)
+        can_miss = any(it.can_miss for it in named)
+        can_miss = can_miss or any(check[2] == CLASS and "__getattr__" in entries_of(it) for it, check in met)
         values = [*(sys.modules[name] for name in modules), *filter(leads_to_others, self.kept)]
-        self.reach = names, can_miss, values
-        if beside is not None:
-            names, can_miss, values = names | beside[0], can_miss or beside[1], values + beside[2]
         self.of_libraries, unproven = others_attributes(values, names, can_miss=can_miss)
         self.of_libraries += [(sys.modules, name) for name in modules]
         return unproven
@@ -124,10 +132,7 @@ class Walk:
                 note, it, whole, segment = self._next.pop()
                 self.places.append((whole, segment))
                 self.kept.append(it)
-                if isinstance(note, int):
-                    self._check(it, note)
-                else:
-                    note(self, it)
+                _ = self._check(it, note) if isinstance(note, int) else note(self, it)
                 if len(self.checks) > _MOST:
                     raise _UnprovenError
         except MemoryError:
@@ -238,7 +243,7 @@ class Walk:
         elif is_nan(it):
             self._asked(it, bits_of)
         elif known.constant:  # those of Python refuse attributes
-            self._asked(it, bare if cls.__dictoffset__ > 0 else _nothing, EQUAL)
+            self._asked(it, bare if cls.__dictoffset__ > 0 else nothing, EQUAL)
         elif known.enum:
             # A member never changes, but what it has for its value and beside it may. One that is an integer has no
             # weak references: it is known by its class and its name.
@@ -378,21 +383,18 @@ def _is_constant(it: Any) -> bool:
     return (id(cls) in PLAIN or (facts(cls).constant and is_written_in_c(cls))) and not is_nan(it)
 
 
-def _nothing(_: Any) -> tuple[Any, ...]:
-    return ()
-
-
 def written_down(
-    roots: tuple[Any, ...], beside: Reach | None
-) -> tuple[tuple[Check, ...], Callable[[int], str], Reach, bool, str, str]:
-    """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
+    roots: tuple[Any, ...], function: tuple[Any, ...]
+) -> tuple[tuple[Check, ...], Callable[[int], str], bool, bool, str, str]:
+    """Writes down what can be read of these values now. Called by C++ when a program is to be traced; with the function
+    whose arguments they are, if they are any.
 
-    Gives the checks, what each is of in words, what `beside` is for the arguments of a function, whether arrays are
-    among it, what is not proven or an empty string, and what is not proven of functions among the roots, which are the
-    same only as the same objects.
+    Gives the checks, what each is of in words, whether the function is the last root, whether arrays are among it, what
+    is not proven or an empty string, and what is not proven of functions among the roots, which are the same only as
+    the same objects.
     """
     walk = Walk()
-    unproven = walk.all(roots, beside) or walk.settings()
+    unproven = walk.all(roots, function) or walk.settings()
     checks = () if unproven else tuple(walk.checks)
     places = functools.partial(place, walk.places)
-    return checks, places, walk.reach, walk.holds_arrays, unproven, walk.of_same_objects
+    return checks, places, walk.has_function, walk.holds_arrays, unproven, walk.of_same_objects

@@ -153,7 +153,7 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
         return f"the first of function {count + 1} of this code: {change}"
     reads, held = difference, ""
     if not reads:  # nothing is left of the earlier one to compare
-        *_, holds_arrays, unproven, of_same_objects = written_down((fun,), None)
+        *_, holds_arrays, unproven, of_same_objects = written_down((fun,), ())
         reads, held = unproven or of_same_objects, ", as it holds arrays" if holds_arrays else ""
     why = f"reads {reads}, which cannot be proven unchanged"
     if not reads:
