@@ -138,6 +138,7 @@ class Frozen(Owner):
 
 class Named(NamedTuple):
     fun: Any
+    __call__ = Owner.__call__
 
 
 def plain(fun: Any, x: Any, *more: Any) -> Any:
@@ -183,10 +184,6 @@ def static_field() -> Call:
     return lambda fun, x, *more: step(Holder(x, fun), *more)
 
 
-def in_a_named_tuple(fun: Any, x: Any, *more: Any) -> Any:
-    return partax.filter_jit(lambda held, x: held.fun(x, *more))(Named(fun), x)
-
-
 # How a function made anew comes to partax; each makes what a whole program is called with.
 WAYS: dict[str, Callable[[], Call]] = {
     "direct": lambda: as_a(lambda fun: fun),
@@ -202,7 +199,7 @@ WAYS: dict[str, Callable[[], Call]] = {
     "partial of jax": lambda: in_a(jax.tree_util.Partial),
     "leaf of a tree": lambda: in_a(Tree),
     "tree that is called": lambda: as_a(Tree),
-    "named tuple": lambda: in_a_named_tuple,
+    "named tuple": lambda: in_a(Named),
     "frozen object": lambda: as_a(Frozen),
     "method of a frozen object": lambda: as_a(lambda fun: Frozen(fun).step),
     "object": lambda: as_a(Owner),
@@ -211,7 +208,7 @@ WAYS: dict[str, Callable[[], Call]] = {
     "method that is made": lambda: as_a(lambda fun: types.MethodType(lambda self, *args: fun(*args), 1)),
     "checkpoint": lambda: as_a(partax.filter_checkpoint),
 }
-OF_ONE_FUNCTION = {"argument", "field", "partial of jax", "leaf of a tree"}
+OF_ONE_FUNCTION = {"argument", "field", "partial of jax", "leaf of a tree", "named tuple"}
 """Ways in which what is made anew is the argument of one function: where it is equal for Python, it is equal."""
 ALWAYS_TRACED = {"identity", "object", "method", "its own call"}
 """Those of an object that can be changed, or known by identity."""
