@@ -246,8 +246,13 @@ def filter_jit(
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
-    options = Options(*of_program, cache_size, callables, trace, max_traces, store=store)
+    given = *of_program, cache_size, callables, trace, max_traces
+    is_plain = store is None and all(map(operator.is_, given, _DEFAULTS))  # a wrapper made anew in a loop is
+    options = _PLAIN if is_plain else Options(*given, store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
+
+
+_PLAIN, _DEFAULTS = Options(), tuple(cast("Any", filter_jit).__kwdefaults__.values())
 
 
 def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
