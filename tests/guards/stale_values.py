@@ -74,7 +74,7 @@ partial method: class C(typing.NamedTuple):\n  k: float = 2.0\n  def f(self, by)
   \nC.g = functools.partialmethod(C.f, 1.0)\nc = C() → c.g() → vars(C)['g'].args = (2.0,)
 rule of a custom_vmap: F = jax.custom_batching.custom_vmap(lambda y: y)\nF.def_vmap(lambda n, b, y: (y * K, b[0]))
   → jax.vmap(F)(jnp.ones(1))[0] → K
-optimiser: T = optax.MultiSteps(optax.sgd(1.0), 1)\np = jnp.ones(()) → T.update(p, T.init(p), p)[0]
+optimiser: T = optax.MultiSteps(optax.sgd(1.0), 1) → T.update(x, T.init(x), x)[0]
   → T._every_k_schedule = lambda _: 2
 module of linen: class M(nn.Module):\n  k: float = 2.0\n  def __call__(self): return self.k\nm = M() → m.apply({})
   → object.__setattr__(m, 'k', 3.0)
