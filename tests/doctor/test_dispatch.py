@@ -132,13 +132,10 @@ def test_a_short_step_is_told(jit: Any, begin: str, as_advised: Any) -> None:
     assert finding.where.startswith("test_dispatch.py:")
 
 
-def with_a_dropout_key(state: Any, key: jax.Array) -> Any:
-    return {"w": state["w"] + jax.random.normal(key, (4,)), "m": state["m"] * 2}, state["w"].sum()
-
-
 def test_keys_can_be_part_of_it_and_it_is_tried_only_where_that_is_asked_for() -> None:
     assert found_short(train_step, STATE, jnp.ones(4), measure=False) == []
-    assert len(found_short(with_a_dropout_key, STATE, jax.random.key(0))) == 1
+    noisy = lambda state, key: ({"w": state["w"] + jax.random.normal(key, (4,)), "m": state["m"] * 2}, key[None])
+    assert len(found_short(noisy, STATE, jax.random.key(0))) == 1
 
 
 def printing(state: Any, x: jax.Array) -> Any:
@@ -175,25 +172,29 @@ def test_others_are_silent(function: Any, state: Any) -> None:
 SCRIPT = """
 from typing import Any
 import jax, jax.numpy as jnp, partax
-from partax._doctor import script
-script._LEAST_SECONDS = 0.0
+from partax._doctor import dispatch, script
+script._LEAST_SECONDS = dispatch._LEAST_SECONDS = 0.0
 
 {function}
 
-step = partax.filter_jit(train_step)
+step = {jit}(train_step)
 state, x = {{"w": jnp.ones(4), "m": jnp.zeros(4)}}, jnp.ones(4)
 for _ in range({calls}):
     state, total = step(state, x)
 """
 
 
-@pytest.mark.parametrize(("calls", "told"), [(20_000, True), (50, False)])
-def test_a_script_s_loop(tmp_path: Path, calls: int, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("jit", "calls", "told"),
+    [("partax.filter_jit", 20_000, True), ("partax.filter_jit", 50, False), ("jax.jit", 3_000, True)],
+)
+def test_a_script_s_loop(tmp_path: Path, jit: str, calls: int, told: bool) -> None:
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(calls=calls, function=inspect.getsource(train_step)))
+    script.write_text(SCRIPT.format(jit=jit, calls=calls, function=inspect.getsource(train_step)))
     done = python("-m", "partax", "doctor", str(script))
     text = done.stdout + done.stderr
-    assert (f"in the {calls:,} calls here" in text) is ("partax.steps(train_step, 32)" in text) is told, text
+    assert (f"in {calls:,} calls" in text) is ("partax.steps(train_step, 32)" in text) is told, text
+    assert ("-> Compile it by" in text) is (jit == "jax.jit")
     assert "together" not in text  # a program of the doctor's own
 
 

@@ -282,18 +282,14 @@ def test_a_training_step_in_a_scan_is_looked_into(jit: Any) -> None:
 
 
 def test_a_loop_needs_what_its_body_needs() -> None:
-    def cell(h: Any, x: Any) -> Any:
-        return (h @ h) @ h, None  # two products of 64 x 64: the inner one, and the new carry
-
+    cell = lambda h, x: ((h @ h) @ h, None)  # two products of 64 x 64: the inner one, and the new carry
     it = examined(jax.jit(lambda h, xs: jax.lax.scan(cell, h, xs)[0]), floats(64, 64), floats(100))
     one = 64 * 64 * 4
     assert live_bytes(it).peak == one + 100 * 4 + one + 2 * one  # arguments, result, and those
 
 
 def test_of_branches_the_greatest_counts() -> None:
-    def choose(p: Any, x: Any) -> Any:
-        return jax.lax.cond(p, lambda x: (jax.lax.sort(x) @ jax.lax.cumsum(x)).sum(), lambda x: x.sum(), x)
-
+    choose = lambda p, x: jax.lax.cond(p, lambda x: (jax.lax.sort(x) @ jax.lax.cumsum(x)).sum(), lambda x: x.sum(), x)
     it = examined(jax.jit(choose), floats(dtype="bool"), floats(64, 64))
     one = 64 * 64 * 4
     made = sum(bytes_of(v.aval) for eqn in it.jaxpr.jaxpr.eqns for v in eqn.outvars)

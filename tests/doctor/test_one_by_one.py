@@ -9,6 +9,8 @@ SCRIPT = """
 import jax
 import jax.numpy as jnp
 import numpy as np
+import time
+from flax import nnx
 from jax import lax
 def loss(w, x):
     return jnp.mean((jnp.tanh(x @ w["first"] + w["shift"]) @ w["last"]) ** 2)
@@ -63,10 +65,30 @@ def listed():
 def passed(x=np.ones((1 << 18, 4), np.float32)):
     for i in range(20):
         step(jnp.ones(4), x)  # passed
+        jax.device_put(x)  # placed
+def waited():
+    for i in range(200):
+        step(jnp.ones(4), jnp.ones((8, 4)))[0].block_until_ready()  # waited
+def by_python(turned=nnx.jit(lambda wide, x: x + wide.all[0][...])):
+    wide, x = nnx.Dict(all=nnx.List([nnx.Param(jnp.ones(2)) for _ in range(300)])), jnp.ones(2)
+    for i in range(200):
+        x = turned(wide, x)  # by_python
+def checked():
+    with jax.debug_nans(True):
+        for i in range(510):
+            jnp.tanh(i)  # checked
+def several(drops=jax.jit(lambda w: jnp.tanh(w @ w))):  # dropped
+    heads, w = [jax.jit(lambda w, n=n: jnp.tanh(w @ w) * n) for n in range(5)], jnp.ones((4, 4))  # which live on
+    print([head(w) for _ in range(9) for head in heads], [jax.jit(lambda w: jnp.tile(w, n))(w) for n in range(2, 6)])
+    print(jnp.stack([jax.random.normal(key, (3,)) + 1 for key in jax.random.split(jax.random.key(0), 1_000)]).shape)
+    [(time.perf_counter(), heads[0](w).block_until_ready()) for _ in range(120)]  # timed
+    for i in range(12):
+        drops(w), jax.clear_caches()
 def fetched():
     for i in range(110):
         float(step(jnp.ones(4), jnp.ones((8, 4)))[1])  # fetched
-forgotten(); few(); scalars(); written(); grown(); made_anew(); listed(); passed(); fetched(); healthy()
+waited(); by_python(); checked()
+forgotten(); few(); scalars(); written(); grown(); made_anew(); listed(); passed(); fetched(); healthy(); several()
 """
 FOUND = {
     "forgotten": ("dispatch", "operations one by one"),
@@ -77,6 +99,12 @@ FOUND = {
     "fetched": ("host", "fetches a value from the device 110 times"),
     "written": ("dispatch", "copy an array to write a part of it"),
     "grown": ("retrace", "`concatenate` was compiled 12 times at this line, for an array that grows"),
+    "placed": ("host", "`jax.device_put` is called 20 times with the same NumPy array"),
+    "waited": ("host", "calls `block_until_ready` "),
+    "by_python": ("dispatch", "`nnx.jit` has compiled, which takes arguments apart by Python"),
+    "checked": ("host", "`jax_debug_nans` is on while the loop"),
+    "timed": ("host", "calls `block_until_ready` 120 times"),
+    "dropped": ("retrace", "its program was dropped, as `jax.clear_caches()` does"),
     "made_anew": ("retrace", "`scan` was traced and compiled 12 times"),
 }
 
@@ -91,6 +119,7 @@ def test_loops_outside_of_jit_are_found_and_nothing_else(tmp_path: Path) -> None
         kind, text = FOUND[name]
         assert finding["kind"] == kind and text in finding["message"] and finding["advice"]
         assert finding["severity"] == "low" or name not in ("written", "grown")  # which take next to nothing
+        assert finding["severity"] == "info" or name != "timed"
 
 
 def test_a_script_that_raises_is_not_told_that_all_is_well(tmp_path: Path) -> None:

@@ -196,9 +196,8 @@ def test_random_loops_are_counted(body: list[str], turns: int, around: list[str]
     def function(x: Any) -> Any:
         for name in around:
             x = operations[name](x)
-        for _ in range(turns):
-            for name in body:
-                x = operations[name](x)
+        for name in body * turns:
+            x = operations[name](x)
         for name in around:
             x = operations[name](x)
         return x

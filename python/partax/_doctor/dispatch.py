@@ -78,7 +78,7 @@ def _advice(examined: Examined, kind: type, reason: str) -> str:
 _FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
 _LONGEST_STEP = 2e-3  # seconds of a step whose dispatch is worth a word
 _LEAST_GAIN = 0.3  # of a step's time
-_LEAST_SECONDS = 0.1  # that all calls of a script would gain
+_LEAST_SECONDS = 0.2  # that all calls of a script would gain
 _MUCH = 10.0
 _TURNS = 32
 _MOST_EQUATIONS = 5_000
@@ -98,11 +98,11 @@ def find_short_steps(examined: Examined) -> Iterator[Finding]:
     gained = (single - together) * examined.calls
     if single > _LONGEST_STEP or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
         return
-    often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
+    often = f", {seconds_text(gained)} in {examined.calls:,} calls" if examined.calls else ""
     message = f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
     message += f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
     # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
-    is_compiled = examined.calls or isinstance(examined.wrapper, JitFunction)
+    is_compiled = (examined.calls and not examined.is_of_jax) or isinstance(examined.wrapper, JitFunction)
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
     run = "Run" if is_compiled else f"Compile it by `{jit}`, and run"
     advice = f"{run} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`."
@@ -121,7 +121,7 @@ def _may_be_run(examined: Examined) -> bool:
 
 
 def _carried(examined: Examined) -> dict[int, int]:
-    """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
+    """For each input of an argument that comes back as a whole, if these are several, the output that is like it."""
     types = [type_of(leaf.aval) for leaf in examined.arguments]
     results = [type_of(aval) for aval in examined.jaxpr.out_avals]
     left = grouped(range(len(results)), results.__getitem__)
@@ -129,9 +129,9 @@ def _carried(examined: Examined) -> dict[int, int]:
     carried: dict[int, int] = {}
     for inputs in roots.values():
         counts = Counter(types[i] for i in inputs)
-        if len(inputs) > 1 and all(len(left.get(it, ())) >= count for it, count in counts.items()):
+        if all(len(left.get(it, ())) >= count for it, count in counts.items()):
             carried.update((i, left[types[i]].pop(0)) for i in inputs)
-    return carried
+    return carried if len(carried) > 1 else {}
 
 
 def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:

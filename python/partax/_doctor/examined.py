@@ -87,6 +87,7 @@ class Examined:
     memory_limit: int | None = None  # bytes that the program may take; None for those of the device
     measure: bool = False  # whether finders may compile and run small programs
     calls: int = 0  # how often a script has called the function, where that is known
+    is_of_jax: bool = False  # whether these are calls of `jax.jit`, of which the first thousands are counted
     compiled: Any = None
     read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import logging
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +22,12 @@ from partax._doctor.calls_of_others import Calls
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import SEVERITIES, worst_first
-from partax._doctor.lines import grouped, running_line
+from partax._doctor.lines import NOWHERE, grouped, running_line
 from partax._doctor.one_by_one import OneByOne
+from partax._families import equinox_private
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
-from partax._jax.watched import watch_lowering
+from partax._jax.watched import watch_functions, watch_lowering
 from partax._report.history import kept
 from partax._report.monitor import plain_name
 from partax._report.table import Table, Tables, progress
@@ -38,6 +41,10 @@ _HEADINGS = ("seconds", "trace", "lower", "compile", "times", "equations", "name
 _NAMED = 3  # of the programs of libraries
 _LEAST_SECONDS = 0.1  # of a function that costs less to compile, the findings on what its calls cost
 _OF_CALLS = ("host", "precision", "memory", "waste", "donation", "checkpoint")
+# What takes arguments apart by Python in each call of a jit, and puts together what comes back.
+_BY_PYTHON = {
+    "nnx.jit": ("_get_pure_args_kwargs", "_get_non_pure_out"), "eqx.filter_jit": ("_preprocess", "_postprocess"),
+}  # fmt: skip
 
 
 class Watch:
@@ -50,6 +57,7 @@ class Watch:
         self._calls = Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
+        self._jits: set[str] = set()  # that are watched, which a script imports when it has begun
         self._until = contextlib.ExitStack()
         self.is_told = watch_lowering(
             self._until, lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated)
@@ -62,17 +70,16 @@ class Watch:
         self._has_ended = True
         self._until.close()
 
-    def _try(self, note: Callable[..., None], name: str, *args: Any) -> None:
+    def _try(self, note: Callable[..., Any], name: str, *args: Any) -> Any:
         try:
-            if not self._has_ended:
-                note(name, *args)
+            return None if self._has_ended else note(name, *args)
         except Exception:  # the script goes on as it would without us
             _logger.exception("partax: `%s` could not be noted; please report this", name)
 
     def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
         name, site = plain_name(name), running_line()
         known = site if name in compiled.LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
-        key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns), known)
+        key = (name, tuple(map(str, (*jaxpr.in_avals, *jaxpr.out_avals))), len(jaxpr.eqns), known)
         program = self.programs.get(key)
         if program is None:
             program = compiled.Program(name, jaxpr, tuple(donated), compiled.paths_of(jaxpr), known=known, site=site)
@@ -82,6 +89,13 @@ class Watch:
                 program.known, program.jaxpr = program.line, None
         program.times += 1
         self.one_by_one.has_programs |= program.is_users
+        flax = sys.modules.get("flax.nnx.transforms.compilation")
+        owners = {"nnx.jit": getattr(flax, "JitWrapped", None), "eqx.filter_jit": equinox_private.jit_module()}
+        for jit, owner in owners.items():
+            if owner is not None and jit not in self._jits:
+                self._jits.add(jit)
+                took = functools.partial(self._try, self.one_by_one.note_jit)
+                watch_functions(self._until, jit, owner, _BY_PYTHON[jit], took)
         traces, reason = self._traces(), self._calls.reason()
         if name not in traces and program.stages["trace"] > 0:
             program.placed += 1
@@ -124,7 +138,8 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
             name = programs[0].name
             work.begin(f"examining {name}")
             try:
-                found.append(_diagnosis(programs, _function(programs[0], variables)))
+                calls = watch.one_by_one.calls[(programs[0].line or NOWHERE)[:2]]
+                found.append(_diagnosis(programs, _function(programs[0], variables), calls))
             except Exception:  # the script has run to its end: what is known of the others is not lost
                 _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     again = traced_again.of_functions(kept())
@@ -149,10 +164,11 @@ def _function(program: compiled.Program, variables: Mapping[str, Any]) -> Any:
     return None
 
 
-def _diagnosis(programs: Sequence[compiled.Program], function: Any) -> Diagnosis:
-    """Of the costliest of a function's programs, with what all of them took."""
+def _diagnosis(programs: Sequence[compiled.Program], function: Any, calls: int) -> Diagnosis:
+    """Of the costliest of a function's programs, with what all of them took; `calls` are those by `jax.jit`."""
     examined = compiled.examined_program(programs[0], function)
-    examined.calls = compiled.calls_of(programs[0])
+    examined.calls = compiled.calls_of(programs[0]) or calls
+    examined.is_of_jax = examined.calls == calls
     found = diagnosis_of(examined)
     times = sum(it.times for it in programs)
     figures = found.figures | {"programs": len(programs), "times": times, **compiled.stage_seconds(programs)}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.calls_of_others import ANEW_WITH
+from partax._doctor.calls_of_others import ANEW_WITH, BESIDE, CLEARED
 from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history, seconds_of
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
@@ -27,6 +27,7 @@ _LATEST = 3
 _OPTIMIZER = re.compile(r"(\S+)\.(?:init|update): \w+ at optax/")
 _OPTIMIZER_ANEW = "the optimizer was made anew"
 _NUMBER = re.compile(r".*?(?:^| )(\S+): static (?:int|float) ", re.DOTALL)
+_NO_CHOICE = re.compile(r"made anew|dropped|optimizer| is new | at 0x|: static (?:int|float) ")
 _NOTICED, _MUCH_SECONDS, _VERY_MUCH = 0.3, 2.0, 5.0
 _IS_NEW = " is new "  # so the reason of a trace tells of a function
 _LONGEST = 200  # characters of it
@@ -59,7 +60,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         name, line = several[0].name, several[0].line
         if line is None or not line.is_users or (name, several[0].defined) in told:
             continue
-        times = sum(program.times - program.placed for program in several)
+        several = [it for it in several if it.reasons[:1] != [BESIDE]] or several[:1]
+        times = sum(it.times - it.placed - it.reasons[1:].count(BESIDE) for it in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             given = [reason for it in several for reason in it.reasons[1:] if reason]
@@ -68,7 +70,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
             why = f"{_OPTIMIZER_ANEW}, `{optimizer[1]}`" if optimizer else why
             reasons.append(f"{times - len(several)} with arrays of the types of an earlier one: {why}")
         seconds = sum(it.seconds for it in several) * (1 - 1 / times)
-        types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
+        avals = [((*it.paths, *it.result_paths), (*it.jaxpr.in_avals, *it.jaxpr.out_avals)) for it in several]
+        types = [list(zip(*it, strict=True)) for it in avals]
         if _begins_as_none(several):
             types = []
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
@@ -157,7 +160,8 @@ def _diagnosis(
         return []
     message = f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; "
     message += f"the latest: {'; '.join(reasons[-_LATEST:])}."
-    severity: Severity = "high" if count >= _MANY else "low" if is_resized else "medium"
+    is_chosen = count < _FEWEST_SIZES and bool(types) and not any(map(any, changes)) and not _NO_CHOICE.search(message)
+    severity: Severity = "high" if count >= _MANY else "low" if is_resized or is_chosen else "medium"
     advice = _SIZES if is_resized else _LOOP if is_loop else _ARRAYS if not types else _advice(reasons[-1])
     return [_of_one(name, line, severity, count, seconds, message, advice)]
 
@@ -173,6 +177,8 @@ _STATIC = """Pass `{}` as an array, by `jnp.asarray`, and not as a static value:
 program. This needs that no shape and no Python `if` or `min` depends on it."""
 _OPTIMIZER_ONCE = """Make the optimizer once, outside of the loop; a learning rate that changes is a schedule of optax,
 or an argument by `optax.inject_hyperparams`."""
+_NOT_CLEARED = """Leave the caches of jax, or clear them where the last program has run: each function is compiled
+again for its next call."""
 _CLOSURE = "Make the function once, outside of the loop that calls it, and pass what it closes over as arguments: {}."
 _ONCE = """Pass arrays of the same types each time, and static values that stay; make the function once, outside of the
 loop that calls it."""
@@ -181,6 +187,8 @@ loop that calls it."""
 def _advice(reason: str) -> str:
     if number := _NUMBER.match(reason):
         return _STATIC.format(number[1])
+    if CLEARED in reason:
+        return _NOT_CLEARED
     if ANEW_WITH in reason:
         return _CLOSURE.format(reason.partition(ANEW_WITH)[2])
     return _OPTIMIZER_ONCE if _OPTIMIZER_ANEW in reason else _ONCE

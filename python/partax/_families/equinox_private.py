@@ -1,6 +1,7 @@
 """The only file that uses names that are not public for Equinox, each by `_name`, with what serves where it is gone."""
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,12 @@ def jit_class() -> type | None:
     """
     found = _name("equinox._jit._JitWrapper")
     return found if isinstance(found, type) else None
+
+
+def jit_module() -> Any:
+    """The module of `equinox.filter_jit`, whose functions take arguments apart; None where Equinox is not imported."""
+    found = jit_class() if "equinox" in sys.modules else None
+    return None if found is None else sys.modules.get(found.__module__)
 
 
 def jit_options(wrapper: Any) -> tuple[str, Any] | None:

@@ -56,10 +56,14 @@ LARGE = 1 << 20  # bytes of a NumPy array whose way to the device is worth a wor
 
 
 def watch_operations(
-    until: ExitStack, ran: Callable[[str, float], None], passed: Callable[[str, Any, Any], None]
+    until: ExitStack,
+    ran: Callable[[str, float], None],
+    passed: Callable[[str, Any, Any], None],
+    called: Callable[[Any], bool | None],
 ) -> None:
-    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself, and
-    `passed(function, names, leaves)` for each call with a large NumPy array, if this jax lets it.
+    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself,
+    `passed(function, names, leaves)` for each call with a large NumPy array, and `called(function)` for each call of
+    another function as long as that says True, if this jax lets it.
 
     An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
     """
@@ -72,7 +76,7 @@ def watch_operations(
         name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
         is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
         is_large = any(isinstance(it, np.ndarray) and it.nbytes >= LARGE for it in flat)
-        if under_trace() or not (is_operation or is_large):
+        if under_trace() or not (is_operation or called(fun) or is_large):
             return run(params, flat, fun, args, kwargs)
         begin = time.thread_time()
         result = run(params, flat, fun, args, kwargs)
@@ -99,27 +103,48 @@ class _Builtin:
         return self._call.__name__
 
 
-def watch_arrays(until: ExitStack, fetched: Callable[[float], None], listed: Callable[[float], None]) -> None:
-    """Has `fetched(seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
-    `listed(seconds)`, of this thread's time, after `jax.numpy` has made an array of a Python list.
+_Told = Callable[[str, Any, float], None]
+FETCH, WAIT = "fetch", "wait"  # the names of what reads an array's value, and of `block_until_ready`
+
+
+def _timed(name: str, run: Any, of: Any, clock: Callable[[], float], told: _Told) -> Callable[..., Any]:
+    """A function that has `told(name, value, seconds)` called after each of its calls with a value of these classes."""
+
+    @functools.wraps(run)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        if not args or not isinstance(args[0], of):
+            return run(*args, **kwargs)
+        begin = clock()
+        result = run(*args, **kwargs)
+        told(name, args[0], clock() - begin)
+        return result
+
+    return timed
+
+
+def watch_arrays(until: ExitStack, awaited: _Told, listed: _Told, placed: _Told) -> None:
+    """Has `awaited(FETCH, array, seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
+    with `WAIT` after `block_until_ready`; `listed`, of this thread's time, after `jax.numpy` has made an array of a
+    Python list; `placed(function, value, _)` after it, or `jax.device_put`, was given NumPy arrays.
     """
-
-    def watched(run: Any, of: Any, clock: Callable[[], float], told: Callable[[float], None]) -> Callable[..., Any]:
-        @functools.wraps(run)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            if not args or not isinstance(args[0], of):
-                return run(*args, **kwargs)
-            begin = clock()
-            result = run(*args, **kwargs)
-            told(clock() - begin)
-            return result
-
-        return timed
-
     arrays: Any = concrete_array_type() or jax.Array
+    clock, wait = time.perf_counter, _attribute(arrays, "block_until_ready")  # which has no name for a wrapper to take
     read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
     if read is not None:
-        _put(until, arrays, "_value", property(watched(read, arrays, time.perf_counter, fetched)))
+        _put(until, arrays, "_value", property(_timed(FETCH, read, arrays, clock, awaited)))
+    for owner, run in ((arrays, wait and (lambda it: wait(it))), (jax, jax.block_until_ready)):
+        if run is not None:
+            _put(until, owner, "block_until_ready", _timed(WAIT, run, object, clock, awaited))
+    for name in ("array", "asarray", "asanyarray"):
+        _put(until, np, name, _Builtin(_timed(FETCH, getattr(np, name), arrays, clock, awaited)))
+    _put(until, jax, "device_put", _timed("jax.device_put", jax.device_put, object, clock, placed))
     for name in ("array", "asarray"):
-        _put(until, np, name, _Builtin(watched(getattr(np, name), arrays, time.perf_counter, fetched)))
-        _put(until, jnp, name, watched(getattr(jnp, name), (list, tuple), time.thread_time, listed))
+        run = _timed(f"jnp.{name}", getattr(jnp, name), np.ndarray, clock, placed)
+        _put(until, jnp, name, _timed(f"jnp.{name}", run, (list, tuple), time.thread_time, listed))
+
+
+def watch_functions(until: ExitStack, name: str, owner: Any, functions: Sequence[str], took: _Told) -> None:
+    """Has `took(name, _, seconds)`, of this thread's time, called after each of these functions of a library's."""
+    for function in functions:
+        if (run := getattr(owner, function, None)) is not None:
+            _put(until, owner, function, _timed(name, run, object, time.thread_time, took))
