@@ -161,8 +161,8 @@ def loop_around(line: Line) -> tuple[int, int] | None:
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
         if last is not None and not first <= line.line <= last:
             continue
-        if isinstance(node, _FUNCTIONS):
-            found.clear()  # a loop around a function does not call it
+        if isinstance(node, _FUNCTIONS) and not (isinstance(node, ast.Lambda) and "<lambda>" not in line.function):
+            found.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
         elif isinstance(node, _LOOPS):
             found.append((first, int(last or first)))
         left += ast.iter_child_nodes(node)

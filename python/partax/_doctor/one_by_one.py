@@ -266,7 +266,8 @@ class OneByOne:
         message = f"The loop around this line runs {total:,} operations one by one, from "
         message += f"{counted(places, 'place')}{copies}, which took about {seconds_text(seconds)} without compiling: "
         message += "each takes the host longer than the device, and nothing is fused."
-        advice = "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; "
+        advice = "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`, "
+        advice += "and have `jax_disable_jit` off; "
         advice += "make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function; or do it in "
         advice += "NumPy, if the arrays are small and no gradient is needed."
         return finding_at(line, "dispatch", severity, message, advice, operations=total, places=places)

@@ -144,7 +144,7 @@ def watch_arrays(until: ExitStack, awaited: _Told, listed: _Told, placed: _Told)
 
 
 def watch_functions(until: ExitStack, name: str, owner: Any, functions: Sequence[str], took: _Told) -> None:
-    """Has `took(name, _, seconds)`, of this thread's time, called after each of these functions of a library's."""
+    """Has `took(name, _, seconds)` called after each of these functions of a library's."""
     for function in functions:
         if (run := getattr(owner, function, None)) is not None:
-            _put(until, owner, function, _timed(name, run, object, time.thread_time, took))
+            _put(until, owner, function, _timed(name, run, object, time.perf_counter, took))
