@@ -75,13 +75,14 @@ CallFrame& frame_of_entry() {
   raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
 }
 
-// Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
-// call, and of the static nodes in it. An argument that has changed meanwhile may have fewer of them.
+// Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable where the
+// call has not been matched with it, of the call, and of the static nodes in it. An argument that has changed meanwhile
+// may have fewer of them.
 template <typename Visit>
 void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
   const CallCache& cache = frame.call.cache();
   const TreeSpec& key = frame.entry->key;
-  if (const EntryPtr root = cache.root.lock()) {
+  if (const EntryPtr root = cache.root.lock(); root && !frame.call.jit().callable_is_tree) {
     visit(root->key, root_spec(frame.call.jit().function, cache.options.get(), cache.callables));
   }
   visit(key, now);
