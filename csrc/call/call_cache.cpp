@@ -160,11 +160,13 @@ namespace {
 // Whether the callable is as it was when the cache was found.
 bool is_as_seen(const JitFunction& jit) {
   const SeenCallable seen = jit.seen;
-  return seen == nullptr || seen->is_still(jit.function) || is_self_changing(jit.function);
+  if (seen == nullptr || is_self_changing(jit.function)) return true;
+  return jit.num_changes == cache_in(jit.cache).num_changes && seen->is_still(jit.function);
 }
 
 // Both at once, and only then lets go of what was there, which may run Python.
 void set_cache(JitFunction& jit, Ref cache, SeenCallable seen) noexcept {
+  jit.num_changes = cache_in(cache.get()).num_changes;
   const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
   jit.seen.swap(seen);
 }
@@ -177,10 +179,17 @@ SeenCallable see_callable(const JitFunction& jit) {
   return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
 }
 
-// Where a callable holds other objects than before, equal ones, an argument may no longer be one of them.
-void note_change(Entry& entry, const JitFunction& jit, bool holds_others) {
-  if (holds_others || entry.has_changed) cache_in(entry.value.get()).table.forget_user(jit.callable);
-  if (entry.key.statics[0].is_object(jit.function)) entry.has_changed = holds_others;
+// Where a callable holds other objects than before, equal ones, an argument may no longer be one of them; its other
+// wrappers look again too, as it may have changed back since.
+void note_change(Entry& entry, const JitFunction& jit) {
+  CallCache& cache = cache_in(entry.value.get());
+  const SeenCallable before = entry.owners[jit.function].seen;
+  if (before && before->is_still(jit.function)) return;
+  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
+  entry.owners[jit.function].seen = std::make_shared<const StaticValue>(value.sealed(nullptr, cache.callables));
+  if (!before) return;
+  cache.table.forget_user(jit.callable);
+  ++cache.num_changes;
 }
 
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
@@ -189,7 +198,6 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
   SeenCallable seen = see_callable(jit);
   spec = root_spec(jit.function, jit.options, callables_of(jit.options));
   SharedCaches& caches = SharedCaches::instance();
-  const MadeAnew made_anew;
   EntryPtr entry = caches.table.find(spec, CallShape(), jit);
   std::string difference;
   if (!entry) {
@@ -208,7 +216,7 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
     cache_in(cache.get()).root = entry;
     if (!is_tree && entry->key.statics[0].is_callable()) {
       caches.attach(entry, jit.function);
-      note_change(*entry, jit, made_anew.any());
+      note_change(*entry, jit);
     }
   } catch (...) {
     // Without a cache, or where nothing would tell when the callable goes.

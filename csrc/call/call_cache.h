@@ -24,8 +24,9 @@ struct CallCache {
   EntryTable table;
   Callables callables;
   DynamicRule rule;
-  Ref graph;                  // the option of that name; null where the function is to change no argument
-  std::weak_ptr<Entry> root;  // where wrappers find this cache
+  Ref graph;                    // the option of that name; null where the function is to change no argument
+  std::weak_ptr<Entry> root;    // where wrappers find this cache
+  std::size_t num_changes = 0;  // of what its callables hold, to equal objects
   std::size_t hits = 0;
   std::size_t misses = 0;
   std::size_t loads = 0;

@@ -108,8 +108,8 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const EntryPtr entry = *part.entry->recency;
   const Ref keep = Ref::borrow(weakref);
   if (part.owner != nullptr) {
-    entry->owners.erase(part.owner);
     table->by_weakref_.erase(found);
+    entry->owners.erase(part.owner);
     if (!entry->owners.empty()) Py_RETURN_NONE;
   }
   if (!part.is_callable || !table->stays_without_(entry, part.owner != nullptr)) table->erase(*entry);
@@ -139,14 +139,14 @@ void EntryTable::forget_user(PyObject* callable) noexcept {
 
 void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
   const auto known = entry->owners.find(callable);
-  if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
+  if (known != entry->owners.end() && weakly_is(known->second.weakref.get(), callable)) return;
   const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
   if (entry->table != this) return;
   by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
   try {
-    Ref& owner = entry->owners[callable];
-    by_weakref_.erase(owner.get());
-    owner = weakref;
+    Entry::Owner& owner = entry->owners[callable];
+    by_weakref_.erase(owner.weakref.get());
+    owner = {weakref, nullptr};
   } catch (...) {
     by_weakref_.erase(weakref.get());
     throw;
@@ -248,7 +248,7 @@ std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   entry.table = nullptr;
   taken.splice(taken.begin(), recency_, entry.recency);
   entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
-  for (const auto& [callable, weakref] : entry.owners) by_weakref_.erase(weakref.get());
+  for (const auto& [callable, owner] : entry.owners) by_weakref_.erase(owner.weakref.get());
   const auto range = entries_.equal_range(entry.hash);
   for (auto it = range.first; it != range.second; ++it) {
     if (it->second.get() != &entry) continue;

@@ -83,9 +83,12 @@ struct Entry {
   bool is_of_one_call = false;
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
-  // Of shared caches: weak references to the callables that live, by address.
-  std::unordered_map<PyObject*, Ref> owners;
-  bool has_changed = false;           // of a cache's: its callable holds other objects now than its key, equal ones
+  // Of shared caches: the callables that live, by address.
+  struct Owner {
+    Ref weakref;
+    SeenCallable seen;  // as some wrapper has seen it last
+  };
+  std::unordered_map<PyObject*, Owner> owners;
   std::size_t used = 0;               // when it was found last
   std::weak_ptr<Entry> successor;     // the entry that followed this one last time: the first guess when it differs
   const EntryTable* table = nullptr;  // that it is in

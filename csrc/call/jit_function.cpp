@@ -77,6 +77,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     Ref bound = new_jit(jit.callable, function_of(jit), instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
     as_jit(bound.get()).seen = jit.seen;
+    as_jit(bound.get()).num_changes = jit.num_changes;
     as_jit(bound.get()).dict = part_at(self, jit.dict).release();
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();

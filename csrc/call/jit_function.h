@@ -16,8 +16,9 @@ struct JitFunction {
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;    // a CallCacheObject, or null before the first use
-  SeenCallable seen;  // the callable as it was when the cache was found, or null where only arguments tell
+  PyObject* cache;          // a CallCacheObject, or null before the first use
+  SeenCallable seen;        // the callable as it was when the cache was found, or null where only arguments tell
+  std::size_t num_changes;  // those of the cache then
   PyObject* dict;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
