@@ -94,9 +94,12 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
   }
 }
 
-void observe(const CallFrame& frame, const TreeSpec& spec) {
-  PyObject* const function = frame.call.jit().function;
-  each_static_part(frame, spec, [&](const TreeSpec& known, const TreeSpec& now) { known.observe(now, function); });
+bool observe(const CallFrame& frame, const TreeSpec& spec, bool by_trace) {
+  bool changes = false;
+  each_static_part(frame, spec, [&](const TreeSpec& known, const TreeSpec& now) {
+    changes = known.observe(now, frame.call.jit().function, by_trace) || changes;
+  });
+  return changes;
 }
 
 // What the user's function gives for these values of the call under way.
@@ -165,16 +168,16 @@ class TraceRecorder {
 
 }  // namespace
 
-void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
+bool flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
   FlattenOptions options;
   options.keyed = true;
   frame.call.flatten(spec, arrays, options);
-  observe(frame, spec);
+  const bool holds_others = observe(frame, spec, false);
   const TreeSpec& key = frame.entry->key;
   spec.hash = key.hash;      // objects with a hash of their own may have another one since: it is they that count
   const MadeAnew made_anew;  // what it is has been asked when the entry was found
   const auto names = [&] { return frame.call.names(); };
-  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
+  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return holds_others;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
               "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "
@@ -186,14 +189,14 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(frame, spec, arrays);
+  const bool held_others = flatten_unchanged(frame, spec, arrays);
   frame.traced = true;
   TraceRecorder recorder(frame, spec, arrays, leaves, count);
   const Ref values = rebuild(spec, leaves, count);
   frame.in_body = true;
   const Ref result = user_call(frame, values);
   frame.in_body = false;
-  observe(frame, spec);
+  observe(frame, spec, !held_others);
   std::shared_ptr<const TraceOutput> output;
   Ref node;
   while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);  // again: see there

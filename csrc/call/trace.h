@@ -14,7 +14,7 @@ inline bool programs_are_stored = false;
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves);
 
 // Flattens the values of a call again, which its entry's key must still describe: RuntimeError where they have changed.
-void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays);
+bool flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays);
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);

@@ -53,7 +53,7 @@ bool StaticValue::holds_callables() const noexcept {
   return std::any_of(items.begin(), items.end(), [](const StaticValue& item) { return item.holds_callables(); });
 }
 
-bool StaticValue::mark_changed(PyObject* other) const {
+bool StaticValue::has_changed(PyObject* other, bool marks) const {
   if (!holds_callables() || (mode_ == Mode::kCallable && (!is_object(other) || is_repeated_))) return false;
   const std::shared_ptr<const Composite> composite = composite_;
   if (Py_TYPE(other) != composite->type || is_self_changing(other)) return false;
@@ -62,11 +62,11 @@ bool StaticValue::mark_changed(PyObject* other) const {
   each_item(other, form, [&](const Ref& part) { parts.push_back(part); });
   bool found = false;
   for (std::size_t i = 0; i < parts.size() && i < composite->items.size(); ++i) {
-    if (parts[i]) found = composite->items[i].mark_changed(parts[i].get()) || found;
+    if (parts[i]) found = composite->items[i].has_changed(parts[i].get(), marks) || found;
   }
   const MadeAnew made_anew;  // whether another function in it is an equal one, the guards say
   if (mode_ != Mode::kCallable || holds_the_same(other, stack_reserve())) return found;
-  mark_self_changing(other);
+  if (marks) mark_self_changing(other);
   return true;
 }
 

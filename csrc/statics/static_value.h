@@ -34,9 +34,9 @@ class StaticValue {
   // What such a one holds is looked at in another place of its key, where it stands too.
   void set_repeated() noexcept { is_repeated_ = true; }
   bool is_repeated(PyObject* object) const noexcept { return is_repeated_ && weakly_is(held_.get(), object); }
-  // Looks at them when a trace begins and when it ends: one that no longer holds what it held is known by identity
-  // alone from now on. Whether there is one.
-  bool mark_changed(PyObject* other) const;
+  // Whether one no longer holds what it held. With `marks`, as when a trace ends that has begun with what it held, such
+  // a one is known by identity alone from now on.
+  bool has_changed(PyObject* other, bool marks) const;
   // Whether it keeps no object of a user's class alive.
   bool survives_owner() const noexcept;
 

@@ -83,17 +83,19 @@ bool TreeSpec::holds_callables() const noexcept {
   return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
 }
 
-void TreeSpec::observe(const TreeSpec& values, PyObject* function) const {
-  if (statics.size() != values.statics.size()) return;
+bool TreeSpec::observe(const TreeSpec& values, PyObject* function, bool by_trace) const {
+  if (statics.size() != values.statics.size()) return false;
   bool changes = false;
   for (std::size_t i = 0; i < statics.size(); ++i) {
     if (!statics[i].holds_callables()) continue;
     const Ref value = values.statics[i].value();
-    changes = (value && statics[i].mark_changed(value.get())) || changes;
+    changes = (value && statics[i].has_changed(value.get(), by_trace)) || changes;
   }
-  if (guards == nullptr || !guards->proven()) return;
+  if (guards == nullptr || !guards->proven()) return changes;
   std::string difference = "what it changes while it is traced";
-  if (changes || !is_proven(values.values(), function, &difference, true)) guards->disprove(difference);
+  const bool is_other = by_trace && changes;
+  if (is_other || !is_proven(values.values(), function, &difference, true)) guards->disprove(difference);
+  return changes;
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {

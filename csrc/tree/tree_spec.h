@@ -89,8 +89,9 @@ struct TreeSpec {
   // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
   bool holds_callables() const noexcept;
   // When a trace begins and when it ends: where callables hold, or anything that is guarded is, something else than for
-  // the traces before, nothing made anew gets the program.
-  void observe(const TreeSpec& values, PyObject* function) const;
+  // the traces before, nothing made anew gets the program. Whether a callable itself holds other objects, be they
+  // equal; `by_trace`: only the trace can have made that so.
+  bool observe(const TreeSpec& values, PyObject* function, bool by_trace) const;
   // The same for a reason of the trace's.
   void stop_sharing(const std::string& reason) const;
   // Whether callables made anew may have the program.

@@ -82,12 +82,12 @@ def test_what_it_holds_counts_whichever_wrapper_saw_it_last() -> None:
     functions = [scaled(2.0), scaled(2.0), jnp.sin]
 
     def fun(x: Any, other: Any) -> Any:
-        return held(x) + (other is held)
+        return held(x) + (other is held) + shift
 
     kept = [filter_jit(fun), filter_jit(fun), filter_jit(jax.tree_util.Partial(fun))]
     all_ways = itertools.product((0, 1, 0, 2, 1, 2, 0), (0, 1), (0, 3))
     for at, other, by in ((0, 2, 1), (0, 2, 0), (1, 1, 0), (0, 1, 1), (2, 0, 2), (0, 1, 2), (0, 0, 2), *all_ways):
-        held, call = functions[at], [*kept, filter_jit(fun)][by]
+        held, shift, call = functions[at], jax.device_get(jnp.array(at // 2)), [*kept, filter_jit(fun)][by]
         assert_same(call(array(2 + other), functions[other]), fun(array(2 + other), functions[other]))
 
 
