@@ -183,10 +183,13 @@ SeenCallable see_callable(const JitFunction& jit) {
 // wrappers look again too, as it may have changed back since.
 void note_change(Entry& entry, const JitFunction& jit) {
   CallCache& cache = cache_in(entry.value.get());
-  const SeenCallable before = entry.owners[jit.function].seen;
+  const auto known = entry.owners.find(jit.function);
+  const SeenCallable before = known == entry.owners.end() ? nullptr : known->second.seen;
   if (before && before->is_still(jit.function)) return;
   const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  entry.owners[jit.function].seen = std::make_shared<const StaticValue>(value.sealed(nullptr, cache.callables));
+  auto now = std::make_shared<const StaticValue>(value.sealed(nullptr, cache.callables));
+  const auto owner = entry.owners.find(jit.function);  // again, as Python has run
+  if (owner != entry.owners.end()) owner->second.seen = std::move(now);
   if (!before) return;
   cache.table.forget_user(jit.callable);
   ++cache.num_changes;
