@@ -103,7 +103,7 @@ class SetByOthersError(TypeError):
 def entries_of_library(cls: type) -> list[tuple[str, Any]]:
     """The constants and functions that a library's class has or somebody has set; raises where one is the user's."""
     owners = (it for it in mro_of(cls) if is_installed(it.__module__) and not is_written_in_c(it))
-    entries = ((it, *entry) for it in owners for entry in entries_of(it).items())
+    entries = ((it, *entry) for it in owners for entry in entries_of(it).copy().items())
     # A text may tell where something lies in memory, and makes no difference.
     return [(name, _functions_in(value, name, owner)) for owner, name, value in entries if name != "__doc__"]
 

@@ -97,7 +97,8 @@ def _slots(cls: type) -> tuple[Any, ...] | None:
         elif is_written_in_c(known):
             return None
         else:
-            slots += [member for member in known.__dict__.values() if isinstance(member, types.MemberDescriptorType)]
+            entries = known.__dict__.copy().values()  # another thread may set one
+            slots += [member for member in entries if isinstance(member, types.MemberDescriptorType)]
     words = len(slots) + sum((cls.__dictoffset__ > 0, cls.__weakrefoffset__ > 0))
     words -= sum((base.__dictoffset__ > 0, base.__weakrefoffset__ > 0))
     if cls.__itemsize__ != base.__itemsize__ or (base.__itemsize__ and slots):
