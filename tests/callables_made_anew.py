@@ -16,7 +16,7 @@ from partax._guards.walk import written_down
 
 def unproven(fun: Any) -> str:
     """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
-    *_, what, of_same_objects = written_down((fun,), None)
+    *_, what, of_same_objects = written_down((fun,), ())
     return what or of_same_objects
 
 

@@ -89,7 +89,10 @@ class MadeAnew {
   MadeAnew& operator=(const MadeAnew&) = delete;
   bool any() const noexcept { return any_; }
   // Notes a callable made anew; whether anybody wants to know.
-  static bool note() noexcept { return innermost_ != nullptr && (innermost_->any_ = true); }
+  static bool note() noexcept {
+    if (innermost_ != nullptr) innermost_->any_ = true;
+    return innermost_ != nullptr;
+  }
 
  private:
   static thread_local MadeAnew* innermost_;
