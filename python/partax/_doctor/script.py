@@ -167,8 +167,8 @@ def _function(program: compiled.Program, variables: Mapping[str, Any]) -> Any:
 def _diagnosis(programs: Sequence[compiled.Program], function: Any, calls: int) -> Diagnosis:
     """Of the costliest of a function's programs, with what all of them took; `calls` are those by `jax.jit`."""
     examined = compiled.examined_program(programs[0], function)
-    examined.calls = compiled.calls_of(programs[0]) or calls
-    examined.is_of_jax = examined.calls == calls
+    of_partax = compiled.calls_of(programs[0])
+    examined.calls, examined.is_of_jax = of_partax or calls, of_partax == 0
     found = diagnosis_of(examined)
     times = sum(it.times for it in programs)
     figures = found.figures | {"programs": len(programs), "times": times, **compiled.stage_seconds(programs)}

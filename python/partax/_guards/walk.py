@@ -93,12 +93,12 @@ class Walk:
     def _each(self, roots: tuple[Any, ...]) -> str:
         for root in roots:
             start = len(self.checks)
-            if not (unproven := self._root(root)):
+            if not (unproven := self.root(root)):
                 continue
             self._cut(start)
             if type(root) is not types.FunctionType:
                 return unproven
-            self._root(root, OBJECT)  # it is the same as long as it is the same object
+            self.root(root, OBJECT)  # it is the same as long as it is the same object
             self.of_same_objects = unproven
         return ""
 
@@ -120,11 +120,7 @@ class Walk:
         self.of_libraries += [(sys.modules, name) for name in modules]
         return unproven
 
-    def settings(self) -> str:
-        """Walks the settings of the libraries of which something was met; returns what is not proven."""
-        return self._root(SETTINGS)
-
-    def _root(self, root: Any, note: _Note | None = None) -> str:
+    def root(self, root: Any, note: _Note | None = None) -> str:
         name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
         self._next.append((Walk._value if note is None else note, root, -1, name))
         try:
@@ -132,7 +128,10 @@ class Walk:
                 note, it, whole, segment = self._next.pop()
                 self.places.append((whole, segment))
                 self.kept.append(it)
-                _ = self._check(it, note) if isinstance(note, int) else note(self, it)
+                if isinstance(note, int):
+                    self._check(it, note)
+                else:
+                    note(self, it)
                 if len(self.checks) > _MOST:
                     raise _UnprovenError
         except MemoryError:
@@ -394,7 +393,7 @@ def written_down(
     the same objects.
     """
     walk = Walk()
-    unproven = walk.all(roots, function) or walk.settings()
+    unproven = walk.all(roots, function) or walk.root(SETTINGS)
     checks = () if unproven else tuple(walk.checks)
     places = functools.partial(place, walk.places)
     return checks, places, walk.has_function, walk.holds_arrays, unproven, walk.of_same_objects
