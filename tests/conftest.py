@@ -61,7 +61,7 @@ from older_jax import IS_OLDER
 # Files need it; a free-threaded Python has none.
 collect_ignore = [] if find_spec("safetensors") else ["io"]
 if IS_OLDER:
-    collect_ignore.append("docs")  # what they show is the newest jax's
+    collect_ignore += ["docs", "store"]  # what they show is the newest jax's; and there is no store
 if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
     sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
 # What a file names that has threads.

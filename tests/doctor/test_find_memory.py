@@ -10,6 +10,7 @@ import optax
 import pytest
 from examining import examined, floats, found_by, ints, marked
 
+from older_jax import IS_OLDER, not_on_older_jax
 from partax import filter_jit
 from partax._doctor.equations import Equations, bytes_of
 from partax._doctor.finding import Finding
@@ -71,6 +72,7 @@ def test_xla_s_own_figure_is_that_of_what_is_compiled_and_of_a_small_program(is_
     assert finding.line == marked(attend, "scores")
 
 
+@not_on_older_jax("fuses less of it")
 @pytest.mark.parametrize(
     ("root", "count", "dims", "estimate"),
     [(lambda x: x, 20_000, 3, ["memory"]), (jnp.sqrt, 20_000, 3, ["memory"]), (jnp.min, 3000, 300, [])],
@@ -353,7 +355,7 @@ def test_the_peak_is_near_xla_s(name: str) -> None:
 
 def test_deep_nesting_is_no_recursion() -> None:
     function: Any = lambda x: x @ x
-    for _ in range(60):
+    for _ in range(30 if IS_OLDER else 60):  # jax itself is one there
         function = lambda x, function=function: jax.lax.fori_loop(0, 2, lambda _, y: function(y), x)
     it = examined(jax.jit(function), floats(4, 4))
     assert live_bytes(it).peak >= 3 * 64

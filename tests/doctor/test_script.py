@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from examining import floats
 
+from older_jax import IS_OLDER, not_on_older_jax
 from partax import Finding
 from partax.__main__ import main
 from partax._doctor.compiled_programs import Program
@@ -215,7 +216,8 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         ("by_shape", 5, "low", "x: float32[5,5] -> float32[6,6]; x: float32[6,6] -> float32[7,7]"),
         ("by_number", 3, "medium", "2 with arrays of the types of an earlier one: n: static int 3 -> 4."),
         ("by_mode", 3, "low", "an earlier one: mode: static str 'b' -> 'c'."),
-        ("by_field", 3, "medium", "an earlier one: net.n: static int 3 -> 4."),
+        pytest.param("by_field", 3, "medium", "an earlier one: net.n: static int 3 -> 4.",
+            marks=not_on_older_jax("has a Flax that does not name the attributes of a graph")),
         ("by_layer", 3, "medium", "an earlier one: layer.fn: PjitFunction of exp "),
         ("by_renewal", 3, "medium", "an earlier one: it was made anew, for arguments of the same types."),
         ("by_rate", 3, "medium",
@@ -248,6 +250,8 @@ def test_a_program_is_examined_whatever_has_compiled_it(again: tuple[dict[str, A
 
 def test_functions_of_one_line_are_told_each_and_traces_that_raised_are_none(again: tuple[Any, str, str]) -> None:
     for name, traces in {"twin": [3, 3], "once": [], "by_trial": [], "by_device": []}.items():
+        if name == "by_device" and IS_OLDER:  # which traces for each device
+            continue
         assert [it["figures"]["traces"] for it in again[0][name]["findings"] if it["kind"] == "retrace"] == traces
 
 

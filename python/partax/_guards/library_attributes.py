@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterable, Set
 from typing import Any
 
+import jax
 import numpy as np
 
 from partax._guards.installed import is_installed
@@ -14,6 +15,7 @@ from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of,
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 CONSTANTS = (types.NoneType, bool, float, int, str)
+_METHOD_OF_JAXLIB = type(vars(jax.sharding.NamedSharding).get("__init__"))  # before jax 0.10 not a closed class
 ABSENT: Any = object()  # stands for an attribute that is not there
 Pair = tuple[Any, str]
 """A module, class or function, and the name of an attribute; or the table of modules, and the name of one."""
@@ -115,7 +117,7 @@ def _functions_in(value: Any, name: str, owner: type) -> Any:
         is_function = type(it) is types.FunctionType
         source = it.__globals__.get("__name__") if is_function else type(it).__module__
         is_known = is_installed(source) or (is_function and source == f"namedtuple_{owner.__name__}")
-        if not (is_known or (not is_function and is_written_in_c(type(it)))):
+        if not (is_known or (not is_function and (is_written_in_c(type(it)) or type(it) is _METHOD_OF_JAXLIB))):
             raise SetByOthersError(f"`{owner.__qualname__}.{name}`, which is not the library's")
         found.append((str(source), str(read(it, "__qualname__"))))
         it = read(it, "__wrapped__")

@@ -5,7 +5,6 @@ import functools
 import os
 import threading
 import types
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ def open_equations() -> list[Any] | None:
     noted = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
     if not isinstance(noted, list):
         return None
-    equations = [note() if isinstance(note, weakref.ref) else note for note in noted]
+    equations = [note() if callable(note) else note for note in noted]
     found = [equation for equation in equations if equation is not None]
     return found if all(hasattr(equation, "params") for equation in found) else None
 

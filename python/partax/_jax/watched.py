@@ -51,7 +51,8 @@ def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
     return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
 
 
-_RUN = "_run_python_pjit"
+_RUN, _RUN_BEFORE = "_run_python_pjit", "_python_pjit_helper"  # what makes such a call, and what did before jax 0.9
+_infer: Any = _name("jax._src.pjit._infer_params")
 LARGE = 1 << 20  # bytes of a NumPy array whose way to the device is worth a word
 
 
@@ -68,25 +69,29 @@ def watch_operations(
     An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
     """
     module = _name("jax._src.pjit")
-    run = getattr(module, _RUN, None)
+    infer = None if hasattr(module, _RUN) else _infer
+    made_by = _RUN if infer is None else _RUN_BEFORE
+    run: Any = getattr(module, made_by, None)
     if run is None:
         return
 
-    def watched(params: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+    def watched(*given: Any, **keywords: Any) -> Any:
+        # (parameters, leaves, function, ..., arguments, keywords), or (function, options, *arguments, **keywords).
+        params, flat, fun = given[:3] if infer is None else (*infer(*given[:2], given[2:], keywords), given[0])
         name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
         is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
         is_large = any(isinstance(it, np.ndarray) and it.nbytes >= LARGE for it in flat)
         if under_trace() or not (is_operation or called(fun) or is_large):
-            return run(params, flat, fun, args, kwargs)
+            return run(*given, **keywords)
         begin = time.thread_time()
-        result = run(params, flat, fun, args, kwargs)
+        result = run(*given, **keywords)
         if is_operation:
             ran(str(name), time.thread_time() - begin)
         if is_large:
             passed(str(name), _attribute(params, "arg_names") or [f"argument {i}" for i in range(len(flat))], flat)
         return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
-    _put(until, module, _RUN, watched)
+    _put(until, module, made_by, watched)
 
 
 class _Builtin:

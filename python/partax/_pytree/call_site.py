@@ -30,7 +30,7 @@ _not_the_user = (_directory(jax), _own)
 
 def call_site(*packages: str) -> tuple[str, int]:
     """The file and line of the innermost call in the user's own code, above packages that call jax for the user."""
-    between = [sys.modules[name] for name in (*packages, "equinox") if name in sys.modules]
+    between = filter(None, map(sys.modules.get, (*packages, "equinox")))
     inside = (*_not_the_user, *map(_directory, between))
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
