@@ -54,8 +54,7 @@ def _tree(source: Source, depth: int) -> Any:
         case 3:
             return source.pick([list, tuple])(inner() for _ in range(source.below(4)))
         case _:
-            make = PAIRS[source.pick(FAMILIES)]
-            return make(inner(), inner(), copy.deepcopy(source.pick(STATICS)))
+            return PAIRS[source.pick(FAMILIES)](inner(), inner(), copy.deepcopy(source.pick(STATICS)))
 
 
 def _key(tree: Any) -> Any:

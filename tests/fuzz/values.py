@@ -159,8 +159,7 @@ def static(source: Source, world: World, depth: int = 0) -> Any:
             return remembered(world, [inner() for _ in range(source.below(4))])
         case 4:
             keys = [hashable(source, world, depth + 1) for _ in range(source.below(4))]
-            kind = source.pick([dict, dict, OrderedDict])
-            return remembered(world, kind((key, inner()) for key in keys))
+            return remembered(world, source.pick([dict, dict, OrderedDict])((key, inner()) for key in keys))
         case 5:
             return remembered(world, {hashable(source, world, depth + 1) for _ in range(source.below(4))})
         case 6:
@@ -252,6 +251,5 @@ def change(value: Any) -> bool:
     elif type(value) is bytearray:
         value.append(0)
     else:
-        parts = value if isinstance(value, tuple) else ()
-        return any(map(change, parts))
+        return any(map(change, value if isinstance(value, tuple) else ()))
     return True

@@ -106,8 +106,7 @@ def run(root: Node, program: tuple[Action, ...], returns: tuple[int, ...]) -> An
     for action in program:
         act(root, action)
     objects = all_objects(root)
-    results = [picked(objects, i) for i in returns]
-    return results, [Node()] * len(returns), sum(returns, start=root.array)
+    return [picked(objects, i) for i in returns], [Node()] * len(returns), sum(returns, start=root.array)
 
 
 class Machine(RuleBasedStateMachine):

@@ -51,7 +51,8 @@ def jit_module() -> Any:
 
 def jit_options(wrapper: Any) -> tuple[str, Any] | None:
     """What an instance of `jit_class` donates, as the option says, and its `jax.jit`; None where it does not tell."""
-    fields = [getattr(wrapper, name, None) for name in ("donate_first", "donate_rest", "filter_warning", "_cached")]
+    own = getattr(wrapper, "__dict__", {})  # once, as a module takes its time for an attribute
+    fields = [own.get(name) for name in ("donate_first", "donate_rest", "filter_warning", "_cached")]
     first, rest, is_quiet, jitted = fields
     if jitted is None or not all(isinstance(it, bool) for it in fields[:3]) or (first and not rest):
         return None

@@ -71,6 +71,7 @@ class Accelerated:
                 while _undo:
                     _undo.pop()()
                 _jitted.clear()
+                _made.cache_clear()
 
 
 def accelerate() -> Accelerated:
@@ -143,10 +144,11 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     """Our wrapper of what one of Equinox's wraps, which is remembered for as long as that lives."""
     found = jit_options(wrapper)
     made: JitFunction[..., Any] | None = None
-    options = None if found is None else _given_options(found[1])
-    if found is not None and options is not None:
-        ours = Options(donate=found[0], donates_returned=found[0] != "none", **options)
-        made = wrapper_of(ours, wrapper.__wrapped__)
+    options = None if found is None else _given_options(*found)
+    if options is not None:
+        fun = wrapper.__wrapped__
+        holds_nothing = isinstance(fun, types.FunctionType) and fun.__closure__ is None
+        made = (_made if holds_nothing else wrapper_of)(options, fun)
         code = getattr(made._function, "__code__", None)
         if isinstance(code, types.CodeType):
             jitted_by_equinox.add(code)
@@ -155,22 +157,23 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     return made
 
 
-_given: "weakref.WeakKeyDictionary[Any, dict[str, Any] | None]" = weakref.WeakKeyDictionary()
-"""What `_given_options` has found, by what is jitted: the wrappers of a module that is made anew have it in common."""
+_made = functools.lru_cache(maxsize=64)(wrapper_of)
+"""Ours of functions that hold nothing, for the wrappers of a module that is made anew, which have theirs in common."""
+
+_given: "weakref.WeakKeyDictionary[Any, dict[str, Options | None]]" = weakref.WeakKeyDictionary()
+"""What `_given_options` has found, by what is jitted, which such wrappers have in common too, and what they donate."""
 
 
-def _given_options(jitted: Any) -> dict[str, Any] | None:
+def _given_options(donate: str, jitted: Any) -> Options | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
-    if jitted not in _given:
-        given, usual = options_of(jitted), options_of(_usual())
-        if given is None or usual is None:
-            _given[jitted] = {}
-        elif any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
-            _given[jitted] = None
-        else:
-            options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
-            _given[jitted] = options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
-    return _given[jitted]
+    known = _given.setdefault(jitted, {})
+    if donate not in known:
+        given, usual = options_of(jitted) or {}, options_of(_usual()) or {}
+        options = {it: given[it] for it in given if it in ("inline", "keep_unused") and given[it] != usual.get(it)}
+        options |= {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
+        others = usual and [name for name in given if name not in _TAKEN_OVER and given[name] != usual.get(name)]
+        known[donate] = None if others else Options(donate=donate, donates_returned=donate != "none", **options)
+    return known[donate]
 
 
 @functools.cache

@@ -87,8 +87,7 @@ def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
     parameters = call_parameters(fun)
     if not parameters.var_positional:
         positions = tuple([p % parameters.num_positional for p in positions])
-    names = [name_at(parameters, p) for p in positions if p >= 0]
-    return tuple([name for name in names if name is not None])
+    return tuple([name for p in positions if p >= 0 and (name := name_at(parameters, p)) is not None])
 
 
 def _by_position(
