@@ -167,6 +167,13 @@ def test_a_counter_is_counted_and_warned_of_once(lines: Lines, recwarn: pytest.W
     ]
 
 
+def test_numbers_that_change_together_are_warned_of_one_by_one(recwarn: pytest.WarningsRecorder) -> None:
+    f = filter_jit(lambda x, step, rate: x)
+    for step in range(5):
+        f(X, step, 0.1 * step)
+    assert [str(warning.message).split("`")[1] for warning in recwarn] == ["step", "rate"]
+
+
 def test_meshes_that_differ_only_in_their_devices(
     lines: Lines, traces: TraceCounter, devices: list[jax.Device]
 ) -> None:

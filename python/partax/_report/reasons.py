@@ -50,13 +50,14 @@ class Reasons:
             self._digests[digest] = record.number
 
     def count_number(self, changes: list[Difference]) -> Difference | None:
-        """Counts a trace that only a static number has caused; what has changed if that is one too many."""
-        if len(changes) != 1 or changes[0].numbers is None:
+        """Counts a trace that only static numbers have caused; the first of them that is one too many."""
+        if any(change.numbers is None for change in changes):
             return None
-        path = changes[0].path
-        values = self._values.setdefault(path, set())
-        values.update(changes[0].numbers if len(values) < _VALUES else ())
-        return changes[0] if len(values) >= _WARN_AT and path not in self._warned else None
+        for path, numbers in ((change.path, change.numbers or ()) for change in changes):
+            values = self._values.setdefault(path, set())
+            values.update(numbers if len(values) < _VALUES else ())
+        often = (it for it in changes if len(self._values[it.path]) >= _WARN_AT and it.path not in self._warned)
+        return next(often, None)
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
         of_all = ", or trace=partax.is_array_like for all numbers of all arguments" if self._warned else ""
@@ -79,8 +80,7 @@ class Reasons:
         if digest is not None and digest in self._digests:
             return self._again(None, self._digests[digest], occasion, snapshot)
         texts = [f"{change}{self._so_far(change, occasion)}" for change in changes[:_SHOWN]]
-        more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
-        return "; ".join(texts + more)
+        return "; ".join(texts + ([f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []))
 
     def _so_far(self, change: Difference, occasion: Occasion) -> str:
         """How often a number has caused a trace, and once what to do."""

@@ -310,8 +310,7 @@ def _named(name: str, old: Part, new: Part) -> str:
     if not inner or inner[0][0][0] not in ".[":
         return f"{name} {_brief(old, new)}"
     segment, a, b = inner[0]
-    more = f" and {len(inner) - 1} more" if len(inner) > 1 else ""
-    return _named(name + segment, a, b) + more
+    return _named(name + segment, a, b) + (f" and {len(inner) - 1} more" if len(inner) > 1 else "")
 
 
 def _brief(old: Part, new: Part) -> str:
