@@ -14,8 +14,6 @@ FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
 if not FILES:
     pytest.skip("a source distribution has no workflows", allow_module_level=True)
 WORKFLOWS: dict[str, dict[Any, Any]] = {path.name: yaml.safe_load(path.read_text()) for path in FILES}
-
-
 JOBS = [(file, name, job) for file, workflow in WORKFLOWS.items() for name, job in workflow["jobs"].items()]
 STEPS: list[tuple[str, str, Any]] = [(file, name, step) for file, name, job in JOBS for step in job.get("steps", ())]
 

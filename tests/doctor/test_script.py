@@ -301,8 +301,7 @@ def findings_of(calls: Sequence[tuple[Any, bool]], times: int = 1) -> list[Findi
         Program("forward", it, (False,) * len(names), names, times, Counter(compile=1.0))
         for it, names in zip(traced, paths, strict=True)
     ]
-    found = of_programs(programs, ())
-    return [finding for it in found for finding in it.findings]
+    return [finding for it in of_programs(programs, ()) for finding in it.findings]
 
 
 def sizes(*lengths: int, dtype: str = "float32") -> list[tuple[Any, bool]]:

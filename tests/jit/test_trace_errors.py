@@ -129,8 +129,6 @@ def checked(x: jax.Array, message: str = "x must be positive") -> jax.Array:
 
 
 inner = jax.jit(checked, static_argnums=1)  # traced once, in whatever program it is first
-
-
 FUNCTIONS: dict[str, Any] = {
     "an array": checked,
     "beside what comes back": lambda x: (x, checked(x)),

@@ -155,8 +155,6 @@ def raising(when: int) -> Callable[[Any], Any]:
 NoTruth = type("NoTruth", (), {"__bool__": refuses})
 Raising: Any = type("RaisingMeta", (type,), {"__instancecheck__": refuses})("Raising", (), {})
 Doubtful: Any = type("NotBool", (type,), {"__instancecheck__": lambda *_: NoTruth()})("Doubtful", (), {})
-
-
 BROKEN: dict[str, Callable[[], Any]] = {
     "predicate": lambda: raising(3),
     "answer": lambda: lambda x: NoTruth(),

@@ -184,8 +184,6 @@ def test_a_spec_keeps_its_static_part_and_nothing_else_alive(collect: Any) -> No
 
 
 over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
-
-
 CHANGES: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: [1, 2], lambda v: v.append(3)),
     (lambda: bytearray(b"ab"), lambda v: v.extend(b"c")),

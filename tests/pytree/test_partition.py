@@ -30,8 +30,6 @@ from random_trees import build, quick, recipes, thorough
 from trees import SAMPLES, Bag, Layer, Pair, array, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
-
-
 SPECS = {
     "is_array": lambda tree: partax.is_array,
     "is_array_like": lambda tree: partax.is_array_like,

@@ -56,8 +56,6 @@ AUX_PLACES: dict[str, Place] = {
 PLACES = LEAF_PLACES | AUX_PLACES
 # By day those that differ in what reads them; by night all.
 BY_DAY = {"argument", "module field", "registered node", "tuple in aux", "frozen dataclass as leaf"}
-
-
 over_places = pytest.mark.parametrize(
     "place",
     [pytest.param(it, id=name, marks=[pytest.mark.nightly] * (name not in BY_DAY)) for name, it in PLACES.items()],

@@ -110,8 +110,6 @@ def assert_is_part_of(gradient, whole, paths):
 FIRST = [".first.weight", ".first.bias"]
 LAST = [".last.weight", ".last.bias"]
 ALL = [*FIRST, ".scale.factor", *LAST]
-
-
 FILTERS = {
     "path": (lambda: by_path("last/**"), LAST),
     "type": (lambda: eqx.nn.Linear, FIRST + LAST),

@@ -14,8 +14,6 @@ from trees import Layer, array
 
 X = array(3, start=1)
 LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
-
-
 WRAPS = pytest.mark.parametrize("wrap", [lambda f: f, partax.filter_jit, partax.filter_checkpoint])
 
 

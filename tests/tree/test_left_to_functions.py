@@ -23,8 +23,6 @@ nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 chex = pytest.importorskip("chex", reason="chex is not installed")
 penzai = pytest.importorskip("penzai.core.struct", reason="penzai is not installed")
 Patch = pytest.MonkeyPatch
-
-
 Registration = tuple[Any, Any, Any]
 
 

@@ -93,8 +93,7 @@ class Residuals(NamedTuple):  # what a forward scan keeps for its backward scan
     @property
     def chunked_bytes(self) -> int:
         """What remains where whole chunks are computed again: the carries between them, and all of one chunk."""
-        chunks = -(-self.length // self.chunk)
-        return (self.kept_bytes * chunks + self.bytes * self.chunk) // self.length
+        return (self.kept_bytes * -(-self.length // self.chunk) + self.bytes * self.chunk) // self.length
 
 
 def find_residuals(examined: Examined) -> Iterator[Finding]:

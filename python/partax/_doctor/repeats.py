@@ -238,8 +238,7 @@ def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
     """The lines of one turn, or of some of many: one in the middle, as the first may begin before the loop."""
     first = repeat.starts[len(repeat.starts) // 2]
     outer = equations.outermost(first, repeat.length)
-    step = max(1, len(outer) // _SAMPLED)
-    return [stack for i in outer[::step] if (stack := stack_of(equations.eqns[i]))]
+    return [stack for i in outer[:: max(1, len(outer) // _SAMPLED)] if (stack := stack_of(equations.eqns[i]))]
 
 
 def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:

@@ -148,6 +148,7 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
     own = getattr(examined.function, "__self__", None)  # a method's object; a module is an argument of its own
     holder = {"self": own} if own is not None else {examined.name: examined.function}
     arguments = [it for name, value in {**holder, **examined.bound_arguments}.items() for it in _parts(value, name)]
+    in_place = {name: f"result[{i}]" for i, name in enumerate(examined.bound_arguments)}
     taken: set[str] = set()
     for path, part in _parts(examined.out_info, "result"):
         if any(path.startswith(it) for it in taken):
@@ -159,10 +160,11 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
             differences = [
                 it
                 for it in numbers_that_differ(argument.flat, part.flat, name)
-                if not is_traced or "None" in (it.first, it.second)
+                if not is_traced or it.note or "None" in (it.first, it.second)
             ]
             # Numbers alone that all become arrays are as often the point at which a gradient is taken.
-            if differences and (argument.avals or not all(it.second.endswith("]") for it in differences)):
+            known = part.avals or path in ("result", in_place.get(name))  # as state is, and not a result of that form
+            if differences and known and (argument.avals or not all(it.second.endswith("]") for it in differences)):
                 taken.add(path)
                 yield _differs(examined, differences, path)
                 break
@@ -177,7 +179,7 @@ def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
             shape = shape_of(value, name.partition("[")[0])
         except TypeError:  # a static value that is no key
             continue
-        if (shape.avals or (depth == 0 and isinstance(value, dict))) and not shape.is_array:
+        if (shape.avals or (depth < 2 and isinstance(value, dict))) and not shape.is_array:
             found.append((path, shape))
         if depth < _DEEPEST:
             waiting += [(it, f"{path}[{key!r}]", depth + 1) for key, it in (parts_of(value) or {}).items()]
@@ -186,12 +188,12 @@ def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
 
 def _differs(examined: Examined, differences: list[Difference], result: str) -> Finding:
     first = differences[0]
-    is_each = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
+    is_each = not any(it in ("None", "True", "False") or it.endswith("]") for it in (first.first, first.second))
     field = first.path.rpartition(".")[2].rpartition("[")[2].strip("]'")
     begin = f"an array, which is traced: `jnp.asarray({first.first})`"
     if first.first == "None":
         begin = f"a value of the type that comes back, {first.second},"
-    advice = f"Begin with {begin} for `{field}`."
+    advice = f"Begin with {begin} for `{field}`{first.note}."
     return _comes_back(examined, is_each, first, result, "values", len(differences), advice)
 
 

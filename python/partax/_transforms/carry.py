@@ -117,15 +117,16 @@ def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference
             continue
         if entry is None or beside is None:
             return []
+        is_field = entry.kind == beside.kind == FIELD and is_number(entry.value) and is_number(beside.value)
         if "None" in (entry.text, beside.text) and entry.text != beside.text:
             value = beside if entry.text == "None" else entry
             if value.kind not in (ARRAY, NODE) and not value.settles:
                 return []
             found.append(Difference(path, entry.text, beside.text))
-        elif not entry.same(beside, numbers_settle=True):
+        elif not is_field and not entry.same(beside, numbers_settle=True):
             return []
         elif not entry.same(beside, numbers_settle=False):
-            found.append(Difference(path, entry.text, beside.text))
+            found.append(Difference(path, entry.text, beside.text, ", no longer a static field" if is_field else ""))
     return list(dict.fromkeys(found))
 
 
