@@ -237,7 +237,7 @@ def test_arrays_come_onto_the_sharding_of_like(path: Path, devices: list[jax.Dev
 
 
 def test_all_that_does_not_fit_is_in_one_error_or_beside_what_fits(path: Path) -> None:
-    saved = {"a": array(3), "b": array(2, 2), "weigth": array(4), "same": array(1, start=8), "k": jax.random.key(0)}
+    saved = {"a": array(3), "b": array(2, 2), "weigth\r": array(4), "same": array(1, start=8), "k": jax.random.key(0)}
     like = {"a": array(4), "b": jnp.zeros((2, 2), jnp.bfloat16), "weight": array(4), "same": array(1), "k": array(2)}
     save(path, {"model": [saved]}, separator="/")
     with pytest.raises(ValueError) as raised:
@@ -247,8 +247,8 @@ def test_all_that_does_not_fit_is_in_one_error_or_beside_what_fits(path: Path) -
         "  `model/0/a`: found float32[3], expected float32[4]",
         "  `model/0/b`: found float32[2,2], expected bfloat16[2,2]",
         "  `model/0/k`: found key<fry>[], expected float32[2]",
-        "  `model/0/weight`: found nothing, expected float32[4] (the nearest path in the file is `model/0/weigth`)",
-        "  `model/0/weigth`: found float32[4], expected nothing (the nearest path in `like` is `model/0/weight`)",
+        "  `model/0/weight`: found nothing, expected float32[4] (the nearest path in the file is `model/0/weigth\\r`)",
+        "  `model/0/weigth\\r`: found float32[4], expected nothing (the nearest path in `like` is `model/0/weight`)",
     ]
     back, mismatches = load(path, {"model": [like]}, separator="/", strict=False)
     found = back["model"][0]

@@ -14,7 +14,7 @@ from partax._io import file_format
 from partax._pytree.filters import is_array, nearest_paths
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.short_text import array_text, record_text
+from partax._pytree.short_text import array_text, printable, record_text
 
 _Path = str | os.PathLike[str]
 
@@ -45,7 +45,7 @@ class Mismatch:
     __repr__ = record_text
 
     def __str__(self) -> str:
-        return f"`{self.path}`: found {self.found or 'nothing'}, expected {self.expected or 'nothing'}"
+        return f"`{printable(self.path)}`: found {self.found or 'nothing'}, expected {self.expected or 'nothing'}"
 
 
 Mismatch.__module__ = "partax"  # where users find it, and pickles too
@@ -265,7 +265,8 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
         is_missing, is_one_sided = mismatch.found is None, None in (mismatch.found, mismatch.expected)
         where, others = ("the file", unexpected or arrays) if is_missing else ("`like`", missing or wanted)
         near = nearest_paths(mismatch.path, list(others))[:1] if is_one_sided and i < _SHOWN_NEAREST else []
-        lines.append(f"  {mismatch}" + "".join(f" (the nearest path in {where} is `{path}`)" for path in near))
+        told = "".join(f" (the nearest path in {where} is `{path}`)" for path in near)
+        lines.append(printable(f"  {mismatch}{told}"))
     if len(mismatches) > _SHOWN:
         lines.append(f"  ... and {len(mismatches) - _SHOWN} more; `strict=False` returns them all")
     return lines
@@ -277,8 +278,7 @@ def _alike(array: Any, leaf: Any) -> Any:
         return array[()]
     if isinstance(leaf, np.ndarray):
         return array if leaf.dtype.byteorder != ">" else array.byteswap().view(leaf.dtype)
-    is_free = isinstance(leaf, jax.Array) and not leaf.committed
-    return _placed(array, None if is_free else leaf.sharding)
+    return _placed(array, None if isinstance(leaf, jax.Array) and not leaf.committed else leaf.sharding)
 
 
 def _placed(array: Any, sharding: Any) -> Any:
