@@ -59,8 +59,14 @@ save(TREE, "model.safetensors")
     TypeError; `path`; `dict`; save(path, tree)
 load(MODEL, "model.safetensors")
     TypeError; `path`; `MLP`; load(path, like)
+tree.at(TREE, lambda t: t["name"], 3)
+    TypeError; `where`; found a `dict`; expected a function of the tree
+stack({"a": X})
+    ValueError; `layers`; found a `dict`; a list
 doctor(loss, MODEL, X, memory_limit="8 MiB")
     TypeError; memory_limit='8 MiB'; number of bytes
+doctor(loss, MODEL, X, memory_limit=-1)
+    TypeError; memory_limit=-1; number of bytes
 """)
 
 
@@ -89,11 +95,15 @@ def notes(error: BaseException) -> list[str]:
     return [note for note in getattr(error, "__notes__", ()) if note.startswith("partax")]
 
 
-@pytest.mark.parametrize("body", [jnp.zeros, jnp.arange, lambda n: X.reshape(n, 1), jnp.eye])
+SIZED = [jnp.zeros, jnp.arange, lambda n: X.reshape(n, 1), jnp.eye, lambda n: X[:n]]
+SIZED += [] if jax.__version_info__ < (0, 10) else [lambda n: jnp.tile(X[:1], n)]  # which named no size
+
+
+@pytest.mark.parametrize("body", [*SIZED, lambda n: jnp.stack([X[0] for _ in range(n)])])
 def test_an_array_where_a_size_is_wanted(body: Callable[[Any], Any]) -> None:
     inner = partax.filter_jit(lambda n: body(n))
     for call in (inner, partax.filter_jit(lambda n: inner(n))):
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises((TypeError, IndexError)) as caught:
             call(jnp.asarray(2))
         (note,) = notes(caught.value)
         assert "pass a Python number" in note

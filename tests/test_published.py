@@ -108,8 +108,6 @@ def test_the_public_names_are_there_once_and_typed() -> None:
 
 
 PUBLIC = {name: getattr(partax, name) for name in partax.__all__}
-
-
 CLASSES = {name for name, value in PUBLIC.items() if isinstance(value, type)}
 
 

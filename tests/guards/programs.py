@@ -160,8 +160,7 @@ def in_accelerated_equinox(fun: Any, x: Any, *more: Any) -> Any:
 
 
 def of_vmap(fun: Any, x: Any, *more: Any) -> Any:
-    axes = (0, *[None] * len(more))
-    return partax.filter_jit(partax.filter_vmap(fun, in_axes=axes))(x[None], *more)[0]
+    return partax.filter_jit(partax.filter_vmap(fun, in_axes=(0, *[None] * len(more))))(x[None], *more)[0]
 
 
 def static_argument() -> Call:

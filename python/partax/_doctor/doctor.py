@@ -77,7 +77,7 @@ def doctor(
       TypeError: `function` is none, or raises when it is traced; the cause is its own exception. Or `memory_limit` is
         no number of bytes.
     """
-    if memory_limit is not None and (isinstance(memory_limit, bool) or not isinstance(memory_limit, int)):
+    if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")
     stages = len(_FINDERS) + (4 if compile else 2)  # tracing, lowering and compiling, the figures
     with progress("tracing", stages) as work:

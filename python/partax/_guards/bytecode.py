@@ -51,8 +51,7 @@ class Named(NamedTuple):
 
 def leads_anywhere(name: str) -> bool:
     """Whether an attribute of this name may give what the code around it does not name."""
-    special = name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL
-    return special or name in _LEADING
+    return (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL) or name in _LEADING
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -34,8 +34,7 @@ def is_installed(module: Any) -> bool:
     found = sys.modules.get(module) or sys.modules.get(root)
     file = getattr(found, "__file__", None)
     if not isinstance(file, str):
-        spec = getattr(found, "__spec__", None)
-        return getattr(spec, "origin", None) in ("built-in", "frozen")
+        return getattr(getattr(found, "__spec__", None), "origin", None) in ("built-in", "frozen")
     return _is_in_installed_folder(file)
 
 

@@ -95,8 +95,7 @@ def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
     if aux is None and issubclass(cls, tuple):  # a NamedTuple, of which jax would not see that it is registered
         like: Any = cls
         return one_level(like._make(children)).unflatten(children)
-    treedef = _treedef(jax.tree_util.default_registry, (cls, aux), (_LEAF,) * len(children))
-    return treedef.unflatten(children)
+    return _treedef(jax.tree_util.default_registry, (cls, aux), (_LEAF,) * len(children)).unflatten(children)
 
 
 _LEAF = jax.tree.structure(0)

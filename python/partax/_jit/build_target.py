@@ -105,6 +105,8 @@ _NUMBER_WANTED = (
     "partax traces each array: where its value decides a shape or a branch, pass a Python number in its place, which "
     "is static by itself (there is no static_argnums to set)"
 )
+_WANTED_ERRORS = jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError
+_WANTED_WORDS = "static_argnums", "must be static integers", "must have static start", "not hashable: (JitTracer"
 
 
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
@@ -116,8 +118,8 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tup
             donation_warnings.silence()
         try:
             return _core.trace(*leaves)
-        except TypeError as error:
-            wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
+        except (TypeError, IndexError) as error:
+            wanted = isinstance(error, _WANTED_ERRORS) or any(it in str(error) for it in _WANTED_WORDS)
             if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
                 error.add_note(_NUMBER_WANTED)  # jax advises its own option
             raise

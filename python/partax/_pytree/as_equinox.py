@@ -59,6 +59,8 @@ def at(
         are more or fewer replacements than nodes; or not exactly one of `replace` and `replace_fn` is given.
       TypeError: `where` computes with leaves.
     """
+    if not callable(where):
+        raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
     leaves, structure, _ = _core.tree_find(pytree, (), is_leaf, True)
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
     expected, given = where(pytree), _pointed(where, wrapped)

@@ -151,8 +151,7 @@ def not_(filter: FilterSpec) -> Filter:
 
 
 def _combination(name: str, described: str, members: tuple[FilterSpec, ...]) -> Filter:
-    shown = ", ".join(filter_name(member) for member in members)
-    return Filter(f"{name}({shown})", (described, members))
+    return Filter(f"{name}({', '.join(map(filter_name, members))})", (described, members))
 
 
 def filter_name(filter: FilterSpec) -> str:
@@ -291,8 +290,7 @@ def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
             near = below[:_SHOWN_PATHS]
         elif (dotted := _of_python(pattern)) in paths:
             return f"{filter!r}: did you mean {dotted!r}? Segments are parted by `/`"
-    shown = ", ".join(repr(path) for path in near) or "no leaves at all"
-    return f"{filter!r}: {what} {shown}"
+    return f"{filter!r}: {what} {', '.join(map(repr, near)) or 'no leaves at all'}"
 
 
 def _of_python(pattern: str) -> str:

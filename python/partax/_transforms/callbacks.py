@@ -55,8 +55,7 @@ def filter_pure_callback(
             raise ValueError("filter_pure_callback: found vectorized and vmap_method, expected one of the two")
         vmap_method = "expand_dims" if vectorized else "sequential"
     run, structs, arrays, whole = _on_arrays(callback, args, kwargs, result_shape_dtypes)
-    out = jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method)
-    return whole(out)
+    return whole(jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method))
 
 
 def filter_io_callback(

@@ -168,8 +168,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
     check_callable(fun, "filter_vjp")
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
     arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
-    bound = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
-    return _with_rest(bound, rest, has_aux)
+    return _with_rest(jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays))), rest, has_aux)
 
 
 @overload

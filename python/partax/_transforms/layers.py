@@ -34,8 +34,8 @@ def stack(layers: Iterable[_T]) -> _T:
         message has the path and both: `layers[3].rate`.
     """
     every = list(layers)
-    if not every:
-        raise ValueError("`layers`: found none, expected one or more")
+    if not every or isinstance(layers, dict):
+        raise ValueError(f"`layers`: found {'a `dict`' if every else 'none'}, expected a list of one or more")
     first, *others = every
     leaves, spec = _core.flatten(first, "layers[0]")
     types = list(map(array_type, leaves))
