@@ -147,7 +147,8 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     options = None if found is None else _given_options(*found)
     if options is not None:
         fun = wrapper.__wrapped__
-        holds_nothing = isinstance(fun, types.FunctionType) and fun.__closure__ is None
+        is_function = isinstance(fun, types.FunctionType)
+        holds_nothing = is_function and fun.__closure__ is fun.__defaults__ is fun.__kwdefaults__ is None
         made = (_made if holds_nothing else wrapper_of)(options, fun)
         code = getattr(made._function, "__code__", None)
         if isinstance(code, types.CodeType):
