@@ -22,6 +22,7 @@ import partax
 from partax import filter_jit
 
 MEMORY = 80 << 30  # of the machine that the programs are for, whichever runs the tests
+entropy = lambda model, x, labels: optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
 CORPUS: list[Callable[[], Call]] = []  # each gives a function that has nothing to mend, and its arguments
 
 
@@ -40,10 +41,6 @@ def training(model: Any, optimiser: Any, loss: Callable[..., Any], *data: Any, j
 
     state = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
     return jit(step), (model, state, *data)
-
-
-def entropy(model: Any, x: Any, labels: Any) -> Any:
-    return optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
 
 
 @CORPUS.append

@@ -13,17 +13,14 @@ from flax import nnx
 
 import partax
 from partax import filter_jit
-from partax._doctor import dispatch
-from partax._doctor.dispatch import find_flattening
+from partax._doctor import host
 from partax._doctor.finding import Finding
+from partax._doctor.host import find_flattening
 from partax._report import history
 from processes import python
 
 found = found_by(find_flattening)
-
-
-def total(tree: Any) -> Any:
-    return sum(leaf.sum() for leaf in jax.tree.leaves(tree))
+total = lambda tree: sum(leaf.sum() for leaf in jax.tree.leaves(tree))
 
 
 class Clock:
@@ -167,8 +164,8 @@ def test_others_are_silent(function: Any, state: Any) -> None:
 SCRIPT = """
 from typing import Any
 import jax, jax.numpy as jnp, partax
-from partax._doctor import dispatch, script
-script._LEAST_SECONDS = dispatch._LEAST_SECONDS = 0.0
+from partax._doctor import host, script
+script._LEAST_SECONDS = host._LEAST_SECONDS = 0.0
 
 {function}
 
@@ -194,5 +191,5 @@ def test_a_script_s_loop(tmp_path: Path, jit: str, calls: int, told: bool) -> No
 
 
 def test_a_small_gain_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_measured", lambda *_: (1e-4, 8e-5))
+    monkeypatch.setattr(host, "_measured", lambda *_: (1e-4, 8e-5))
     assert found_short(train_step, STATE, jnp.ones(4)) == []

@@ -13,10 +13,10 @@ from flax import nnx
 
 from partax import filter_jit
 from partax import nnx as fast_nnx
-from partax._doctor.arguments import find_not_donated as find
-from partax._doctor.arguments import find_unused
 from partax._doctor.compiled_programs import Program, examined_program
 from partax._doctor.finding import Finding
+from partax._doctor.memory import find_not_donated as find
+from partax._doctor.memory import find_unused
 
 MIB = 1 << 20
 LARGE = 64 * MIB // 4  # numbers of a float32 array that is just large enough

@@ -16,6 +16,7 @@ from partax._doctor.precision import find
 DOUBLES = np.linspace(0.0, 1.0, 8)
 SINGLES = np.linspace(0.0, 1.0, 8, dtype=np.float32)
 PHASES = np.exp(1j * DOUBLES)
+rescaled = lambda x: jnp.exp(jnp.tanh(x * SINGLES)) + SINGLES
 half = functools.partial(floats, dtype="bfloat16")
 double = functools.partial(floats, dtype="float64")
 
@@ -55,10 +56,8 @@ def in_a_loop(x: Any) -> Any:
     return jax.lax.scan(step, x, jnp.zeros((3, 8)))[1]
 
 
-def mixed(widen: Any) -> Any:
-    return lambda x: jnp.cos(widen(jnp.sin(x))) * 2
-
-
+in_a_scan = lambda widen: lambda x: jax.lax.scan(lambda carry, _: (carry, widen(carry)), x, None, length=3)[1]
+mixed = lambda widen: lambda x: jnp.cos(widen(jnp.sin(x))) * 2
 AN_ARRAY, OF_DOUBLE = "combined with an array of type float64:", "combined with a scalar of type float64:"
 # What is found with 64 bits, and words of the message.
 FOUND: dict[str, tuple[Any, tuple[Any, ...], str]] = {
@@ -144,14 +143,6 @@ def rotated(x: Any) -> Any:
     first, second = x[..., ::2], x[..., 1::2]
     turned = [first * jnp.cos(angles) - second * jnp.sin(angles), second * jnp.cos(angles) + first * jnp.sin(angles)]
     return jnp.concatenate(turned, -1)
-
-
-def rescaled(x: Any) -> Any:
-    return jnp.exp(jnp.tanh(x * SINGLES)) + SINGLES
-
-
-def in_a_scan(widen: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: jax.lax.scan(lambda carry, _: (carry, widen(carry)), x, None, length=3)[1]
 
 
 @pytest.mark.parametrize("widen", [rotated, rescaled, jax.jit(rescaled)])

@@ -8,7 +8,7 @@ from partax._jit.filter_jit import CacheInfo
 from partax._report import monitor, page
 
 if TYPE_CHECKING:
-    from partax._doctor.diagnosis import Diagnosis
+    from partax._doctor.doctor import Diagnosis
     from partax._report.report import FunctionReport, Report
 
 

@@ -109,7 +109,7 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def comes_from(equation: Any, file: str, *functions: str) -> bool:
+def comes_from(equation: Any, file: str | tuple[str, ...], *functions: str) -> bool:
     """Whether one of these functions of jax's made an equation itself, and not a function that it was given."""
     codes = (code for code in frames_of(equation)[0] if code.co_name in functions)
     return any(code.co_filename.replace(os.sep, "/").endswith(file) for code in codes)

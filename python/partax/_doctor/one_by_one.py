@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.doctor import Diagnosis
 from partax._doctor.finding import Figures, Finding, Kind, Severity, finding_at
 from partax._doctor.lines import NOWHERE, USERS, Line, grouped, loop_around, rank, running_line
 from partax._jax.watched import FETCH, LARGE, WAIT, watch_arrays, watch_operations
@@ -41,7 +41,7 @@ _PREPARES = {
     "array", "arange", "zeros", "ones", "full", "eye", "convert_element_type", "unstack", "normal", "uniform",
     "bernoulli", "categorical", "choice",
 }  # fmt: skip
-_JIT, _CHECK = "jit", "check"  # beside operations and waits: what a jit does by Python, and checks of results
+_JIT, _CHECK, _PREPARED = "jit", "check", "prepared"  # a jit's Python, checks of results, and `_PREPARES`
 # By the name of what is noted: the sort, what is found, and what to do.
 _TOLD = {
     FETCH: (
@@ -123,16 +123,13 @@ class OneByOne:
         watch_arrays(until, *(partial(careful, it) for it in (self.note_fetch, self.note_list, self.note_placed)))
 
     def note(self, name: str, took: float) -> None:
-        operation = None if name in _PREPARES else self._called(name, 0.0)
-        if operation is not None:
-            self.seconds[operation] += min(took, _LONGEST)
+        self._called(_PREPARED if name in _PREPARES else name, 0.0, min(took, _LONGEST))
 
     def note_fetch(self, name: str, _: Any, took: float) -> None:
         now = time.perf_counter() - self.compiling
         # Several at once, as of a list of arrays, are one.
-        operation = self._called(name, now) if now - took - self._fetched > _APART else None
+        operation = self._called(name, now, took) if now - took - self._fetched > _APART else None
         if operation is not None:
-            self.seconds[operation] += took
             self.lost[operation] += min(took, max(now - took - self._fetched, 0.0))
         self._fetched = time.perf_counter() - self.compiling  # without what it took to note it
 
@@ -144,14 +141,12 @@ class OneByOne:
         return self.calls[code.co_filename, code.co_firstlineno] < _MOST_CALLS
 
     def note_jit(self, name: str, _: Any, took: float) -> None:
-        operation = self._called(name, time.perf_counter() - self.compiling)
-        if operation is not None:
-            self.seconds[operation] += took
+        self._called(name, time.perf_counter() - self.compiling, took)
 
     def note_list(self, _: str, __: Any, took: float) -> None:
         self.lists[running_line() or NOWHERE].append(took)
 
-    def _called(self, name: str, now: float) -> _Operation | None:
+    def _called(self, name: str, now: float, took: float) -> _Operation | None:
         lines: list[tuple[CodeType, int]] = []
         place: list[int] = []
         frame = sys._getframe(1)
@@ -159,7 +154,7 @@ class OneByOne:
         while frame is not None:
             code = frame.f_code
             if not (lines or place or rank(code.co_filename) or name in _TOLD) and code.co_name in _PREPARES:
-                return None
+                name = _PREPARED
             if name == WAIT and not lines and rank(code.co_filename) == 1:  # Equinox waits in each call of its own
                 return None
             if rank(code.co_filename) and not lines:
@@ -169,8 +164,9 @@ class OneByOne:
             frame = frame.f_back
         if not lines:
             return None
-        operation = _Operation(is_checked or name, tuple(place), tuple(lines))
+        operation = _Operation(name if name == _PREPARED else is_checked or name, tuple(place), tuple(lines))
         self.counts[operation] += 1
+        self.seconds[operation] += took
         self.spans[operation] = self.spans.get(operation, (now, now))[0], now
         return operation
 
@@ -194,7 +190,8 @@ class OneByOne:
         """One for each loop that runs many sorts of operations, nothing but operations, or writes into an array again
         and again, or fetches values; and for each line that passes the same NumPy arrays, or lists.
         """
-        sorts = grouped(self.counts, lambda it: _TOLD.get(it.name, ("",))[0])
+        apart = _TOLD | ({_PREPARED: (_PREPARED,)} if self.has_programs else {})  # else they are all that it does
+        sorts = grouped(self.counts, lambda it: apart.get(it.name, ("",))[0])
         for sort, is_much, finding_of in (
             ("", self._is_much, self._of_loop),
             (FETCH, lambda it: it.total() >= _FEWEST_FETCHES, self._of_host),

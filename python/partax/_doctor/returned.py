@@ -36,10 +36,6 @@ class Returned(NamedTuple):
     is_named: bool  # whether the function returns it by this name, or `new_` with it
 
 
-def is_of_same_type(pair: ReturnedArray) -> bool:
-    return type_of(pair.argument.aval) == type_of(pair.result.aval)
-
-
 @kept
 def returned(examined: Examined) -> list[Returned]:
     """The arguments that come back: with the arrays at the same paths, and computed from those that came in.

@@ -18,9 +18,7 @@ import jax
 
 from partax._doctor import compiled_programs as compiled
 from partax._doctor import traced_again
-from partax._doctor.calls_of_others import Calls
-from partax._doctor.diagnosis import Diagnosis
-from partax._doctor.doctor import diagnosis_of
+from partax._doctor.doctor import Diagnosis, diagnosis_of
 from partax._doctor.finding import SEVERITIES, worst_first
 from partax._doctor.lines import NOWHERE, grouped, running_line
 from partax._doctor.one_by_one import OneByOne
@@ -54,7 +52,7 @@ class Watch:
         self.programs: dict[tuple[Any, ...], compiled.Program] = {}
         self.one_by_one = OneByOne()
         self._large = 0
-        self._calls = Calls()
+        self._calls = compiled.Calls()
         self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
         self._jits: set[str] = set()  # that are watched, which a script imports when it has begun

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.calls_of_others import ANEW_WITH, BESIDE, CLEARED
+from partax._doctor import compiled_programs as compiled
 from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history, seconds_of
-from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.doctor import Diagnosis
 from partax._doctor.equations import type_text
 from partax._doctor.examined import argument_name
 from partax._doctor.finding import Severity, finding_at
@@ -60,8 +60,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
         name, line = several[0].name, several[0].line
         if line is None or not line.is_users or (name, several[0].defined) in told:
             continue
-        several = [it for it in several if it.reasons[:1] != [BESIDE]] or several[:1]
-        times = sum(it.times - it.placed - it.reasons[1:].count(BESIDE) for it in several)
+        several = [it for it in several if it.reasons[:1] != [compiled.BESIDE]] or several[:1]
+        times = sum(it.times - it.placed - it.reasons[1:].count(compiled.BESIDE) for it in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             given = [reason for it in several for reason in it.reasons[1:] if reason]
@@ -187,10 +187,10 @@ loop that calls it."""
 def _advice(reason: str) -> str:
     if number := _NUMBER.match(reason):
         return _STATIC.format(number[1])
-    if CLEARED in reason:
+    if compiled.CLEARED in reason:
         return _NOT_CLEARED
-    if ANEW_WITH in reason:
-        return _CLOSURE.format(reason.partition(ANEW_WITH)[2])
+    if compiled.ANEW_WITH in reason:
+        return _CLOSURE.format(reason.partition(compiled.ANEW_WITH)[2])
     return _OPTIMIZER_ONCE if _OPTIMIZER_ANEW in reason else _ONCE
 
 

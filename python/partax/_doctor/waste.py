@@ -1,7 +1,6 @@
 """Finds work of which most is thrown away, and that another operation of jax's would not do in the first place."""
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,8 @@ from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
 from partax._doctor.examined import Examined, definition
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import Line, comes_from, is_of_jax
+from partax._doctor.slow_operations import work_of
+from partax._doctor.waste_texts import TEXTS
 from partax._pytree.short_text import array_text
 from partax._report.table import bytes_text
 
@@ -33,51 +34,9 @@ _TIMES_LESS = 8  # multiplications in another order
 _FEWEST_TURNS = 1000  # of a map whose turns are small: each takes a microsecond more than its work
 _SMALL_TURN = 4096  # elements of its largest array
 _MOST_MAPPED = 64 << 20  # bytes of all arrays of all turns
+_LEAST_SHARE = 0.25  # of a program's multiplications, of one product of which little is used
+_TAKES = {"slice", "dynamic_slice", "gather"}
 _OF_SMALL = (*flat.ELEMENTWISE, flat.REDUCE, flat.IN_PLACE)  # operations in them
-
-# Each by its name: what is found -> what to do.
-_TABLE = """
-inverse: the inverse of {what} is only multiplied: it takes three times the work of a solve, and is less accurate ->
-  solve instead: `jnp.linalg.solve(a, b)` for `inv(a) @ b`, or `jax.scipy.linalg.cho_solve` where `a` is positive
-  definite
-diagonal matrix: a diagonal matrix, {what}, is multiplied as if it were full -> multiply by the vector: `d[:, None] *
-  m` for `diag(d) @ m`, `m * d` for `m @ diag(d)`
-product of all pairs: {what}, made by `jnp.kron`, is only multiplied -> multiply by its factors: `(a @ x.reshape(n, m)
-  @ b.T).ravel()` for `kron(a, b) @ x`
-diagonal: of {what} only the diagonal is used -> compute the diagonal alone: `jnp.sum(a * b.T, 1)` for that of `a @
-  b`; of a Hessian or a Jacobian one product with a unit vector at a time, by `jax.jvp` in a `jax.lax.map`, or a
-  random estimate
-jacobian: a Jacobian or a Hessian, {what}, is only multiplied by a vector -> compute the product alone: `jax.jvp(f,
-  (x,), (v,))[1]` for `jacobian(f)(x) @ v`, of `jax.grad(f)` for a Hessian; `jax.vjp` for `v @ jacobian(f)(x)`
-mode: a Jacobian is computed by {times:,} products with unit vectors, where {others:,} the other way would do -> use
-  `jax.jacfwd` where a function has more outputs than inputs, `jax.jacrev` or `jax.grad` where it has fewer
-one-hot: a one-hot array, {what}, is multiplied to look up rows, or to add them up -> index the table: `table[ids]`,
-  or `jnp.take(table, ids, axis=0)`; for sums `jax.ops.segment_sum`
-sort: all {length:,} elements of {what} are sorted, of which {used:,} are used -> take the largest alone:
-  `jax.lax.top_k(x, k)` gives them with their indices, of `-x` the smallest; `jax.lax.approx_max_k` on accelerators
-stack: the scan stacks {what} of its {length:,} steps, of which one step is used -> take it from the carry that the
-  scan returns, and have the body return `None` for it
-map: a map of {times:,} turns computes next to nothing in each, one after the other -> use `jax.vmap`, which computes
-  all turns at once, or `jax.lax.map(..., batch_size=...)`, many
-order: products of three matrices in an order that takes {multiplications:,} multiplications, where {other_order:,}
-  would do -> set parentheses: `a @ (b @ c)` for `(a @ b) @ c`; `jnp.linalg.multi_dot` finds the best order
-convolution: a convolution with a kernel of {length:,} places in each channel takes {multiplications:,}
-  multiplications -> convolve by Fourier transforms: `jax.scipy.signal.fftconvolve`, or `jnp.fft.rfft` of both
-sum: a product of matrices is written as a sum over {what}, a product of broadcast arrays -> use `@` or `jnp.einsum`,
-  which libraries for matrices compute
-factors: of the factor {what} of this decomposition no more than {used:,} rows or columns can be of use -> set
-  `full_matrices=False`
-copies: a `cond` under `jax.vmap` copies all of {what} in each of {times:,} turns, where a branch writes a part of it
-  -> have the branches return what is to be written, and write it after the `cond`: `x.at[i].set(jnp.where(p, new,
-  x[i]))`
-parts: each of {times:,} turns of this loop reads a part of {what}, whose gradient adds an array as large in each turn
-  of its own -> take the parts out before the loop, by one index with all places, and have the scan go along them as
-  its `xs`
-"""
-_TEXTS: dict[str, list[str]] = {
-    name: " ".join(text.split()).split(" -> ")
-    for name, text in (row.split(": ", 1) for row in re.split(r"\n(?! )", _TABLE.strip()))
-}
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -87,7 +46,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     for program in flat.flat_program(examined).all:
         for at, text, aval, figures in _Reader(program).find():
             size, what = (aval, bytes_text(aval)) if isinstance(aval, int) else (bytes_of(aval), array_text(aval))
-            message, advice = _TEXTS[text]
+            message, advice = TEXTS[text]
             figures = {"bytes": size, **figures}
             line = program.line(at)
             line = line if line.file else definition(examined.function)
@@ -110,7 +69,7 @@ class _Reader:
         rules = {
             "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
             "reduce_sum": self._summed, "add_any": self._added, "conv_general_dilated": self._convolution,
-            "split": self._unravelled, "select_n": self._copied,
+            "split": self._unravelled, "select_n": self._copied, "argmax": self._drawn, "concatenate": self._shifted,
         }  # fmt: skip
         for i, eqn in enumerate(self.program.eqns):
             rule = rules.get(eqn.primitive.name)
@@ -128,12 +87,19 @@ class _Reader:
     def _maker(self, number: int) -> Any:
         return self.program.eqns[self.makers[number]] if number in self.makers else None
 
-    def _uses(self, number: int) -> list[int]:
-        """The equations that use a value, whichever way they see it; -1 for the program's result."""
+    def _uses(self, number: int, size: int = 0) -> list[int]:
+        """The equations that use a value, or what is computed of each of so many elements; -1 for the result."""
         found: list[int] = [-1] if number in self.results else []
-        for i in self.program.readers.get(number, ()):
-            is_view = self.program.treatments[i] == flat.VIEW or self.program.eqns[i].primitive.name in ("rev", "neg")
-            found += self._uses(self.program.writes[i][0]) if is_view else [i]
+        left, known = [number], set[int]()
+        for i in (i for number in left for i in self.program.readers.get(number, ())):
+            eqn, treatment, result = self.program.eqns[i], self.program.treatments[i], self.program.writes[i][:1]
+            is_view = treatment == flat.VIEW or eqn.primitive.name in ("rev", "neg")
+            if not is_view and not (treatment in flat.ELEMENTWISE and math.prod(eqn.outvars[0].aval.shape) == size):
+                found.append(i)
+            elif i not in known:
+                known.add(i)
+                left += result
+                found += [-1] if self.results.intersection(result) else []
         return found
 
     def _names(self, indices: list[int]) -> set[str]:
@@ -240,21 +206,55 @@ class _Reader:
 
     def _summed(self, index: int, eqn: Any) -> Iterator[_Found]:
         """A product of matrices that is written as a sum over a product of broadcast arrays."""
-        product = self.makers.get(self.program.reads[index][0], -1)
-        aval = eqn.invars[0].aval
-        if self._names([product]) != {"mul"} or math.prod(aval.shape) < _MUCH_WORK:
-            return
-        operands = zip(self.program.eqns[product].invars, self.program.reads[product], strict=True)
-        one, other = (self._spread(var.aval.shape, number, aval.shape) for var, number in operands)
-        if one and other and one != other and not (one | other) & set(eqn.params["axes"]):
+        aval, (one, other) = eqn.invars[0].aval, self._spread(self.program.reads[index][0], "mul")
+        is_product = bool(one and other) and one != other and not (one | other) & set(eqn.params["axes"])
+        if is_product and math.prod(aval.shape) >= _MUCH_WORK:
             yield index, "sum", aval, {}
 
-    def _spread(self, own: tuple[int, ...], number: int, shape: tuple[int, ...]) -> set[int]:
-        """The axes along which an operand is repeated."""
-        given, maker = dict(enumerate(own)), self._maker(number)
-        if maker is not None and maker.primitive.name == "broadcast_in_dim":
-            given = dict(zip(maker.params["broadcast_dimensions"], maker.invars[0].aval.shape, strict=True))
-        return {axis for axis, length in enumerate(shape) if given.get(axis, 1) != length}
+    def _spread(self, number: int, name: str) -> list[set[int]]:
+        """The axes along which the operands of an addition or a multiplication are repeated."""
+        at, found = self.makers.get(number, -1), [set[int](), set[int]()]
+        for i, var in enumerate(self.program.eqns[at].invars if self._names([at]) == {name} else ()):
+            given, maker = dict(enumerate(var.aval.shape)), self._maker(self.program.reads[at][i])
+            if maker is not None and maker.primitive.name == "broadcast_in_dim":
+                given = dict(zip(maker.params["broadcast_dimensions"], maker.invars[0].aval.shape, strict=True))
+            shape = self.program.eqns[at].outvars[0].aval.shape
+            found[i].update(axis for axis, length in enumerate(shape) if given.get(axis, 1) != length)
+        return found
+
+    def _drawn(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """What `jax.random.categorical` draws from the same logits."""
+        aval, spread = eqn.invars[0].aval, self._spread(self.program.reads[index][0], "add")
+        times = math.prod(aval.shape[axis] for axis in set[int]().union(*spread) - set(eqn.params["axes"]))
+        is_much = times >= _SMALLEST_PART and math.prod(aval.shape) >= _FEWEST_HOT
+        if is_much and comes_from(eqn, ("random/core.py", "_src/random.py"), "categorical"):
+            yield index, "draws", aval, {"times": times}
+
+    def _shifted(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """A carry that each turn makes anew, some places further on."""
+        aval, program = eqn.outvars[0].aval, self.program
+        if self.turns == 1 or bytes_of(aval) * self.turns < _MUCH_COPIED:
+            return
+        parts = scan_parts(program.around)
+        for number, result in zip(program.inputs[parts.consts :], program.results[: parts.carries], strict=False):
+            readers = set(program.readers.get(number, ()))
+            moved = readers & {self.makers.get(it, -1) for it in program.reads[index]}
+            is_it = self._origin(result, "scatter", "dynamic_update_slice") == index
+            if moved and is_it and self._takes_little([*readers - moved], aval):
+                yield index, "shift", aval, {"times": self.turns}
+
+    def _takes_little(self, indices: list[int], aval: Any) -> bool:
+        """Whether equations take a small part of an array, and do nothing else with it."""
+        taken = sum(math.prod(self.program.eqns[i].outvars[0].aval.shape) for i in indices)
+        return self._names(indices) <= _TAKES and taken * _SMALLEST_PART <= math.prod(aval.shape)
+
+    def _dropped(self, index: int, eqn: Any) -> Iterator[_Found]:
+        """A product of which a few rows are used, maybe after a sum with a bias and the like."""
+        aval, work = eqn.outvars[0].aval, flat.multiplications(eqn)
+        uses = self._uses(self.program.writes[index][0], math.prod(aval.shape)) if work >= _MUCH_WORK else []
+        share = work / sum(map(work_of, self.program.eqns)) if uses and self._takes_little(uses, aval) else 0.0
+        if share >= _LEAST_SHARE:
+            yield index, "rows", aval, {"multiplications": work, "share": round(share, 3)}
 
     def _added(self, index: int, eqn: Any) -> Iterator[_Found]:
         """The gradient of what a loop's body indexes: an array of zeros with one part, added in each turn."""
@@ -272,11 +272,17 @@ class _Reader:
         aval = eqn.invars[0].aval
         size, length = math.prod(aval.shape), aval.shape[eqn.params["dimension"]]
         uses = [i for number in self.program.writes[index] for i in self._uses(number)]
+        key = self._origin(self.program.reads[index][0])
+        operands = self.program.reads[key] if self._names([key]) == {"sort"} else ()
+        if size >= _FEWEST_ELEMENTS and len(operands) == 2 and self._names([self._origin(operands[1])]) == {"iota"}:
+            yield index, "ranks", aval, {}
         if size < _FEWEST_ELEMENTS or self._names(uses) != {"slice"}:
             return
         used = max(_first_or_last(self.program.eqns[i]) for i in uses) * length // size
         if used * _SMALLEST_PART <= length:
-            yield index, "sort", aval, {"length": length, "used": used}
+            call = self.program.calls[index].eqn
+            is_shuffle = call is not None and call.params.get("name") == "_shuffle"
+            yield index, "shuffle" if is_shuffle else "sort", aval, {"length": length, "used": used}
 
     def _scan(self, index: int, eqn: Any) -> Iterator[_Found]:
         parts, length = scan_parts(eqn), int(eqn.params["length"])
@@ -299,13 +305,13 @@ class _Reader:
 
     def _takes_one(self, number: int, length: int) -> bool:
         uses = self._uses(number)
-        if not uses or self._names(uses) - {"slice", "dynamic_slice"}:
-            return False
-        taken = [self.program.eqns[i] for i in uses]
-        return all(it.invars[0].aval.shape[0] == length and it.outvars[0].aval.shape[0] == 1 for it in taken)
+        shapes = [(self.program.eqns[i].invars[0].aval.shape, self.program.eqns[i].outvars[0].aval.shape) for i in uses]
+        is_taken = bool(uses) and self._names(uses) <= {"slice", "dynamic_slice"}
+        return is_taken and all(before[0] == length and after[0] == 1 for before, after in shapes)
 
     def _product(self, index: int, eqn: Any) -> Iterator[_Found]:
         yield from self._one_hot(index, eqn)
+        yield from self._dropped(index, eqn)
         for at, number in enumerate(self.program.reads[index]):
             inner, aval = self._maker(number), eqn.invars[at].aval
             if inner is None or math.prod(aval.shape) < _FEWEST_ELEMENTS or self._uses(number) != [index]:
@@ -313,6 +319,9 @@ class _Reader:
             ranks = len(aval.shape), len(eqn.invars[1 - at].aval.shape)
             if ranks == (2, 1) and self._is_jacobian(number):
                 yield index, "jacobian", aval, {}
+            one, other = self._spread(number, "mul")
+            if ranks[0] == 2 and one and other and not one & other:
+                yield index, "product of all pairs", aval, {}
             orders = _orders(inner, eqn, at) if inner.primitive.name == "dot_general" else None
             if orders is not None and orders[0] >= max(_MUCH_WORK, _TIMES_LESS * orders[1]):
                 yield index, "order", aval, {"multiplications": orders[0], "other_order": orders[1]}
