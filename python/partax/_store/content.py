@@ -24,16 +24,14 @@ from partax._guards.type_traits import facts
 from partax._jax.private import SETTINGS
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content, reads_hashes
-from partax._store.registered import registered_by_users, registered_fields, registrations
+from partax._store.registered import found_by_name, registered_by_users, registered_fields, registrations
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
 # Functions that make a set of what is none, as of two views of dictionaries.
-_MAKING_SETS = {
-    *map(id, (set, frozenset, operator.and_, operator.or_, operator.xor, operator.sub)),
-    *map(id, (operator.iand, operator.ior, operator.ixor, operator.isub)),
-}
+_OPERATORS = operator.attrgetter(*["and_", "or_", "xor", "sub", "iand", "ior", "ixor", "isub"])(operator)
+_MAKING_SETS = {*map(id, (set, frozenset, *_OPERATORS))}
 # What dataclasses write for a default that is not there, and for one that is made anew.
 _SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
@@ -146,6 +144,8 @@ class _Reader:
         is_set = type(value) in (set, frozenset) and parts == checks.ITEMS
         if is_set and (value or whole not in self._listed):  # dataclasses have one in which they note what they print
             raise UnstoredError("a set, whose order another process may have otherwise")
+        if parts in (checks.FUNCTION, checks.CLASS) and not is_installed(value.__module__):
+            token = token, found_by_name(value)
         self._listed |= {len(self.digests)} if parts == checks.FUNCTION and argument is None else set()
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
@@ -153,10 +153,8 @@ class _Reader:
     def add_attribute(self, name: str, value: Any) -> None:
         """Adds what others may have set on something of a library, or that nobody has."""
         self.names.append(f"no {name}" if value is ABSENT else name)
-        if isinstance(value, np.dtype):
-            known = self._constant(value.__reduce__())
-        else:
-            known = self._object(value, False) if isinstance(value, types.ModuleType) else self._constant(value)
+        it = value.__reduce__() if isinstance(value, np.dtype) else value
+        known = self._object(it, False) if isinstance(it, types.ModuleType) else self._constant(it)
         self._hash(("attribute", name, value is not ABSENT and known))
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
@@ -175,7 +173,7 @@ class _Reader:
 
     def _named(self, value: Any) -> Any:
         """What is known by the module that defines it, and its name there."""
-        owner = getattr(value, "__objclass__", None)  # of a descriptor
+        owner = None if isinstance(value, type) else getattr(value, "__objclass__", None)  # of a descriptor
         if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, type):
             owner = value.__self__  # as of `tuple.__new__`
         module = getattr(owner or value, "__module__", None)

@@ -19,8 +19,6 @@ from partax._store import UnstoredError
 
 _VERSION = importlib.metadata.version("partax")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
 _VARIABLES = ("XLA_", "TF_XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "EQX_", "FLAX_", "NNX_", "JAXTYPING_")
 """How the names of variables begin that the compiler and the libraries known to be pure read."""
 

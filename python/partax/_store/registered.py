@@ -31,11 +31,16 @@ def registrations(cls: type) -> Any:
     return sorted(found)
 
 
-def _name(cls: type) -> tuple[str, str]:
-    found: Any = sys.modules.get(cls.__module__)
-    for part in cls.__qualname__.split("."):
+def found_by_name(it: Any) -> str | None:
+    """The module in which a class or function is what its name leads to; a result that is stored may have it so."""
+    found: Any = sys.modules.get(it.__module__)
+    for part in it.__qualname__.split("."):
         found = read(found, part)
-    if found is not cls and not is_installed(cls.__module__):
+    return it.__module__ if found is it else None
+
+
+def _name(cls: type) -> tuple[str, str]:
+    if found_by_name(cls) is None and not is_installed(cls.__module__):
         raise UnstoredError(f"`{cls.__qualname__}`, a registered class that is not found by its name")
     return cls.__module__, cls.__qualname__
 

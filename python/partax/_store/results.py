@@ -35,8 +35,7 @@ def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) 
 
     The inputs are the arrays of the trace, and the node is what jax gets of the result.
     """
-    outputs, _ = _core._flatten_output(node)
-    return _written(result, outputs, inputs)
+    return _written(result, _core._flatten_output(node)[0], inputs)
 
 
 def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bytes | None:
@@ -82,10 +81,7 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
     return len(held) == len(other) and all(_same(*pair, met) for pair in zip(held, other, strict=True))
 
 
-class _Empty:
-    pass
-
-
+_Empty = type("_Empty", (), {})
 _PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
 """How large an instance is that has a dictionary and nothing beside."""
 
