@@ -212,7 +212,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "math": lambda: lambda x: x * math.sqrt(2) * math.pi + np.float32(2) * np.pi,
     "NumPy": lambda: lambda x: x * np.arange(3) * np.sqrt(2.0) + jnp.pi,
     "jax.nn": lambda: lambda x: jax.nn.relu(x) + jax.nn.softmax(x) + jax.nn.gelu(x),
-    "jax.random": lambda: lambda x: x + jax.random.normal(jax.random.key(0), (3,)),
+    "jax.random": lambda: lambda x: x + jax.random.normal(key, x.shape) * jax.random.normal(jax.random.key(0)),
     "converters": lambda: lambda x: Converted(x).w * Converted(2.0).b,
     "einops": lambda: lambda x: einops.rearrange(x, "a -> a 1"),
     "jaxtyped": lambda: checked(jaxtyped(typechecker=beartype), Float[Array, "n"]),

@@ -43,7 +43,7 @@ member of an enumeration: class E(enum.Enum): A = «2→5»; B = 3 → E.A.value
 field of a frozen dataclass: @dataclasses.dataclass(frozen=True, slots=True)\nclass C: k: int = «2→3»\nc = C() → c.k
 method of a frozen dataclass: @dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x
   «*→+» self.k\nc = C()\ndef f(x): return c.g(x)
-captured key: K = jax.random.key(«1→2») → jax.random.uniform(K, (3,))
+captured key: K = jax.random.key(«1→2») → jax.random.uniform(K, x.shape)
 two objects or one: A = object()\nB = «A→object()» → (2 if A is B else 3)
 two NaNs or one: A = float('nan')\nB = [«A→float('nan')»] → (2 if A in B else 3)
 activation in a module: class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return
