@@ -227,6 +227,7 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "names of an annotation": lambda: lambda x: (isinstance(x, Float[Array, "n"]), x.astype(x.dtype))[1],
     "names of a wrapper": lambda: (lambda c, g: lambda x: g(x) * len(c.fun))(Called("f"), jax.jit(jnp.sin)),
+    "names of a gradient": lambda: (lambda g: lambda x: g(x) if isinstance(x, jax.Array) else x)(jax.grad(jnp.sum)),
     "what may not be there": lambda: (lambda g: lambda x: g(x) * (2 if hasattr(x, "shape") else 3))(jax.jit(jnp.sin)),
     "what may not be there, handled": lambda: lambda x: optional(x) * 2,
     "cell of a notebook": cell_of_a_notebook,

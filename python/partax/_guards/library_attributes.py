@@ -42,7 +42,8 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     waiting.append(value)
                     found.append((it, name))
                 elif not _is_own(value, name, owner):
-                    if type(value) not in CONSTANTS and not issubclass(type(value), np.dtype) and not is_pure(value):
+                    is_known = is_pure(value) or value is jax.Array
+                    if type(value) not in CONSTANTS and not issubclass(type(value), np.dtype) and not is_known:
                         return [], name_of(it, name)
                     found.append((it, name))
         if owners and can_miss:
