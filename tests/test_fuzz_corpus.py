@@ -11,8 +11,6 @@ import fuzz
 
 pytestmark = pytest.mark.compiled_anew  # a file that is written is one that no input may lead to
 
-RANDOM = 30
-
 
 @pytest.fixture(autouse=True)
 def _no_warnings(request: pytest.FixtureRequest) -> object:
@@ -43,5 +41,5 @@ def test_the_corpus(name: str) -> None:
 @pytest.mark.parametrize("name", fuzz.NAMES)
 def test_random_bytes(name: str) -> None:
     generator = random.Random(name)
-    drawn = [generator.randbytes(generator.randrange(200)) for _ in range(RANDOM)]
+    drawn = [generator.randbytes(generator.randrange(200)) for _ in range(30)]
     replay(name, {base64.b64encode(data).decode(): data for data in drawn})

@@ -25,9 +25,7 @@ from odd_values import Unhashable
 from page_tables import DOCS, assert_shown, cases, outcome, print_or_write, table
 
 Names = dict[str, Any]
-JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
-EQUINOX = DOCS / "coming_from" / "equinox.md"
 
 JAX_CASES = cases(r"""
 a model with functions in it: `jit(lambda model, x: model(x))(mlp, x).shape`
@@ -185,9 +183,9 @@ def equinox_differences() -> str:
 
 
 TABLES = {
-    (JAX_JIT, "differences"): jax_differences,
+    (DOCS / "coming_from" / "jax_jit.md", "differences"): jax_differences,
     (FLAX_NNX, "differences"): nnx_differences,
-    (EQUINOX, "equinox"): equinox_differences,
+    (DOCS / "coming_from" / "equinox.md", "equinox"): equinox_differences,
 }
 
 

@@ -15,7 +15,6 @@ from partax._doctor.precision import find
 
 DOUBLES = np.linspace(0.0, 1.0, 8)
 SINGLES = np.linspace(0.0, 1.0, 8, dtype=np.float32)
-PHASES = np.exp(1j * DOUBLES)
 rescaled = lambda x: jnp.exp(jnp.tanh(x * SINGLES)) + SINGLES
 half = functools.partial(floats, dtype="bfloat16")
 double = functools.partial(floats, dtype="float64")
@@ -68,7 +67,7 @@ FOUND: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "a product of matrices": (mixed(lambda x: x @ DOUBLES), (floats(4, 8),), AN_ARRAY),
     "a line": (energy, (floats(1000),), OF_DOUBLE),
     "a type that is named": (named, (floats(8),), "as the type is named here"),
-    "complex numbers": (lambda x: jnp.sin(x * PHASES), (floats(8, dtype="complex64"),),
+    "complex numbers": (lambda x: jnp.sin(x * np.exp(1j * DOUBLES)), (floats(8, dtype="complex64"),),
         "complex64[8] becomes complex128[8]"),
     "a loop": (in_a_loop, (floats(8),), AN_ARRAY),
     # A conversion, a product and a sine: 3 of 30 operations, with 27 others.

@@ -20,7 +20,6 @@ EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "12"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "10"))
 NAMES = ("a", "b", "c")
 STATICS = ("x", 7, ("y", 2), None)
-KINDS = (nnx.Param, nnx.BatchStat, nnx.Cache)
 
 
 class Node(nnx.Module):
@@ -64,7 +63,7 @@ ACTS: dict[str, Callable[[Any], Any]] = {
     "change": lambda it: it.variable.set_value(jax.tree.map(lambda x: x * 2 + 1, it.variable.get_value())),
     "reshape": lambda it: it.variable.set_value(full(it.j, it.k % 3)),
     "copy": lambda it: it.variable.set_value(it.second.get_value()),
-    "new variable": lambda it: put(it.node, it.name, KINDS[it.j % 3](full(it.k))),
+    "new variable": lambda it: put(it.node, it.name, (nnx.Param, nnx.BatchStat, nnx.Cache)[it.j % 3](full(it.k))),
     "new number": lambda it: put(it.node, it.name, nnx.Param(it.k)),
     "new node": lambda it: put(it.node, it.name, Node()),
     "share": lambda it: put(it.node, it.name, it.other),
