@@ -147,9 +147,7 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     options = None if found is None else _given_options(*found)
     if options is not None:
         fun = wrapper.__wrapped__
-        is_function = isinstance(fun, types.FunctionType)
-        holds_nothing = is_function and fun.__closure__ is fun.__defaults__ is fun.__kwdefaults__ is None
-        made = (_made if holds_nothing else wrapper_of)(options, fun)
+        made = (_made if _holds_little(fun) else wrapper_of)(options, fun)
         code = getattr(made._function, "__code__", None)
         if isinstance(code, types.CodeType):
             jitted_by_equinox.add(code)
@@ -158,8 +156,16 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     return made
 
 
+def _holds_little(fun: Any) -> bool:
+    """Whether it is a function that holds numbers and texts alone, so that it may be kept."""
+    if not isinstance(fun, types.FunctionType) or fun.__closure__ is not None:
+        return False
+    defaults = *(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()
+    return set(map(type, defaults)) <= {bool, int, float, str, types.NoneType}
+
+
 _made = functools.lru_cache(maxsize=64)(wrapper_of)
-"""Ours of functions that hold nothing, for the wrappers of a module that is made anew, which have theirs in common."""
+"""Ours of functions that hold little, for the wrappers of a module that is made anew, which have theirs in common."""
 
 _given: "weakref.WeakKeyDictionary[Any, dict[str, Options | None]]" = weakref.WeakKeyDictionary()
 """What `_given_options` has found, by what is jitted, which such wrappers have in common too, and what they donate."""
