@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
     if given.command == "store":
         store_command.run(given)
         return
-    if not given.module and not os.path.exists(given.script):
+    if not given.module and (os.path.isdir(given.script) or not os.path.exists(given.script)):
         given.parser.error(f"found no file {given.script!r}, expected a Python script")
     try:
         {"explain": _explain, "doctor": _doctor, "equinox": _equinox}[given.command](given)

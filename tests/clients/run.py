@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-HERE = Path(__file__).parent
 ENDS = ("failure", "error", "skipped")
 
 
@@ -98,7 +97,7 @@ def fetch(name: str, directory: Path) -> Path:
 
 def pytest(checkout: Path, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=path)
     return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
 
