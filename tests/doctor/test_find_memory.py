@@ -357,5 +357,4 @@ def test_deep_nesting_is_no_recursion() -> None:
     function: Any = lambda x: x @ x
     for _ in range(30 if IS_OLDER else 60):  # jax itself is one there
         function = lambda x, function=function: jax.lax.fori_loop(0, 2, lambda _, y: function(y), x)
-    it = examined(jax.jit(function), floats(4, 4))
-    assert live_bytes(it).peak >= 3 * 64
+    assert live_bytes(examined(jax.jit(function), floats(4, 4))).peak >= 3 * 64

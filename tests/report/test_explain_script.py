@@ -113,7 +113,8 @@ def test_modules_beside_the_script_are_found_and_modules_run(tmp_path: Path) -> 
     ("arguments", "code", "told"),
     [
         *((["explain", it], 2, f"found no file '{it}'") for it in ("missing.py", ".")),
-        *(([], 2, "usage"), (["--help"], 0, "usage")),
+        ([], 2, "usage"),
+        (["--help"], 0, "usage"),
     ],
 )
 def test_mistakes(arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:

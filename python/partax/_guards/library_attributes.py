@@ -132,7 +132,8 @@ def _is_own(value: Any, name: str, owner: Any) -> bool:
     inner = inside(value)
     is_function, cls = type(inner) is types.FunctionType, type(inner)
     if owner is jax.Array:  # the base of random keys, for whose methods jax has other names
-        return is_function and inner.__module__ in ("jax._src.basearray", "jax._src.numpy.array_methods")
+        modules = "jax._src.basearray", "jax._src.numpy.array_methods"
+        return is_function and inner.__globals__.get("__name__") in modules  # as others may copy its `__module__`
     is_of_library = is_written_in_c(cls) or (is_pure(cls) and package_of(cls) == package_of(owner))
     if not is_function and hasattr(cls, "__get__") and is_of_library:
         return read(inner, "__objclass__", owner) is owner

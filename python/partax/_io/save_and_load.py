@@ -265,8 +265,8 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
         is_missing, is_one_sided = mismatch.found is None, None in (mismatch.found, mismatch.expected)
         where, others = ("the file", unexpected or arrays) if is_missing else ("`like`", missing or wanted)
         near = nearest_paths(mismatch.path, list(others))[:1] if is_one_sided and i < _SHOWN_NEAREST else []
-        told = "".join(f" (the nearest path in {where} is `{path}`)" for path in near)
-        lines.append(printable(f"  {mismatch}{told}"))
+        told = "".join(f" (the nearest path in {where} is `{printable(path)}`)" for path in near)
+        lines.append(f"  {mismatch}{told}")
     if len(mismatches) > _SHOWN:
         lines.append(f"  ... and {len(mismatches) - _SHOWN} more; `strict=False` returns them all")
     return lines
