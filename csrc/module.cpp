@@ -23,7 +23,6 @@ void configure(const pybind11::kwargs& told) {
       {"partial", &taken_apart().partial},
       {"jitted", &taken_apart().jitted},
       {"treedef", &taken_apart().treedef},
-      {"settings", &taken_apart().settings},
       {"registrations", &taken_apart().registrations},
       {"described_filter", &described_filter},
   };

@@ -53,9 +53,10 @@ inline PythonFunction is_inexact_dtype{"partax._families.describe", "is_inexact"
 inline PythonFunction layout{"partax._families.flax", "layout"};
 inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
 inline PythonFunction asked_by_equinox{"partax._families.equinox", "asked_by_equinox"};
-inline PythonFunction own_cells{"partax._guards.bytecode", "own_cells"};
-inline PythonFunction guards_of{"partax._guards.walk", "written_down"};
-inline PythonFunction type_traits{"partax._guards.type_traits", "traits"};
+inline PythonFunction prove{"partax._functions.proof", "prove"};
+inline PythonFunction is_same{"partax._functions.proof", "is_same"};
+inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
+inline PythonFunction type_traits{"partax._functions.type_traits", "traits"};
 inline PythonFunction told_apart{"partax._pytree.flat_partition", "told_apart"};
 inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};
 inline PythonFunction leaf_paths{"partax._pytree.spec_data", "leaf_paths"};
@@ -77,7 +78,6 @@ inline PythonFunction refuse_lost_arrays{"partax._jit.forwarded_arrays", "refuse
 inline PythonFunction to_device{"partax._jit.forwarded_arrays", "to_device"};
 inline PythonFunction refuse_lost_changes{"partax._jit.lost_changes", "refuse_lost"};
 inline PythonFunction watch_changes{"partax._jit.lost_changes", "watch"};
-inline PythonFunction find_own_statics{"partax._jit.own_statics", "find_own_statics"};
 inline PythonFunction call_parameters{"partax._jit.options", "call_parameters"};
 inline PythonFunction value_names{"partax._jit.options", "value_names"};
 inline PythonFunction values_meant{"partax._jit.options", "values_meant"};

@@ -49,7 +49,7 @@ void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, cons
   BoundPrograms& programs = bound.programs();
   if (cache.graph && !call.objects().may_be_bound()) programs = {};  // what they know of the objects is no longer so
   if (cache.graph && !known) programs.drop_unlike(*entry, bound.are_bound(jit, cache.parameters));
-  if (entry->table != &cache.table || entry->is_of_one_call || entry->blocks) return;
+  if (entry->table != &cache.table || entry->blocks) return;
   if (!known) {
     known = programs.add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
                          cache.graph ? &call.objects() : nullptr);
@@ -65,19 +65,10 @@ void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leav
   }
 }
 
-// What makes the key of a new entry another one than an equal-looking earlier one, where that is not to be seen of it.
+// Why the key of a new entry is not that of an earlier one of the same form, if that is due to a re-created callable.
 std::string difference_of(const Call& call, const TreeSpec& spec) {
-  const EntryTable& table = call.cache().table;
-  std::string reading = table.difference(spec, call.bound().shape(), call.jit());
-  if (!reading.empty()) return reading;
-  const auto apart = table.objects_apart(spec, call.bound().shape());
-  if (!apart) return {};
-  const auto path = [&](std::size_t index) { return static_path(spec, call.names(), index); };
-  if (apart->first == apart->second) {
-    return path(apart->second) + ": another object than that which the result of an earlier trace holds";
-  }
-  return path(apart->second) + ": another object than " + path(apart->first) +
-         ", where an earlier trace had one object in both places and returned it";
+  const auto [index, text] = call.cache().table.difference(spec, call.bound().shape());
+  return text.empty() ? text : "`" + static_path(spec, call.names(), index) + "`: " + text;
 }
 
 }  // namespace
@@ -120,18 +111,6 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
       explain_failure(frame);
     }
     throw;
-  }
-  if (entry->is_of_one_call) {
-    cache.table.erase(*entry);
-    if (is_given_away(returned.get())) {  // to a call in another thread, which was the first at the same moment
-      if (!entry->donated.empty()) {
-        raise_error(PyExc_RuntimeError,
-                    "found an object in the result that can be changed and is made by the trace, in a first call that "
-                    "donates arrays and ran in several threads at once, expected one for each call; call the function "
-                    "once before the threads do, or return what cannot be changed");
-      }
-      return run_call(jit, args, num_args, keyword_names, bound);
-    }
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
   if (bound != nullptr && !ran_directly) learn(*bound, jit, call, entry, std::move(program), returned);
@@ -178,13 +157,10 @@ bool Call::is_still(Entry& entry, const BoundProgram* bound) {
 
 bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!(entry.shape == bound_.shape())) return false;
-  const MadeAnew made_anew;
   const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
   const bool is_read = bound == nullptr || bound->read(leaves_);
-  const ValueAt value_at = entry.values(leaves_);
-  if (is_read && !entry.objects_apart(value_at) && entry.is_for(jit_, made_anew.any(), value_at) &&
-      (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
+  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
     return true;
   }
   leaves_.clear();
@@ -223,7 +199,7 @@ EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
   flatten(spec, leaves_);
   EntryPtr entry = with_static_path(
-      spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape(), jit_, true); });
+      spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
     add_own_statics(entry->key, spec, leaves_);
     if (cache_.graph && !entry->objects) note_objects(*entry);

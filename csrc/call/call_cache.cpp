@@ -32,9 +32,8 @@ Parameters read_parameters(Ref description) {
 }
 
 Callables callables_of(PyObject* options) {
-  const Ref name = attribute(options, "callables");
-  return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
-                                                                       : Callables::kByStructure;
+  const Ref reuses = attribute(options, "reuse_equal_functions");
+  return reuses.get() == Py_True ? Callables::kByStructure : Callables::kByIdentity;
 }
 
 }  // namespace
@@ -42,8 +41,7 @@ Callables callables_of(PyObject* options) {
 CallCache::CallCache(PyObject* function, PyObject* given)
     : parameters(read_parameters(python::call_parameters(function))),
       options(Ref::borrow(given)),
-      table(size_of_number(attribute(given, "cache_size").get()),
-            [](const EntryPtr& entry, bool) { return survives_owner(*entry); }),
+      table(size_of_number(attribute(given, "cache_size").get())),
       callables(callables_of(given)),
       rule(attribute(given, "trace").get()),
       graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))) {}
@@ -76,56 +74,11 @@ void flatten_values(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& op
 
 namespace {
 
-// By their static part. It keeps no callable alive. A cache goes with its callables; but that of one which can be made
-// anew, as a lambda in a loop, waits for its like: of the caches whose callables are all gone the latest are kept, if
-// they hold no array and no object of the user's.
-class SharedCaches {
- public:
-  static SharedCaches& instance() {
-    static auto* const caches = new SharedCaches();  // never destroyed: the interpreter may be gone by then
-    return *caches;
-  }
-
-  EntryTable table{1 << 14,
-                   [](const EntryPtr& entry, bool unowned) { return !unowned || instance().survives_owner(entry); }};
-
-  // The entry is in use as long as `callable` lives.
-  void attach(const EntryPtr& entry, PyObject* callable) {
-    table.attach(entry, callable);
-    stop_waiting([&](const EntryPtr& other) { return !other || other == entry; });
-  }
-  bool is_waiting(const EntryPtr& entry) const {
-    return std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) { return other.lock() == entry; });
-  }
-
- private:
-  static constexpr std::size_t kMaxWaiting = 256;
-
-  SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
-  // Has an entry wait whose callables are all gone, if it may. Runs as the callback of a weak reference: needs no
-  // memory.
-  bool survives_owner(const EntryPtr& entry) noexcept {
-    if (!entry->key.survives_owner()) return false;
-    const Ref cache = entry->value;
-    if (cache) cache_in(cache.get()).table.erase_if([](const Entry& known) { return !partax::survives_owner(known); });
-    if (!entry->owners.empty())
-      return true;  // what was dropped has run Python, and a thread has brought a new callable
-    stop_waiting([](const EntryPtr& other) { return !other; });
-    waiting_.push_back(entry);
-    if (waiting_.size() <= kMaxWaiting) return true;
-    const EntryPtr dropped = waiting_.front().lock();
-    waiting_.erase(waiting_.begin());
-    if (dropped) table.erase(*dropped);
-    return true;
-  }
-  template <typename Condition>
-  void stop_waiting(Condition&& condition) {
-    const auto is_such = [&](const std::weak_ptr<Entry>& other) { return condition(other.lock()); };
-    waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_such), waiting_.end());
-  }
-
-  std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
-};
+// By their static part. It keeps no callable alive: see OrphanedEntries for how long a cache stays without one.
+EntryTable& shared_caches() {
+  static auto* const caches = new EntryTable(1 << 14);  // never destroyed: the interpreter may be gone by then
+  return *caches;
+}
 
 // The roots of the paths of what a cache is found by.
 Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options")); }
@@ -134,10 +87,11 @@ Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options"));
 
 Ref living_caches(PyObject* callable) {
   std::vector<Ref> caches;
-  const SharedCaches& shared = SharedCaches::instance();
-  for (const EntryPtr& entry : shared.table.all()) {
-    const bool is_such = entry->value && (callable == Py_None || entry->owners.count(callable) != 0);
-    if (is_such && !shared.is_waiting(entry)) caches.push_back(entry->value);
+  for (const EntryPtr& entry : shared_caches().all()) {
+    if (!entry->value) continue;
+    const StaticValue& function = entry->key.statics[0];
+    const bool is_wanted = callable == Py_None ? entry->has_living_callable() : function.is_known_callable(callable);
+    if (is_wanted) caches.push_back(entry->value);
   }
   return list_of(std::move(caches));
 }
@@ -157,80 +111,35 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
 
 namespace {
 
-// Whether the callable is as it was when the cache was found.
-bool is_as_seen(const JitFunction& jit) {
-  const SeenCallable seen = jit.seen;
-  if (seen == nullptr || is_self_changing(jit.function)) return true;
-  return jit.num_changes == cache_in(jit.cache).num_changes && seen->is_still(jit.function);
-}
-
-// Both at once, and only then lets go of what was there, which may run Python.
-void set_cache(JitFunction& jit, Ref cache, SeenCallable seen) noexcept {
-  jit.num_changes = cache_in(cache.get()).num_changes;
+void set_cache(JitFunction& jit, Ref cache) noexcept {
   const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
-  jit.seen.swap(seen);
-}
-
-// What a wrapper remembers of its callable, or null of one that is matched with the arguments.
-SeenCallable see_callable(const JitFunction& jit) {
-  TypeTable::instance().epoch();  // classes may have been registered since
-  if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
-  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
-}
-
-// Where a callable holds other objects than before, equal ones, an argument may no longer be one of them; its other
-// wrappers look again too, as it may have changed back since.
-void note_change(Entry& entry, const JitFunction& jit) {
-  CallCache& cache = cache_in(entry.value.get());
-  const auto known = entry.owners.find(jit.function);
-  const SeenCallable before = known == entry.owners.end() ? nullptr : known->second.seen;
-  if (before && before->is_still(jit.function)) return;
-  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  auto now = std::make_shared<const StaticValue>(value.sealed(nullptr, cache.callables));
-  const auto owner = entry.owners.find(jit.function);  // again, as Python has run
-  if (owner != entry.owners.end()) owner->second.seen = std::move(now);
-  if (!before) return;
-  cache.table.forget_user(jit.callable);
-  ++cache.num_changes;
 }
 
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
 Ref find_cache(JitFunction& jit, TreeSpec& spec) {
-  // Seen first: a change from here on, by another thread, is noticed in the next call.
-  SeenCallable seen = see_callable(jit);
   spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-  SharedCaches& caches = SharedCaches::instance();
-  EntryPtr entry = caches.table.find(spec, CallShape(), jit);
+  EntryTable& caches = shared_caches();
+  EntryPtr entry = caches.find(spec, CallShape());
   std::string difference;
   if (!entry) {
-    difference = caches.table.difference(spec, CallShape(), jit);
-    entry = caches.table.find_or_insert(spec, CallShape(), jit, false);
+    difference = caches.difference(spec, CallShape()).second;
+    entry = caches.find_or_insert(spec, CallShape());
   }
-  const bool is_new = !entry->value, is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
-  Ref cache;
+  const bool is_new = !entry->value;
   try {
     if (is_new) {
       Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
       cache_in(made.get()).difference = std::move(difference);
       if (!entry->value) entry->value = std::move(made);  // else another thread was first
     }
-    cache = entry->value;
-    cache_in(cache.get()).root = entry;
-    if (!is_tree && entry->key.statics[0].is_callable()) {
-      caches.attach(entry, jit.function);
-      note_change(*entry, jit);
-    }
   } catch (...) {
-    // Without a cache, or where nothing would tell when the callable goes.
-    if (is_new && entry->owners.empty()) caches.table.erase(*entry);
+    if (is_new) caches.erase(*entry);
     throw;
   }
-  jit.callable_is_tree = is_tree;
-  // Where another thread has changed the callable since it was seen, the next call looks again.
-  const bool is_seen = seen == nullptr || seen->is_still(jit.function);
-  if (!is_seen && !is_self_changing(jit.function)) return cache;
-  set_cache(jit, cache, is_tree ? nullptr : std::move(seen));
+  Ref cache = entry->value;
+  cache_in(cache.get()).root = entry;
+  jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
+  set_cache(jit, cache);
   return cache;
 }
 
@@ -239,7 +148,7 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
 Ref ready_cache(JitFunction& jit) {
   function_of(jit);
   Ref cache = Ref::borrow(jit.cache);
-  return cache && is_as_seen(jit) ? cache : renewed_cache(jit);
+  return cache ? cache : renewed_cache(jit);
 }
 
 Ref renewed_cache(JitFunction& jit) {

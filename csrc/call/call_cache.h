@@ -26,12 +26,12 @@ struct CallCache {
   DynamicRule rule;
   Ref graph;                    // the option of that name; null where the function is to change no argument
   std::weak_ptr<Entry> root;    // where wrappers find this cache
-  std::size_t num_changes = 0;  // of what its callables hold, to equal objects
+  bool has_traced = false;
   std::size_t hits = 0;
   std::size_t misses = 0;
   std::size_t loads = 0;
   Ref history;             // the records of its traces, which outlive its keys; empty before the first one
-  std::string difference;  // what made its callable another one than the latest of the same code; empty: there was none
+  std::string difference;  // why its callable is not an earlier one of the same code; empty: there was none
 };
 
 // What is in such a Python object. The collector lets it be: whoever has the object uses the cache.

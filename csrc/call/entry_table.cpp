@@ -22,38 +22,25 @@ Entry::~Entry() {
   }
 }
 
-bool Entry::is_for(const JitFunction& jit, bool made_anew, const ValueAt& value_at) {
-  const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), jit.callable); };
-  if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
-  // A wrapper of a transformation is made of functions that it may know by identity; to a new function all is new.
-  const bool is_function = PyFunction_Check(jit.callable) != 0 || PyMethod_Check(jit.callable) != 0;
-  const bool knows_objects = !made_anew && !is_function;
-  if (!knows_objects && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
-  if (!key.is_proven(value_at, jit.function)) return false;
-  if (!made_anew) add_user(jit.callable);
-  return true;
+bool Entry::is_provable() const {
+  bool is_provable = true;
+  key.each_callable([&](const CallableRecord& record) { is_provable = is_provable && record.is_provable; });
+  return is_provable;
 }
 
-void Entry::add_user(PyObject* callable) {
-  constexpr std::size_t kMost = 8;
-  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(callable)) == 0) return;
-  Ref user = Ref::checked(PyWeakref_NewRef(callable, nullptr));  // a collection may run Python, which may call it
-  users.insert(users.begin(), std::move(user));
-  if (users.size() > kMost) users.pop_back();
+bool Entry::has_living_callable() const {
+  bool has_any = false, is_alive = false;
+  key.each_callable([&](const CallableRecord& record) {
+    has_any = true;
+    is_alive = is_alive || record.is_alive();
+  });
+  return is_alive || !has_any;
 }
 
-bool Entry::is_forsaken() const noexcept {
-  const auto is_gone = [](const Ref& user) { return !weak_target(user.get()); };
-  return tracing == 0 && value && !key.is_open() && std::all_of(users.begin(), users.end(), is_gone);
-}
-
-bool survives_owner(const Entry& entry) {
-  if (!entry.key.survives_owner()) return false;
-  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
-    const std::shared_ptr<OutputSlot> slot = output.lock();
-    if (slot && slot->output && slot->output->holds_user_objects()) return false;
-  }
-  return true;
+std::size_t Entry::num_array_bytes() const {
+  std::size_t bytes = 0;
+  key.each_callable([&](const CallableRecord& record) { bytes += record.num_array_bytes; });
+  return bytes;
 }
 
 void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
@@ -68,30 +55,46 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
-  needs_objects = needs_objects || !slot->output->held.empty() || !slot->output->alike.empty();
-  is_of_one_call = is_of_one_call || slot->output->is_of_one_call;
   forwarded.swap(all);
 }
 
-ValueAt Entry::values(const LeafBuffer& leaves) const {
-  return [this, &leaves](std::size_t index) {
-    PyObject* own = leaves.own_static(index);
-    return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
-  };
-}
+// ---- Entries whose callables are gone.
 
-std::optional<Places> Entry::objects_apart(const ValueAt& value_at) const {
-  if (!needs_objects) return {};
-  // To let go of an object may run Python, which may trace once more.
-  const std::vector<std::weak_ptr<OutputSlot>> all = outputs;
-  for (const std::weak_ptr<OutputSlot>& held : all) {
-    const std::shared_ptr<OutputSlot> slot = held.lock();
-    const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
-    if (!output) continue;
-    if (const auto found = output->objects_apart(value_at)) return found;
+namespace {
+
+// A re-created callable may still get the programs of one that is gone, such as a lambda in a loop. The latest of these
+// entries are kept, of all tables together.
+class OrphanedEntries {
+ public:
+  static OrphanedEntries& instance() {
+    static auto* const entries = new OrphanedEntries();  // never destroyed: the interpreter may be gone by then
+    return *entries;
   }
-  return {};
-}
+
+  void add(const EntryPtr& entry) {
+    entries_.remove_if([&](const auto& other) { return other.expired() || other.lock() == entry; });
+    entries_.push_back(entry);
+    std::size_t count = 0, bytes = 0;
+    std::list<EntryPtr> dropped;  // destroyed at the end, as that may run Python
+    for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
+      EntryPtr other = it->lock();
+      if (!other || other->has_living_callable()) continue;
+      bytes += other->num_array_bytes();
+      if (++count > kMaxEntries || bytes > kMaxBytes) dropped.push_back(std::move(other));
+    }
+    for (const EntryPtr& other : dropped) {
+      if (other->table != nullptr) other->table->erase(*other);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMaxEntries = 256;
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // of captured arrays
+  OrphanedEntries() = default;
+  std::list<std::weak_ptr<Entry>> entries_;  // latest last
+};
+
+}  // namespace
 
 EntryTable::~EntryTable() {
   if (callback_) address_in(PyCFunction_GET_SELF(callback_.get())) = nullptr;
@@ -107,12 +110,16 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const Part part = found->second;
   const EntryPtr entry = *part.entry->recency;
   const Ref keep = Ref::borrow(weakref);
-  if (part.owner != nullptr) {
-    table->by_weakref_.erase(found);
-    entry->owners.erase(part.owner);
-    if (!entry->owners.empty()) Py_RETURN_NONE;
+  try {
+    if (part.is_callable && entry->is_provable()) {
+      OrphanedEntries::instance().add(entry);
+    } else {
+      table->erase(*entry);
+    }
+  } catch (...) {  // memory is short
+    PyErr_Clear();
+    table->erase(*entry);
   }
-  if (!part.is_callable || !table->stays_without_(entry, part.owner != nullptr)) table->erase(*entry);
   Py_RETURN_NONE;
 }
 
@@ -129,30 +136,6 @@ PyObject* EntryTable::callback() {
   return callback_.get();
 }
 
-void EntryTable::forget_user(PyObject* callable) noexcept {
-  for (const EntryPtr& entry : recency_) {
-    if (entry->key.guards == nullptr || !entry->key.guards->has_function()) continue;
-    const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
-    entry->users.erase(std::remove_if(entry->users.begin(), entry->users.end(), is_it), entry->users.end());
-  }
-}
-
-void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
-  const auto known = entry->owners.find(callable);
-  if (known != entry->owners.end() && weakly_is(known->second.weakref.get(), callable)) return;
-  const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
-  if (entry->table != this) return;
-  by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
-  try {
-    Entry::Owner& owner = entry->owners[callable];
-    by_weakref_.erase(owner.weakref.get());
-    owner = {weakref, nullptr};
-  } catch (...) {
-    by_weakref_.erase(weakref.get());
-    throw;
-  }
-}
-
 std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
   std::vector<EntryPtr> found;
   const auto range = entries_.equal_range(spec.hash ^ shape.hash());
@@ -161,59 +144,35 @@ std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallSha
   return found;
 }
 
-EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) {
-  const ValueAt value_at = spec.values();
+EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape) {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
-    const MadeAnew made_anew;
-    if (!entry->key.equals(spec) || entry->objects_apart(value_at)) continue;
-    if (!entry->is_for(jit, made_anew.any(), value_at)) continue;
-    if (entry->table != this) continue;
+    if (!entry->key.equals(spec) || entry->table != this) continue;
     touch(*entry);
     return entry;
   }
   return nullptr;
 }
 
-std::optional<Places> EntryTable::objects_apart(const TreeSpec& spec, const CallShape& shape) const {
+std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec, const CallShape& shape) const {
   for (const EntryPtr& entry : candidates(spec, shape)) {
-    if (entry->key.statics.size() != spec.statics.size()) continue;
-    if (const auto found = entry->objects_apart(spec.values())) return found;
+    if (!entry->value || !(entry->shape == shape)) continue;
+    auto difference = entry->key.difference(spec);
+    if (!difference.second.empty()) return difference;
   }
   return {};
 }
 
-std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) const {
-  const ValueAt value_at = spec.values();
-  for (const EntryPtr& entry : candidates(spec, shape)) {
-    const MadeAnew made_anew;
-    std::string found;
-    if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
-        !entry->is_for(jit, made_anew.any(), value_at)) {
-      if (entry->key.guards != nullptr) found = entry->key.guards->of_same_objects();
-      if (found.empty()) entry->key.is_proven(value_at, jit.function, &found);
-    }
-    if (!found.empty()) return found;
-  }
-  return {};
-}
-
-EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit,
-                                    bool of_call) {
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
   std::size_t known = additions_;
-  if (EntryPtr found = find(spec, shape, jit)) return found;
-  for (const EntryPtr& entry : candidates(spec, shape)) {
-    if (entry->is_forsaken()) erase(*entry);
-  }
+  if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
-  entry->key.guard(spec, of_call && !jit.callable_is_tree ? jit.function : nullptr);
-  entry->add_user(jit.callable);
   entry->epoch = TypeTable::instance().epoch();
   // Python has run: another thread may have added the key.
   for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
     known = additions_;
-    if (EntryPtr found = find(spec, shape, jit)) return found;
+    if (EntryPtr found = find(spec, shape)) return found;
   }
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();
@@ -232,7 +191,7 @@ void EntryTable::enlist(const EntryPtr& entry) {
   const TreeSpec& key = entry->key;
   try {
     key.each_weakref([&](PyObject* weakref, bool of_callable) {
-      by_weakref_.emplace(weakref, Part{entry.get(), of_callable, nullptr});
+      by_weakref_.emplace(weakref, Part{entry.get(), of_callable});
     });
     entries_.emplace(entry->hash, entry);
   } catch (...) {
@@ -248,7 +207,6 @@ std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   entry.table = nullptr;
   taken.splice(taken.begin(), recency_, entry.recency);
   entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
-  for (const auto& [callable, owner] : entry.owners) by_weakref_.erase(owner.weakref.get());
   const auto range = entries_.equal_range(entry.hash);
   for (auto it = range.first; it != range.second; ++it) {
     if (it->second.get() != &entry) continue;

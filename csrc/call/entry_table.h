@@ -1,9 +1,8 @@
 // Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
-// nothing made anew can stand for.
+// no re-created callable can equal.
 #pragma once
 
 #include <list>
-#include <optional>
 #include <unordered_map>
 
 #include "call/bound_call.h"
@@ -45,18 +44,12 @@ struct Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
-  // Whether a call of an equal key gets this program: if the wrapper's callable is one that has it, and no callable of
-  // the call was made anew; else if the guards hold.
-  bool is_for(const JitFunction& jit, bool made_anew, const ValueAt& value_at);
-  // The values of a call that was matched to `leaves`: its own, or else the key's.
-  ValueAt values(const LeafBuffer& leaves) const;
-  // `callable` has the program from now on.
-  void add_user(PyObject* callable);
-  // Whether no callable can get it any more.
-  bool is_forsaken() const noexcept;
-  // Where a call of an equal key has another object than some result needs, if anywhere. The entry is not the call's
-  // then.
-  std::optional<Places> objects_apart(const ValueAt& value_at) const;
+  // Whether re-created callables may get its program.
+  bool is_provable() const;
+  // Whether some callable of the key lives, or the key has none.
+  bool has_living_callable() const;
+  // Of the arrays that the callables of the key can read.
+  std::size_t num_array_bytes() const;
   // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
   int traverse(visitproc visit, void* arg) const;
 
@@ -68,8 +61,7 @@ struct Entry {
   Ref program;               // where programs are stored: what calls run in its place, which finds them there
   Ref stored;                // the `Programs` that it asks for them
   bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
-  std::string difference;    // what made it another key than the latest of the same form, where that is a callable's
-  std::vector<Ref> users;    // weak references to callables that have the program, the latest first
+  std::string difference;    // why it is not the program of an earlier re-created callable, if that is why it is new
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
@@ -79,47 +71,31 @@ struct Entry {
   std::vector<std::uint8_t> donated;          // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  bool needs_objects = false;  // of a call: some output does
-  bool is_of_one_call = false;
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
-  // Of shared caches: the callables that live, by address.
-  struct Owner {
-    Ref weakref;
-    SeenCallable seen;  // as some wrapper has seen it last
-  };
-  std::unordered_map<PyObject*, Owner> owners;
   std::size_t used = 0;               // when it was found last
   std::weak_ptr<Entry> successor;     // the entry that followed this one last time: the first guess when it differs
-  const EntryTable* table = nullptr;  // that it is in
+  EntryTable* table = nullptr;        // that it is in
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };
 using EntryPtr = std::shared_ptr<Entry>;
-// Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
-bool survives_owner(const Entry& entry);
-
 // The caller must hold an EntryPtr to each entry that it goes on with: comparing keys runs user code, which may call
 // the same wrapper, and so may destroying an entry; both may change the table. They run where it is consistent, and a
 // key is never compared twice for one answer.
 class EntryTable {
  public:
-  // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
-  using StaysWithout = bool (*)(const EntryPtr& entry, bool unowned);
-  EntryTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
+  explicit EntryTable(std::size_t max_size) : max_size_(max_size) {}
   ~EntryTable();
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key that is for the wrapper's callable, which becomes the most recent one; or null. Errors as
-  // of TreeSpec::equals.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit);
+  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
-  // look for one key at once get one entry. `of_call`: it is the key of a call, and not of the callable.
-  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit, bool of_call);
-  // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
-  std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
-  // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.
-  std::string difference(const TreeSpec& spec, const CallShape& shape, const JitFunction& jit) const;
+  // look for one key at once get one entry.
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
+  // See TreeSpec::difference: of the latest entry of the same structure whose callables are another's.
+  std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   // It must be in the table.
@@ -127,10 +103,6 @@ class EntryTable {
     entry.used = ++uses_;
     recency_.splice(recency_.begin(), recency_, entry.recency);
   }
-  // No entry whose guards the function is a root of is for `callable` before they have been asked again.
-  void forget_user(PyObject* callable) noexcept;
-  // Makes `callable` one of the entry's owners.
-  void attach(const EntryPtr& entry, PyObject* callable);
   void erase(Entry& entry) noexcept;
   // After a call that failed: drops an entry that no call has traced or is tracing.
   void erase_untraced(Entry& entry) noexcept;
@@ -162,14 +134,12 @@ class EntryTable {
   std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
 
   std::size_t max_size_;
-  StaysWithout stays_without_;
   std::size_t uses_ = 0;
   std::list<EntryPtr> recency_;  // most recent first
   std::unordered_multimap<std::size_t, EntryPtr> entries_;
   struct Part {
     Entry* entry;
     bool is_callable;
-    PyObject* owner;  // the address of the owner that it refers to, or null
   };
   std::unordered_map<PyObject*, Part> by_weakref_;
   Ref callback_;               // it holds the address of this table, or null once that is gone

@@ -30,8 +30,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(jit.options);
   Py_VISIT(jit.dict);
   Py_VISIT(jit.cache);
-  // One that a comparison holds too is not this object's alone to report.
-  return jit.seen.use_count() == 1 ? jit.seen->traverse(visit, arg) : 0;
+  return 0;
 }
 
 int jit_clear(PyObject* self) noexcept {
@@ -41,7 +40,6 @@ int jit_clear(PyObject* self) noexcept {
   Py_CLEAR(jit.function);
   Py_CLEAR(jit.self);
   Py_CLEAR(jit.dict);
-  const SeenCallable dropped = std::move(jit.seen);
   return 0;  // options and cache stay: it holds the wrapper only through user values, which the GC clears elsewhere
 }
 
@@ -51,7 +49,6 @@ void jit_dealloc(PyObject* self) noexcept {
     jit_clear(dying);
     Py_CLEAR(as_jit(dying).options);
     Py_CLEAR(as_jit(dying).cache);
-    as_jit(dying).seen.~SeenCallable();
   });
 }
 
@@ -60,7 +57,6 @@ Ref new_jit(PyObject* callable, PyObject* function, PyObject* self, PyObject* op
   PyTypeObject* const type = self == nullptr && !PyMethod_Check(function) ? jit_type : bound_type;
   Ref object = Ref::checked(type->tp_alloc(type, 0));
   JitFunction& jit = as_jit(object.get());
-  new (&jit.seen) SeenCallable();
   jit.vectorcall = jit_vectorcall;
   jit.callable = Py_NewRef(callable);
   jit.function = Py_NewRef(function);
@@ -76,8 +72,6 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (instance == nullptr || instance == Py_None || Py_TYPE(self) == bound_type) return Py_NewRef(self);
     Ref bound = new_jit(jit.callable, function_of(jit), instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
-    as_jit(bound.get()).seen = jit.seen;
-    as_jit(bound.get()).num_changes = jit.num_changes;
     as_jit(bound.get()).dict = part_at(self, jit.dict).release();
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();

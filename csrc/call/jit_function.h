@@ -5,9 +5,6 @@
 
 namespace partax {
 
-// A callable as it was; shared, since comparing may run Python, which may replace it.
-using SeenCallable = std::shared_ptr<const StaticValue>;
-
 struct JitFunction {
   PyObject_HEAD
   PyObject* weakrefs;  // first, as of NestableHead
@@ -16,9 +13,7 @@ struct JitFunction {
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;          // a CallCacheObject, or null before the first use
-  SeenCallable seen;        // the callable as it was when the cache was found, or null where only arguments tell
-  std::size_t num_changes;  // those of the cache then
+  PyObject* cache;  // a CallCacheObject, or null before the first use
   PyObject* dict;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };

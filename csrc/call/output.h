@@ -2,27 +2,11 @@
 // returns to jax of it, and the user's result made of that.
 #pragma once
 
-#include <optional>
-
 #include "tree/leaf_buffer.h"
 #include "tree/rebuild.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
-
-// Two static values of a call, by index: where one object has to be in the place of two, or (the same index twice) the
-// traced call's own.
-using Places = std::pair<std::size_t, std::size_t>;
-
-// An object of the traced call's that its result holds: it serves only calls with that very object in this place.
-struct HeldObject {
-  std::size_t index;  // in the key
-  Ref object;         // or a weak reference to it
-  bool is(PyObject* other) const noexcept {
-    return PyWeakref_CheckRef(object.get()) ? weakly_is(object.get(), other) : object.get() == other;
-  }
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object); }
-};
 
 struct TraceOutput {
   TreeSpec spec;  // every array is a dynamic leaf
@@ -34,25 +18,17 @@ struct TraceOutput {
   // as it is. Empty if all stay.
   static constexpr std::int32_t kStored = -1;
   std::vector<std::int32_t> static_source;
-  std::vector<HeldObject> held;
-  // Where the traced call had one object in two places, and that is in the result: the body may have meant either.
-  std::vector<Places> alike;
-  bool is_of_one_call = false;  // it holds an object of its own that can be changed: it serves no other call
-  Ref shardings;                // explicit out_shardings, one for each result, or null
+  Ref shardings;  // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
   // Finds the largest nodes of the result that an argument has too: of the same types, with the same static values, and
   // with its arrays, forwarded, in the same order. Only of types whose instances never change, at any depth.
-  // `arguments` is what was flattened for the trace. To be called before `find_own_statics`.
+  // `arguments` is what was flattened for the trace. To be called before `find_static_sources`.
   void find_passthroughs(const TreeSpec& arguments);
-  // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
-  // the call's key, `arguments` what was flattened for it.
-  void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
-  // Where a call, equal to the traced one, has another object than this result needs.
-  std::optional<Places> objects_apart(const ValueAt& value_at) const;
-  // Whether the result holds objects that did not come in with the call, and are no plain values.
-  bool holds_user_objects() const noexcept;
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, shardings, held, spec); }
+  // Finds the static values of the result that are the call's own, by identity, and takes snapshots of the others.
+  // `key` is the call's key, `arguments` what was flattened for it.
+  void find_static_sources(const TreeSpec& arguments, const TreeSpec& key);
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, shardings, spec); }
 };
 
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.
@@ -79,8 +55,6 @@ Ref results_of(PyObject* node);
 void set_stored_result(PyObject* node, Ref stored);
 Ref stored_result(PyObject* node);
 
-// Whether it holds an object that can be changed, which another call has got already.
-bool is_given_away(PyObject* returned);
 // The user's result from what a target returned for these input leaves.
 Ref user_result(PyObject* returned, const LeafBuffer& inputs);
 

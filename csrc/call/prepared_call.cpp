@@ -98,10 +98,6 @@ Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject*
     is_such = call.matches(entry);
   }
   if (!is_such) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
-  if (entry.is_of_one_call)
-    raise_error(PyExc_TypeError,
-                "found an object in the result that can be changed and is made by the trace, expected one for each "
-                "call; call the function itself, which traces each time, or return what cannot be changed");
   frame.entry = &entry;
   refuse_lost_forwarded(entry, call.leaves());
   frame.entry = nullptr;  // jax works for no target of this call

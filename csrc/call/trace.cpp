@@ -7,7 +7,6 @@
 #include "call/output.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
-#include "tree/static_node.h"
 
 namespace partax {
 namespace {
@@ -52,7 +51,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
 
   output->spec = std::move(spec);
   output->find_passthroughs(arguments);
-  output->find_own_statics(arguments, entry.key);
+  output->find_static_sources(arguments, entry.key);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;
@@ -75,31 +74,15 @@ CallFrame& frame_of_entry() {
   raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
 }
 
-// Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable where the
-// call has not been matched with it, of the call, and of the static nodes in it. An argument that has changed meanwhile
-// may have fewer of them.
-template <typename Visit>
-void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
+// Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
+void check_still_proven(const CallFrame& frame) {
+  const auto check = [](const TreeSpec& spec) {
+    spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
+  };
   const CallCache& cache = frame.call.cache();
-  const TreeSpec& key = frame.entry->key;
-  if (const EntryPtr root = cache.root.lock(); root && !frame.call.jit().callable_is_tree) {
-    visit(root->key, root_spec(frame.call.jit().function, cache.options.get(), cache.callables));
-  }
-  visit(key, now);
-  if (key.statics.size() != now.statics.size()) return;
-  for (std::size_t i = 0; i < key.statics.size(); ++i) {
-    PyObject *known = key.statics[i].identity(), *value = now.statics[i].identity();
-    if (known == nullptr || value == nullptr || !is_static_node(known) || !is_static_node(value)) continue;
-    visit(sealed_tree(known), loose_tree(value));
-  }
-}
-
-bool observe(const CallFrame& frame, const TreeSpec& spec, bool by_trace) {
-  bool changes = false;
-  each_static_part(frame, spec, [&](const TreeSpec& known, const TreeSpec& now) {
-    changes = known.observe(now, frame.call.jit().function, by_trace) || changes;
-  });
-  return changes;
+  if (frame.entry->traces > 0) check(frame.entry->key);
+  const EntryPtr root = cache.root.lock();
+  if (root && cache.has_traced) check(root->key);
 }
 
 // What the user's function gives for these values of the call under way.
@@ -151,6 +134,7 @@ class TraceRecorder {
   void succeed(const std::shared_ptr<std::size_t>& calls) noexcept {
     failed_ = false;
     ++frame_.entry->traces;
+    frame_.call.cache().has_traced = true;
     for (EntryTrace& trace : frame_.entry->log) {
       if (trace.number == number_) trace.calls = calls;
     }
@@ -168,16 +152,14 @@ class TraceRecorder {
 
 }  // namespace
 
-bool flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
+void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
   FlattenOptions options;
   options.keyed = true;
   frame.call.flatten(spec, arrays, options);
-  const bool holds_others = observe(frame, spec, false);
   const TreeSpec& key = frame.entry->key;
-  spec.hash = key.hash;      // objects with a hash of their own may have another one since: it is they that count
-  const MadeAnew made_anew;  // what it is has been asked when the entry was found
+  spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
   const auto names = [&] { return frame.call.names(); };
-  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return holds_others;
+  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
               "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "
@@ -189,24 +171,19 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  const bool held_others = flatten_unchanged(frame, spec, arrays);
+  flatten_unchanged(frame, spec, arrays);
+  check_still_proven(frame);
   frame.traced = true;
   TraceRecorder recorder(frame, spec, arrays, leaves, count);
   const Ref values = rebuild(spec, leaves, count);
   frame.in_body = true;
   const Ref result = user_call(frame, values);
   frame.in_body = false;
-  observe(frame, spec, !held_others);
   std::shared_ptr<const TraceOutput> output;
   Ref node;
   while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);  // again: see there
   if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
-  }
-  if (output && output->holds_user_objects()) {
-    each_static_part(frame, spec, [](const TreeSpec& known, const TreeSpec&) {
-      known.stop_sharing("an object of its own that it returns");
-    });
   }
   frame.holds_errors = python::holds_errors().get() == Py_True;
   recorder.succeed(output ? output->calls : nullptr);

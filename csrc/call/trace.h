@@ -13,9 +13,8 @@ inline bool programs_are_stored = false;
 // target is set no Python may run.
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves);
 
-// Flattens the values of a call again, which its entry's key must still describe: RuntimeError where they have changed.
-// Whether a callable among them holds other objects than the key, equal ones.
-bool flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays);
+// Flattens the values of a call again, which its entry's key must still describe: RuntimeError if they have changed.
+void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays);
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);

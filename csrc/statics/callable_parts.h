@@ -1,4 +1,4 @@
-// What a callable holds: closure cells, defaults, attributes, what it is a partial or a wrapper of.
+// Which static values are callables that count by what their code can read, and what they wrap.
 #pragma once
 
 #include "base/error_path.h"
@@ -7,13 +7,12 @@
 
 namespace partax {
 
-// The types of values that are taken apart, beside Python's own.
+// Types of Python and jax whose instances are read by their parts.
 struct TakenApart {
   Kept partial;        // functools.partial
   Kept jitted;         // what jax.jit returns
   Kept treedef;        // jax.tree_util.PyTreeDef
   Kept registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
-  Kept settings;       // what each trace can read of jax's configuration: one more root of all guards
   Kept wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
@@ -24,9 +23,11 @@ inline TakenApart& taken_apart() noexcept { return all_taken_apart; }
 enum class CallableSort : std::uint8_t {
   kNone,
   kFunction,
+  kMethod,
   kPartial,  // functools.partial, and subclasses without a == or hash of their own
   kJitted,   // jax.jit
   kWrapper,  // filter_jit
+  kOther,    // an instance with __call__ and without a == or hash of its own
 };
 
 CallableSort callable_sort(PyObject* value) noexcept;
@@ -34,34 +35,55 @@ CallableSort callable_sort(PyObject* value) noexcept;
 // Of a functools.partial: its function, its arguments, its keywords.
 Ref partial_part(PyObject* partial, std::size_t i);
 
-// Visits what a callable holds, in one order; an empty reference where there is nothing. Of a function: its cells,
-// defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
-template <typename Visit>
-void each_held(PyObject* callable, Visit&& visit) {
-  const auto filled = [](const Ref& dict) { return dict && PyDict_GET_SIZE(dict.get()) > 0 ? dict : Ref(); };
-  const CallableSort sort = callable_sort(callable);
-  if (sort == CallableSort::kFunction) {
-    auto* function = reinterpret_cast<PyFunctionObject*>(callable);
-    const Py_ssize_t cells = function->func_closure == nullptr ? 0 : PyTuple_GET_SIZE(function->func_closure);
-    for (Py_ssize_t i = 0; i < cells; ++i) {
-      visit(Ref::steal(PyCell_Get(PyTuple_GET_ITEM(function->func_closure, i))));
+// A callable by identity, held weakly. Python makes a new object at each access of a bound method, so that one is known
+// by its function and its object.
+class CallableIdentity {
+ public:
+  // `on_death` (may be null) is the callback of the weak references.
+  CallableIdentity(PyObject* callable, PyObject* on_death);
+  bool is(PyObject* callable) const noexcept;
+  // The callable, or empty if it is gone.
+  Ref get() const;
+  template <typename Visit>
+  void each_weakref(Visit&& visit) const {
+    for (const Ref* part : {&object_, &function_}) {
+      if (*part && PyWeakref_CheckRef(part->get())) visit(part->get());
     }
-    visit(part_at(callable, function->func_defaults));
-    visit(part_at(callable, function->func_kwdefaults));
-    visit(filled(part_at(callable, function->func_dict)));
-  } else if (sort == CallableSort::kPartial) {
-    for (std::size_t i = 0; i < 3; ++i) visit(partial_part(callable, i));
-    visit(filled(dict_of(callable)));  // asking for __dict__ would make one
-  } else if (sort == CallableSort::kWrapper) {
-    visit(taken_apart().wrapped(callable));
   }
-}
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object_, function_); }
 
-// The same code, also where it was compiled twice, whatever the file is called.
+ private:
+  Ref object_;    // a weak reference, or the object itself if it supports none; of a method to its __self__
+  Ref function_;  // of a method
+};
+
+// A callable in a key. A re-created one is the same if its code reads the same as what the proof has.
+struct CallableRecord {
+  // `proves`: re-created callables may be the same; else identity decides.
+  CallableRecord(PyObject* callable, PyObject* on_death, bool proves);
+  bool is_original(PyObject* callable) const noexcept { return known.front().is(callable); }
+  bool is_known(PyObject* callable) const noexcept {
+    for (const CallableIdentity& identity : known) {
+      if (identity.is(callable)) return true;
+    }
+    return false;
+  }
+  bool is_alive() const;
+  // Whether a callable is the same; a re-created one that is proven is known from then on.
+  bool accepts(PyObject* callable);
+  // Why it does not accept a callable, in words.
+  std::string difference(PyObject* callable) const;
+  // Before another trace: if what a known callable reads has changed, re-created ones do not get its programs.
+  void check_still_proven();
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, known); }
+
+  std::vector<CallableIdentity> known;  // the original, then the re-created ones, latest first
+  Ref proof;                            // partax._functions.proof.Proof, or null
+  bool is_provable = false;
+  std::size_t num_array_bytes = 0;  // of the arrays that it can read
+};
+
+// The same code, also if it was compiled twice from equal source.
 bool is_same_code(PyObject* left, PyObject* right);
-
-// Functions that changed what they hold while they were traced: known by identity alone from then on.
-void mark_self_changing(PyObject* callable);
-bool is_self_changing(PyObject* callable) noexcept;
 
 }  // namespace partax

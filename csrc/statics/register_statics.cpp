@@ -1,7 +1,6 @@
 // statics/ compares static values, callables included.
 // In: values that are no arrays. Out: their hash, and snapshots that tell later whether another value is the same.
 #include "base/binding.h"
-#include "statics/guards.h"
 #include "statics/static_value.h"
 
 namespace py = pybind11;
@@ -10,13 +9,7 @@ namespace partax {
 namespace {
 
 bool static_equal(PyObject* a, PyObject* b) {
-  return with_path("value", [&] {
-    const MadeAnew made_anew;
-    if (!StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b)) return false;
-    const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a)});
-    return !made_anew.any() ||
-           (guards->of_same_objects().empty() && guards->match([&](std::size_t) { return Ref::borrow(b); }));
-  });
+  return with_path("value", [&] { return StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b); });
 }
 
 Ref hash_of_value(PyObject* value) {
@@ -28,9 +21,6 @@ Ref hash_of_value(PyObject* value) {
 void register_statics(py::module_& module) {
   define(module, "static_equal", &static_equal);
   define(module, "static_hash", &hash_of_value);
-  define(module, "parts_of", [](PyObject* value, int parts, PyObject* argument, PyObject* absent) {
-    return Guards::parts_of(value, static_cast<Guards::Parts>(parts), argument, absent);
-  });
 }
 
 }  // namespace partax

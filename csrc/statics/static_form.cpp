@@ -76,7 +76,7 @@ Form form_of(PyObject* value) {
   PyTypeObject* const base = content == nullptr ? nullptr : content->type;
   if (type == base) return content->form;
   if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
-  if (PyMethod_Check(value)) return Form::kMethod;
+  if (PyMethod_Check(value)) return Form::kCallable;
   if (type == &PySlice_Type || type == &PyRange_Type) return Form::kSlice;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
@@ -100,7 +100,6 @@ Form form_of(PyObject* value) {
     return Form::kIdentity;
   }
   const CallableSort sort = callable_sort(value);
-  if (sort == CallableSort::kPartial && info.is_in_reach && !info.slots.empty()) return Form::kSubclass;
   if (sort != CallableSort::kNone) return Form::kCallable;
   // As collections.Counter has, a library's own == may take no notice of types.
   const bool is_plain =
@@ -279,10 +278,14 @@ std::size_t bits_hash(const Bits& bits) noexcept {
   return seed;
 }
 
-// Of what a callable holds, all may change without a new key, or be another object: only its code counts.
+// Equal for all callables that may be the same: of what one holds all may change.
 std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
-  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
   const CallableSort sort = callable_sort(value);
+  if (sort == CallableSort::kMethod) {
+    if (callables == Callables::kByIdentity) seed = mix(seed, pointer_hash(PyMethod_GET_SELF(value)));
+    return mix(seed, hash_of_part(PyMethod_GET_FUNCTION(value), Unhashable::kCompare, callables));
+  }
+  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
   if (sort == CallableSort::kFunction) {
     const Ref code_object = code_of(value);
     const auto* code = reinterpret_cast<PyCodeObject*>(code_object.get());
@@ -306,15 +309,8 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
   const std::size_t seed = pointer_hash(Py_TYPE(value));
   if (is_composite(form)) {
     std::size_t combined = seed;
-    bool is_first = true;
     each_item(value, form, [&](const Ref& item) {
-      // The object of a method is known by identity, whatever its hash is.
-      const bool is_object =
-          form == Form::kMethod && !std::exchange(is_first, false) && form_of(item.get()) == Form::kGeneric;
-      const std::size_t hash = !item       ? 0
-                               : is_object ? pointer_hash(item.get())
-                                           : hash_of_part(item.get(), unhashable, callables);
-      combined = mix(combined, hash);
+      combined = mix(combined, item ? hash_of_part(item.get(), unhashable, callables) : 0);
     });
     return combined;
   }

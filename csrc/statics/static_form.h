@@ -19,7 +19,7 @@ enum class Form : std::uint8_t {
   kAtom,  // built-in value types with a == of their own that runs no user code
   kFloat,
   kComplex,
-  kCallable,  // by what it holds and reads
+  kCallable,  // by identity, or a re-created one by what its code can read
   kArray,     // refused
   kGeneric,
   // The composite ones, which have items; the first four can be changed.
@@ -30,7 +30,6 @@ enum class Form : std::uint8_t {
   kFrozenSet,
   kNumpyScalar,
   kTuple,
-  kMethod,
   kSlice,    // a slice or a range, by what it shows: == of ranges is that of their elements
   kTreedef,  // by its nodes: jax takes 1 for True in aux data
   kFrozenDataclass,
@@ -117,10 +116,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
     case Form::kByteArray:
       visit(Ref::checked(PyBytes_FromObject(value)));
       break;
-    case Form::kMethod:
-      visit(Ref::borrow(PyMethod_GET_FUNCTION(value)));
-      located(Ref::borrow(PyMethod_GET_SELF(value)), [] { return std::string(".__self__"); });
-      break;
     case Form::kSlice:
       for (const char* name : {"start", "stop", "step"}) {
         located(attribute(value, name), [&] { return std::string(".") + name; });
@@ -131,9 +126,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       visit(Ref::checked(PyObject_CallMethodNoArgs(value, state.get())));
       break;
     }
-    case Form::kCallable:
-      each_held(value, visit);
-      break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
       for (const Ref& name : info->compared) {

@@ -11,7 +11,7 @@ namespace {
 // Whether nothing can change a static value but to put another one in its place.
 bool is_atom(PyObject* value) { return is_plain(value) || form_of(value) == Form::kNumpyScalar; }
 
-// A value of a match as it is now. It is compared with itself, not with the key's, which may be another one, made anew.
+// A value of a match as it is now, to be compared with itself: the key may have another object.
 StaticValue as_it_is(const Ref& object) { return StaticValue::loose(object).sealed(nullptr); }
 
 }  // namespace
@@ -44,8 +44,8 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
     for (std::size_t i = part.first_static; i < part.end_static; ++i) {
       const StaticValue& value = spec.statics[i];
       PyObject* const own = leaves->own_static(i);
-      if (own != nullptr ? is_atom(own) : !value.is_callable()) continue;
-      Ref object = own != nullptr ? Ref::borrow(own) : value.value();
+      if (own == nullptr || value.is_callable() || is_atom(own)) continue;
+      Ref object = Ref::borrow(own);
       if (known.insert(object.get()).second) part.may_change.push_back({as_it_is(object), std::move(object)});
     }
   }

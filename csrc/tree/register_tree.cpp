@@ -37,16 +37,12 @@ py::tuple flatten(PyObject* tree, PyObject* root) {
   spec->root = exact_text(root);
   spec->loose = flatten_tree(tree, spec->root, leaves);
   spec->sealed = spec->loose.sealed(nullptr);
-  if (spec->sealed.holds_callables()) spec->sealed.guard(spec->loose);
   return py::make_tuple(leaves.list(), box(std::move(spec)));
 }
 
 Ref match(const Spec& spec, PyObject* tree) {
-  LeafBuffer leaves, others;
-  const MadeAnew made_anew;
-  const bool is_same = match_tree(spec.sealed, tree, leaves) &&
-                       (!made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree, spec.root, others)));
-  return is_same ? leaves.list() : Ref::borrow(Py_None);
+  LeafBuffer leaves;
+  return match_tree(spec.sealed, tree, leaves) ? leaves.list() : Ref::borrow(Py_None);
 }
 
 Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
@@ -61,7 +57,7 @@ Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
 
 bool are_equal_specs(const Spec& spec, const Spec& other) {
   return with_static_path(
-      other.loose, [&] { return root_of(other.root); }, [&] { return spec.sealed.equals_as_proven(other.loose); });
+      other.loose, [&] { return root_of(other.root); }, [&] { return spec.sealed.equals(other.loose); });
 }
 
 // (parts, array leaves) of a tree.

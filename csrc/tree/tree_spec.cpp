@@ -1,6 +1,7 @@
 #include "tree/tree_spec.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace partax {
@@ -28,11 +29,13 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.hash = hash;
   copy.statics.reserve(statics.size());
   copy.identity.reserve(statics.size());
-  std::unordered_set<PyObject*> seen;  // an activation of many layers is looked into once
+  std::unordered_map<PyObject*, std::size_t> first;  // an activation of many layers has one record
   for (const StaticValue& value : statics) {
-    copy.statics.push_back(of_value(copy.statics.size(), [&] { return value.sealed(on_death, callables); }));
-    StaticValue& last = copy.statics.back();
-    if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
+    const std::size_t i = copy.statics.size();
+    const auto earlier = first.find(value.identity());
+    copy.statics.push_back(earlier != first.end() ? copy.statics[earlier->second]
+                                                  : of_value(i, [&] { return value.sealed(on_death, callables); }));
+    if (copy.statics.back().is_callable()) first.emplace(value.identity(), i);
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {
@@ -51,60 +54,16 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
   }
 }
 
-void TreeSpec::guard(const TreeSpec& values, PyObject* function) {
-  if (callables == Callables::kByIdentity) return;
-  std::vector<Ref> roots;
-  for (std::size_t i = 0; i < infos.size(); ++i) {
-    if ((infos[i]->type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
-    roots.push_back(Ref::borrow(reinterpret_cast<PyObject*>(infos[i]->type)));
-    guarded_types.push_back(static_cast<std::uint32_t>(i));
+std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& other) const {
+  const bool is_like = nodes.size() == other.nodes.size() && statics.size() == other.statics.size() &&
+                       std::equal(nodes.begin(), nodes.end(), other.nodes.begin(), is_same_node);
+  for (std::size_t i = 0; is_like && i < statics.size(); ++i) {
+    const StaticValue value = statics[i];  // user code may drop it
+    const Ref now = other.statics[i].value();
+    if (!now || of_value(i, [&] { return value.equals(now.get()); })) continue;
+    return {i, value.difference(now.get())};
   }
-  for (std::size_t i = 0; i < statics.size(); ++i) {
-    Ref value = values.statics[i].value();
-    if (!value || is_plain(value.get())) continue;
-    roots.push_back(std::move(value));
-    guarded.push_back(static_cast<std::uint32_t>(i));
-  }
-  guards = Guards::of(roots, function);
-}
-
-bool TreeSpec::is_proven(const ValueAt& value_at, PyObject* function, std::string* difference, bool loosely) const {
-  if (guards == nullptr) return false;
-  const std::shared_ptr<const Guards> keep = guards;
-  const auto root = [&](std::size_t i) {
-    if (i < guarded_types.size()) return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
-    i -= guarded_types.size();
-    return i < guarded.size() ? value_at(guarded[i]) : Ref::borrow(function);
-  };
-  return keep->match(root, difference, loosely);
-}
-
-bool TreeSpec::holds_callables() const noexcept {
-  return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
-}
-
-bool TreeSpec::observe(const TreeSpec& values, PyObject* function, bool by_trace) const {
-  if (statics.size() != values.statics.size()) return false;
-  bool changes = false;
-  for (std::size_t i = 0; i < statics.size(); ++i) {
-    if (!statics[i].holds_callables()) continue;
-    const Ref value = values.statics[i].value();
-    changes = (value && statics[i].has_changed(value.get(), by_trace)) || changes;
-  }
-  if (guards == nullptr || !guards->proven()) return changes;
-  std::string difference = "what it changes while it is traced";
-  const bool is_other = by_trace && changes;
-  if (is_other || !is_proven(values.values(), function, &difference, true)) guards->disprove(difference);
-  return changes;
-}
-
-void TreeSpec::stop_sharing(const std::string& reason) const {
-  if (guards != nullptr) guards->disprove(reason);
-}
-
-bool TreeSpec::survives_owner() const noexcept {
-  return is_open() && !guards->holds_arrays() &&
-         std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.survives_owner(); });
+  return {};
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {
@@ -126,12 +85,6 @@ bool TreeSpec::equals(const SpecPart& part, const TreeSpec& other, const SpecPar
     if (!of_value(part.first_static + i, [&] { return mine[i].equals(its); })) return false;
   }
   return true;
-}
-
-bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
-  const MadeAnew made_anew;
-  if (!equals(other)) return false;
-  return !made_anew.any() || (is_open() && is_proven(other.values()));
 }
 
 }  // namespace partax

@@ -11,7 +11,7 @@
 namespace partax {
 
 // The static values of a call, by their index in its key.
-using ValueAt = std::function<Ref(std::size_t)>;
+
 
 struct Node {
   Kind kind;
@@ -48,10 +48,6 @@ struct TreeSpec {
   // If sealed: in which order its dictionaries had their keys last, a guess that makes reading one a single pass. Empty
   // while none had another order than its static values.
   mutable std::vector<std::uint32_t> key_order;
-  // If a key's: what else its traces read, all of `guarded_types` and then of `guarded`, by index. Null where callables
-  // are known by identity.
-  std::shared_ptr<Guards> guards;
-  std::vector<std::uint32_t> guarded_types, guarded;
   std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
   std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
@@ -73,36 +69,20 @@ struct TreeSpec {
   }
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
-  // Writes down the guards of a sealed one; `values` is what it was sealed from. Here and below `function` is what the
-  // values are arguments of; null if of nothing, or if it is one of them.
-  void guard(const TreeSpec& values, PyObject* function = nullptr);
-  // Whether the guards hold for a spec that is equal, if `value_at` gives its static values.
-  bool is_proven(const ValueAt& value_at, PyObject* function = nullptr, std::string* difference = nullptr,
-                 bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
   bool equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const;
-  // The same where callables made anew count too, if the guards hold.
-  bool equals_as_proven(const TreeSpec& other) const;
-  // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
-  bool holds_callables() const noexcept;
-  // When a trace begins and when it ends: where callables hold, or anything that is guarded is, something else than for
-  // the traces before, nothing made anew gets the program. Whether a callable itself holds other objects, be they
-  // equal; `by_trace`: only the trace can have made that so.
-  bool observe(const TreeSpec& values, PyObject* function, bool by_trace) const;
-  // The same for a reason of the trace's.
-  void stop_sharing(const std::string& reason) const;
-  // Whether callables made anew may have the program.
-  bool is_open() const noexcept { return guards != nullptr && guards->proven() && guards->of_same_objects().empty(); }
-  // Whether a trace may wait for callables made anew when all of them are gone.
-  bool survives_owner() const noexcept;
-
-  // The static values, of which none is dropped.
-  ValueAt values() const {
-    return [this](std::size_t i) { return statics[i].value(); };
+  // Why another spec of the same structure is not equal, if that is due to a callable: the index of the static value,
+  // and the reason.
+  std::pair<std::size_t, std::string> difference(const TreeSpec& other) const;
+  // Calls `visit` with the record of each callable in a sealed spec.
+  template <typename Visit>
+  void each_callable(Visit&& visit) const {
+    for (const StaticValue& value : statics) value.each_callable(visit);
   }
+
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, types, statics); }
 
   template <typename Visit>

@@ -40,7 +40,7 @@ class UnchangedReader {
 
   // Whether a static value is surely the spec's; else it has to be compared.
   bool is_same_static(std::size_t index, PyObject* value) const {
-    return value == identity_[index] || statics_[index].is_repeated(value);
+    return value == identity_[index] || statics_[index].is_known_callable(value);
   }
 
   // Of a kEntries node: `child(i, value)` for each child that is not in a row, and `other(index, value)` for a static

@@ -42,7 +42,7 @@ if _TYPE_CHECKING:
     from partax import tree as tree
     from partax._doctor.doctor import Diagnosis, doctor
     from partax._doctor.finding import Finding
-    from partax._guards.pure import pure
+    from partax._functions.pure import pure
     from partax._io.save_and_load import Mismatch, load, save
     from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report

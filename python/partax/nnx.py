@@ -78,7 +78,7 @@ def jit(
     donate: DonateMode | Sequence[str] = "none",
     compiler_options: dict[str, Any] | None = None,
     cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
+    reuse_equal_functions: bool = True,
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
     device: Any = None,
@@ -108,7 +108,7 @@ def jit(
       keep_unused, inline: as of `filter_jit`.
       graph, graph_updates: as of `nnx.jit`, False for tree mode; None for nnx's own switches.
       donate: as of `filter_jit`, in place of the two options above.
-      compiler_options, cache_size, callables, trace, max_traces: as of `filter_jit`.
+      compiler_options, cache_size, reuse_equal_functions, trace, max_traces: as of `filter_jit`.
       device, backend: as of `filter_jit`, deprecated.
       store: as of `filter_jit`.
 
@@ -141,7 +141,7 @@ def jit(
         keep_unused=keep_unused,
         compiler_options=compiler_options,
         cache_size=cache_size,
-        callables=callables,
+        reuse_equal_functions=reuse_equal_functions,
         trace=trace,
         max_traces=max_traces,
         store=store,

@@ -15,7 +15,7 @@ from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
 from partax._families.fields import BUILT_IN, Description, fallback
 from partax._jax.nodes import flatten_one_level, is_tree_node, registered_nodes
-from partax._jax.private import SETTINGS, concrete_array_type
+from partax._jax.private import concrete_array_type
 
 _LEAVES = (
     ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),
@@ -99,6 +99,5 @@ def install() -> None:
         partial=functools.partial,
         jitted=type(jax.jit(len)),
         treedef=jax.tree_util.PyTreeDef,
-        settings=SETTINGS,
         registrations=abc.get_cache_token,
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import jax
 
 from partax import _core
-from partax._guards.user_objects import read, unwrapped
+from partax._functions.objects import read, unwrapped
 from partax._jit.options import Options, argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings

@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._guards.shown import shown_by
+from partax._functions.reader import register_parts
 from partax._jit import methods
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, argument_names, is_argument_name
@@ -169,7 +169,7 @@ def filter_jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
+    reuse_equal_functions: bool = True,
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
     device: Any = None,
@@ -205,11 +205,9 @@ def filter_jit(
         applies to array leaves, and None leaves them to jax.
       out_shardings: a pytree prefix of the result, likewise.
       cache_size: how many static keys to keep; the least recently used goes first.
-      callables: when two callables are one static value, also for `fun` itself. `"structure"`: if they are one object
-        and what it holds (closure cells, defaults, attributes) is as it was when it was traced; or if all that the code
-        can read, the globals that it names included, is proven equal, so that one made anew does not retrace. One that
-        changes what it holds while it is traced is known by identity from then on. `"identity"`: if they are one
-        object, whatever happens to it.
+      reuse_equal_functions: whether a re-created function, `fun` itself or one in the arguments, hits the program of an
+        earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
+        are compared by identity alone, as in `jax.jit`.
       trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
@@ -227,7 +225,7 @@ def filter_jit(
 
     Raises:
       ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
-        positive, or `max_traces` is negative; `callables` is neither of the two; `trace` names an argument that `fun`
+        positive, or `max_traces` is negative; `trace` names an argument that `fun`
         does not have. When called: neither has the call, where `fun` takes `**kwargs`.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned as it came is deleted already; a
@@ -246,7 +244,7 @@ def filter_jit(
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
-    given = *of_program, cache_size, callables, trace, max_traces
+    given = *of_program, cache_size, reuse_equal_functions, trace, max_traces
     is_plain = store is None and all(map(operator.is_, given, _DEFAULTS))  # a wrapper made anew in a loop is
     options = _PLAIN if is_plain else Options(*given, store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
@@ -283,8 +281,10 @@ def install() -> None:
     for name, it in (("rebind", methods.rebind), ("__repr__", methods.bound_text), ("__signature__", signature)):
         setattr(_core.BoundFunction, name, it)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
+    register_parts(Options, operator.attrgetter("key"))
+    for cls in (_core.Static, _core.FlatSpec):
+        register_parts(cls, _core.roots_of)
     for cls in (JitFunction, _core.BoundJitFunction):
-        shown_by(cls, parts)
-        shown_by(Options, operator.attrgetter("key"), is_open=False)
+        register_parts(cls, parts)
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)

@@ -14,7 +14,6 @@ import numpy as np
 from partax import _core
 from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
-from partax._families.settings import texts_of_libraries
 from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
@@ -150,7 +149,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
 def _in_force() -> tuple[Any, ...]:
     """The settings that are in force in this thread: what `with` statements have set holds in their thread alone."""
-    return configuration(), every_setting(), texts_of_libraries(), mesh_of_call()
+    return configuration(), every_setting(), mesh_of_call()
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:

@@ -35,7 +35,7 @@ class Options:
     in_shardings: Any = None
     out_shardings: Any = None
     cache_size: int = 4096
-    callables: str = "structure"
+    reuse_equal_functions: bool = True
     trace: Any = None
     max_traces: int | None = None
     graph: str | None = None  # how objects in the arguments are changed in place, for `partax.nnx`; None: not
@@ -46,8 +46,8 @@ class Options:
         if not isinstance(self.cache_size, int) or self.cache_size < 1:
             raise ValueError(f"found cache_size={self.cache_size!r}, expected a positive number of static keys")
         check_max_traces(self.max_traces)
-        if self.callables not in ("structure", "identity"):
-            raise ValueError(f"found callables={self.callables!r}, expected 'structure' or 'identity'")
+        if not isinstance(self.reuse_equal_functions, bool):
+            raise TypeError(f"found reuse_equal_functions={self.reuse_equal_functions!r}, expected True or False")
         self.donate, self.trace, self.store = _donated(self.donate), _traced(self.trace), _folder(self.store)
         self.inline = self.inline if isinstance(self.inline, enum.Enum) else bool(self.inline)
         self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)

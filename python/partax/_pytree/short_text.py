@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._guards.user_objects import read
+from partax._functions.objects import read
 from partax._pytree.spec_data import shown
 
 LONGEST = 120

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._guards.user_objects import read
+from partax._functions.objects import read
 from partax._pytree.short_text import LONGEST, Opened, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, shown, static_path
 

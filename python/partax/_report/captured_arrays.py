@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._guards.installed import is_installed
-from partax._guards.user_objects import read
+from partax._functions.installed import is_installed
+from partax._functions.objects import read
 from partax._pytree.call_site import call_site
 from partax._pytree.short_text import array_text
 from partax._pytree.spec_data import FIELD, VALUE, Detail, shown

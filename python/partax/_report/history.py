@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._families.equinox import jitted_by_equinox
-from partax._guards.user_objects import read, unwrapped
+from partax._functions.objects import read, unwrapped
 from partax._jax.nodes import flatten_one_level
 from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
@@ -171,7 +171,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
         None if code is None else (code.co_filename, code.co_firstlineno),
         options.max_traces,
         options.cache_size,
-        getattr(options, "callables", "identity") == "structure",
+        getattr(options, "reuse_equal_functions", False),
         warns=code not in jitted_by_equinox,
     )
     with contextlib.suppress(TypeError):  # an object without weak references

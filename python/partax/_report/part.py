@@ -13,8 +13,8 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._guards.bytecode import own_cells
-from partax._guards.user_objects import read
+from partax._functions.code import names_of
+from partax._functions.objects import read
 from partax._jax.private import context_mesh, jit_options
 from partax._pytree.call_site import file_text
 from partax._pytree.short_text import one_line
@@ -273,8 +273,9 @@ class ValueParts:
         attributes = dict(function.__dict__)
         if "__wrapped__" in attributes:  # first, since a change is told where it is met first
             items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
-        for name, cell, is_own in zip(code.co_freevars, function.__closure__ or (), own_cells(function), strict=True):
-            if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
+        counters = names_of(code).counters  # what the function only counts is no cause of a trace
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name in counters:
                 continue
             try:
                 part = self.value(cell.cell_contents)

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._guards.user_objects import read, unwrapped
-from partax._guards.walk import written_down
+from partax._functions.objects import read, unwrapped
 from partax._report.explain import RetraceWarning, explaining
 from partax._report.part import Part, ValueParts
 from partax._report.snapshot import Difference, Record, Snapshot, below, change_text, changed_function
@@ -151,14 +150,8 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     if not is_same:
         change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
         return f"the first of function {count + 1} of this code: {change}"
-    reads, held = difference, ""
-    if not reads:  # nothing is left of the earlier one to compare
-        *_, holds_arrays, unproven, of_same_objects = written_down((fun,), ())
-        reads, held = unproven or of_same_objects, ", as it holds arrays" if holds_arrays else ""
-    why = f"reads {reads}, which cannot be proven unchanged"
-    if not reads:
-        why = f"same code, but the trace of the earlier one went with it{held}"
-    return f"the first of function {count + 1} of this code: {part.text} is new ({why})"
+    why = difference or f"{part.text} was re-created, and the trace of the earlier one went with it"
+    return f"the first of function {count + 1} of this code: {why}"
 
 
 _NAMED = 3

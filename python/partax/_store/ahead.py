@@ -16,7 +16,6 @@ from partax._jax.private import stage_of
 from partax._store.environment import machine
 from partax._store.folder import Folder
 from partax._store.records import Loading
-from partax._store.registered import registered_by_users
 
 _MOST = 8  # programs
 
@@ -82,8 +81,6 @@ class Ahead:
 
     def _load(self) -> None:
         devices: tuple[Any, ...] = tuple(jax.devices())
-        with contextlib.suppress(Exception):  # of whatever class is looked at
-            registered_by_users()  # which finds where the files of libraries are, as the first proof would
         with contextlib.suppress(RuntimeError):  # the process ends
             for name in self._known:
                 loading = self._begin(name, devices)

@@ -12,10 +12,7 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._families.settings import of_libraries, texts_of_libraries
-from partax._guards.pure import is_pure
 from partax._jax.private import configuration, every_setting
-from partax._store import UnstoredError
 
 _VERSION = importlib.metadata.version("partax")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -44,20 +41,7 @@ def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
         **machine(devices),
         **{f"the setting {name}": value for name, value in every_setting()},
         "jax's configuration": tuple(sorted(configuration().items())),
-        **{f"the setting {name}": value for name, value in _settings().items()},
     }
-
-
-def _settings() -> dict[str, str]:
-    """The settings of libraries, whose texts must tell all of them: not so of a class of the user's, or of an object by
-    its place.
-    """
-    texts = texts_of_libraries()
-    for name, value in of_libraries().items():
-        held = value.values() if isinstance(value, dict) else value if isinstance(value, (set, list, tuple)) else ()
-        if " at 0x" in texts[name] or not all(map(is_pure, (it for it in held if isinstance(it, type)))):
-            raise UnstoredError(f"the setting {name}, which holds something that is no library's")
-    return texts
 
 
 def _build() -> dict[str, Any]:

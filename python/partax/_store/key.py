@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._guards.user_objects import read, unwrapped
+from partax._functions.objects import read, unwrapped
 from partax._jit.options import Options
-from partax._pytree.call_site import file_text
+from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement
 from partax._store.code_content import code_digest, digest_of
 from partax._store.content import Content, content_of
@@ -39,11 +39,14 @@ class Wanted:
     def __init__(self, options: Options, signature: Signature, takes_tuple: bool) -> None:
         """Reads it of the call, whose arrays the program may take as one tuple."""
         with _looked_at():
-            nodes, statics, _ = _core.describe_call()[0]
+            described = _core.describe_call()[0]
+            nodes, statics, _ = described
             function = _core.called_function()
             asked, devices = placement.of_options(options)
             classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
-            self._roots = function, options.without_shardings, *classes, *(held[0] for held in statics if held)
+            values = static_values(described)
+            self._roots = [("", function), ("", options.without_shardings), *(("", cls) for cls in classes)]
+            self._roots += [(path, value) for path, value in values.items() if value is not None]
             _, *given = _core.call_shape()  # which parameters the values are of
             named = read(function, "__module__"), read(function, "__qualname__")
             arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
@@ -63,7 +66,7 @@ class Wanted:
 
         def proof() -> Proof:  # which keeps none of the call's values
             found = [(name, digest_of(value)) for name, value in everywhere.items()]
-            return found + [(_text(content.place(i)), digest) for i, digest in enumerate(content.digests)]
+            return found + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
 
         return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof, content)
 
@@ -88,12 +91,6 @@ def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
 
     changed = min(map(differing, earlier), key=len)
     return (changed[0] if changed else "") or "what its code reads"
-
-
-def _text(place: types.CodeType | str) -> str:
-    if isinstance(place, str):
-        return place
-    return f"{file_text(place.co_filename)}:{place.co_firstlineno} {place.co_name}"
 
 
 def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,16 +7,14 @@ import sys
 import types
 from typing import Any
 
+import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._guards.pure import is_pure
-from partax._guards.type_traits import equal_by
-from partax._guards.walk import STATE
+from partax._functions.pure import is_pure
+from partax._functions.type_traits import equal_by, facts
 from partax._jax.nodes import is_tree_node
-from partax._jit.own_statics import FIXED, held_by
 
-_ABSENT: Any = object()  # stands for an attribute that is not there
 _ONE: Any = object()  # stands for the array that is all of a result
 
 
@@ -75,11 +73,17 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
     if cls in (list, tuple, dict):
         held, other = ((*it, *it.values()) if cls is dict else it for it in (a, b))
     elif is_tree_node(cls):
-        held, other = (_core.parts_of(it, STATE, None, _ABSENT) for it in (a, b))
+        held, other = ((*map(str, vars(it)), *vars(it).values()) for it in (a, b))
     else:
         return _core.static_equal(a, b)
     return len(held) == len(other) and all(_same(*pair, met) for pair in zip(held, other, strict=True))
 
+
+# Values without a life of their own, which pickle writes as they are.
+_PLAIN_TYPES = {
+    *(type(None), bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, slice),
+    *(jax.tree_util.PyTreeDef,),
+}
 
 _Empty = type("_Empty", (), {})
 _PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
@@ -120,7 +124,7 @@ class _Pickler(pickle.Pickler):
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
-        if by_name or is_node or held_by(obj) is FIXED:
+        if by_name or is_node or cls in _PLAIN_TYPES or facts(cls).enum or facts(cls).constant:
             return NotImplemented
         raise _UnstoredError
 

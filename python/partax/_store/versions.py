@@ -8,7 +8,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from partax._guards.installed import is_installed, real_path
+from partax._functions.installed import is_installed, real_path
 from partax._store import UnstoredError
 
 _NAME = re.compile(r"[\w.-]+")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Sel
 import jax
 
 from partax import _core
-from partax._guards.shown import shown_by
+from partax._functions.reader import register_parts
 from partax._jit.filter_jit import pickled_name
 from partax._jit.options import signature_of
 from partax._pytree.short_text import wrapper_text
@@ -36,7 +36,7 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made)
-        shown_by(cls, operator.attrgetter("__dict__"), is_open=False)
+        register_parts(cls, operator.attrgetter("__dict__"))
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options

@@ -7,12 +7,11 @@ import types
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from partax._families.equinox import module_class
-from partax._guards.installed import is_installed
-from partax._guards.pure import is_pure, module_of
-from partax._guards.user_objects import asked_once, is_written_in_c, read
+from partax._functions.installed import is_installed
+from partax._functions.pure import is_pure, module_of
+from partax._functions.objects import asked_once, is_written_in_c, read
 
 _WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
@@ -43,35 +42,22 @@ def equal_by(cls: type) -> str | None:
 
 
 class Facts(NamedTuple):
-    """What the guards ask of a class again and again; nothing that would keep it alive."""
+    """What a proof asks of a class again and again; nothing that would keep the class alive."""
 
-    constant: bool  # whether instances never change and tell themselves apart by their bits, or by `==`
-    enum: bool  # whether they are members of an enumeration
-    in_reach: bool  # whether all of their state is
-    frozen: bool  # named tuples, frozen dataclasses, Equinox's modules, if their state is in reach
-    compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
+    constant: bool
+    """Whether instances never change and compare by their bits, or by `==`."""
+    enum: bool
+    """Whether instances are members of an enumeration."""
+    slots: tuple[str, ...] | None
+    """The names of the slots, if an instance has no other state than these, its dictionary and a built-in base's."""
 
 
 @asked_once
 def facts(cls: type) -> Facts:
-    compared, slots, _, is_enum, _ = traits(cls)
-    is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
+    _, slots, _, is_enum, _ = traits(cls)
+    is_of_jax = module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    in_reach = slots is not None
-    return Facts(is_constant or _is_plain_scalar(cls), is_enum, in_reach, in_reach and _is_frozen(cls), compared)
-
-
-def _is_plain_scalar(cls: type) -> bool:
-    """Whether it is that of a dtype of NumPy, and not a subclass, which may have more."""
-    is_scalar = issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))
-    return is_scalar and np.dtype(cls).type is cls
-
-
-def _is_frozen(cls: type) -> bool:
-    module = module_class()
-    params = read(cls, "__dataclass_params__")
-    is_named = issubclass(cls, tuple) and type(read(cls, "_fields")) is tuple
-    return is_named or read(params, "frozen") is True or (module is not None and issubclass(cls, module))
+    return Facts(is_constant, is_enum, None if slots is None else tuple(slot.__name__ for slot in slots))
 
 
 def _compared(cls: type) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""How objects of users are asked: attributes that may raise, what a wrapper leads to, one answer for each object."""
+"""How users' objects are read: attributes that may raise, past what a metaclass makes up; one answer for each object."""
 
 import functools
 import weakref
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 
 def read(value: Any, name: str, default: Any = None) -> Any:
-    """An attribute of a user's object; the default where asking for it raises, whatever it is."""
+    """An attribute of a user's object; the default if reading it raises anything but a MemoryError."""
     try:
         return getattr(value, name, default)
     except MemoryError:
@@ -34,24 +34,24 @@ _IMMUTABLE_TYPE, _HEAP_TYPE = 1 << 8, 1 << 9
 
 
 def is_written_in_c(cls: type) -> bool:
-    """Whether a class is one of C, whose entries never change: not made on the heap, or closed as newer Pythons do."""
+    """Whether the entries of a class never change: it is not on the heap, or closed as newer Pythons close theirs."""
     return _flags_of(cls) & (_IMMUTABLE_TYPE | _HEAP_TYPE) != _HEAP_TYPE
 
 
-_Asked = TypeVar("_Asked")
+_Object = TypeVar("_Object")
 _Result = TypeVar("_Result")
 
 
-def asked_once(function: Callable[[_Asked], _Result]) -> Callable[[_Asked], _Result]:
-    """Asks once of each object, by identity, as long as it lives."""
-    known: dict[int, tuple[weakref.ref[_Asked], _Result]] = {}
+def asked_once(function: Callable[[_Object], _Result]) -> Callable[[_Object], _Result]:
+    """Calls a function once for each object, by identity, as long as the object lives."""
+    results: dict[int, tuple[weakref.ref[_Object], _Result]] = {}
 
     @functools.wraps(function)
-    def ask(it: _Asked) -> _Result:
-        found = known.get(id(it))
-        if found is None or found[0]() is not it:
-            place = id(it)
-            found = known[place] = (weakref.ref(it, lambda _: known.pop(place, None)), function(it))
-        return found[1]
+    def cached(value: _Object) -> _Result:
+        entry = results.get(id(value))
+        if entry is None or entry[0]() is not value:
+            address = id(value)
+            entry = results[address] = (weakref.ref(value, lambda _: results.pop(address, None)), function(value))
+        return entry[1]
 
-    return ask
+    return cached

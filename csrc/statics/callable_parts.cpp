@@ -1,0 +1,116 @@
+#include "statics/callable_parts.h"
+
+#include <algorithm>
+
+#include "base/python_hooks.h"
+
+namespace partax {
+namespace {
+
+// Re-created callables that a key knows by identity; more of them are proven again.
+constexpr std::size_t kMaxKnown = 8;
+
+Ref weakly(PyObject* object, PyObject* on_death) {
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) == 0) return Ref::borrow(object);
+  return Ref::checked(PyWeakref_NewRef(object, on_death));
+}
+
+bool refers_to(const Ref& reference, PyObject* object) noexcept {
+  return PyWeakref_CheckRef(reference.get()) ? weakly_is(reference.get(), object) : reference.get() == object;
+}
+
+Ref target_of(const Ref& reference) {
+  return PyWeakref_CheckRef(reference.get()) ? weak_target(reference.get()) : reference;
+}
+
+}  // namespace
+
+CallableSort callable_sort(PyObject* value) noexcept {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type == &PyFunction_Type) return CallableSort::kFunction;
+  if (type == &PyMethod_Type) return CallableSort::kMethod;
+  const TakenApart& types = taken_apart();
+  if (types.jitted.is(type)) return CallableSort::kJitted;
+  if (types.wrapper.is(type) || (types.wrapper && types.wrapper.is(type->tp_base))) return CallableSort::kWrapper;
+  PyTypeObject* partial = types.partial.type();
+  if (partial != nullptr && PyType_IsSubtype(type, partial) && type->tp_hash == partial->tp_hash &&
+      type->tp_richcompare == partial->tp_richcompare) {
+    return CallableSort::kPartial;
+  }
+  const bool is_plain = type->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+                        type->tp_hash == PyBaseObject_Type.tp_hash && PyType_SUPPORTS_WEAKREFS(type);
+  if (is_plain && type->tp_call != nullptr && !PyType_Check(value)) return CallableSort::kOther;
+  return CallableSort::kNone;
+}
+
+Ref partial_part(PyObject* partial, std::size_t i) {
+  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
+  return attribute(partial, names[i]);
+}
+
+CallableIdentity::CallableIdentity(PyObject* callable, PyObject* on_death) {
+  const bool is_method = PyMethod_Check(callable) != 0;
+  object_ = weakly(is_method ? PyMethod_GET_SELF(callable) : callable, on_death);
+  if (is_method) function_ = weakly(PyMethod_GET_FUNCTION(callable), on_death);
+}
+
+bool CallableIdentity::is(PyObject* callable) const noexcept {
+  if (!function_) return refers_to(object_, callable);
+  return PyMethod_Check(callable) != 0 && refers_to(object_, PyMethod_GET_SELF(callable)) &&
+         refers_to(function_, PyMethod_GET_FUNCTION(callable));
+}
+
+Ref CallableIdentity::get() const {
+  Ref object = target_of(object_);
+  if (!function_ || !object) return object;
+  const Ref function = target_of(function_);
+  return function ? Ref::checked(PyMethod_New(function.get(), object.get())) : Ref();
+}
+
+CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool proves) {
+  known.emplace_back(callable, on_death);
+  if (!proves) return;
+  proof = python::prove(callable);
+  is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
+  num_array_bytes = size_of_number(attribute(proof.get(), "num_array_bytes").get());
+}
+
+bool CallableRecord::is_alive() const {
+  return std::any_of(known.begin(), known.end(), [](const CallableIdentity& it) { return bool(it.get()); });
+}
+
+bool CallableRecord::accepts(PyObject* callable) {
+  if (is_known(callable)) return true;
+  if (!is_provable) return false;
+  const Ref same = python::is_same(proof, callable);
+  if (same.get() != Py_True) return false;
+  CallableIdentity identity(callable, nullptr);
+  known.insert(known.begin() + 1, std::move(identity));
+  if (known.size() > kMaxKnown) known.pop_back();
+  return true;
+}
+
+std::string CallableRecord::difference(PyObject* callable) const {
+  return proof ? exact_text(python::difference_text(proof, callable).get()) : std::string();
+}
+
+void CallableRecord::check_still_proven() {
+  if (!is_provable) return;
+  const std::vector<CallableIdentity> identities = known;  // Python may add to them
+  for (const CallableIdentity& identity : identities) {
+    const Ref callable = identity.get();
+    if (callable && python::is_same(proof, callable).get() != Py_True) {
+      is_provable = false;
+      return;
+    }
+  }
+}
+
+// `==` of code objects ignores qualified names and the kinds of local variables.
+bool is_same_code(PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  const auto *a = reinterpret_cast<PyCodeObject*>(left), *b = reinterpret_cast<PyCodeObject*>(right);
+  return are_equal(a->co_qualname, b->co_qualname) && are_equal(left, right);
+}
+
+}  // namespace partax

@@ -1,0 +1,155 @@
+"""Whether a re-created function, or another callable, is the same as an earlier one; called by the native module.
+
+A proof is what the earlier one could read when its trace began. A re-created function is the same if it reads the same.
+"""
+
+import os
+import types
+from typing import Any
+
+from partax._functions.objects import unwrapped
+from partax._functions.reader import Reader, UnprovableError, kind_text
+
+
+class Proof:
+    """What a callable could read; or, if that cannot be proven unchanged, why."""
+
+    __slots__ = ("_identities", "_tokens", "num_array_bytes", "reason")
+
+    def __init__(self, value: Any) -> None:
+        reader = Reader()
+        self.reason = ""
+        try:
+            reader.read(value)
+        except MemoryError:
+            raise
+        except Exception:  # whatever a user's object raises
+            self.reason = _unprovable_reason(value)
+        self._tokens = reader.tokens
+        self._identities = reader.identities
+        self.num_array_bytes = reader.num_array_bytes
+
+    def holds_for(self, value: Any) -> bool:
+        reader = Reader()
+        try:
+            reader.read(value)
+        except MemoryError:
+            raise
+        except Exception:
+            return False
+        if reader.tokens != self._tokens:
+            return False
+        return None not in [identity() for identity in self._identities]
+
+    def first_difference(self, value: Any) -> str:
+        """What another callable reads otherwise, such as `'cfg.lr' (global of train.py), which has changed`."""
+        reader = PlaceReader()
+        try:
+            reader.read(value)
+        except MemoryError:
+            raise
+        except Exception:  # whatever a user's object raises
+            return _unprovable_reason(value)
+        pairs = enumerate(zip(self._tokens, reader.tokens, strict=False))
+        i = next((i for i, (old, new) in pairs if old != new), min(len(self._tokens), len(reader.tokens)))
+        if i >= len(reader.places):
+            i = len(reader.places) - 1
+        place = place_text(reader.places[i][1])
+        if not place:
+            return "has other code" if isinstance(value, types.FunctionType) else "is another object"
+        return f"reads {place}, which has changed"
+
+
+def prove(value: Any) -> Proof:
+    """Records what a callable can read. Called by the native module when a key is made, before its trace."""
+    return Proof(value)
+
+
+def is_same(proof: Proof, value: Any) -> bool:
+    """Whether a re-created callable reads what the proof has. Called by the native module."""
+    return not proof.reason and proof.holds_for(value)
+
+
+def difference_text(proof: Proof, value: Any) -> str:
+    """Why a re-created callable is not the same, in words. Called by the native module."""
+    why = proof.reason or proof.first_difference(value)
+    return f"{callable_text(value)} was re-created and {why}"
+
+
+def callable_text(value: Any) -> str:
+    """A callable and where it is defined: `<lambda> at model.py:12`."""
+    inner = unwrapped(value)
+    if isinstance(inner, types.FunctionType):
+        code = inner.__code__
+        text = f"{inner.__name__} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+        return text if inner is value or isinstance(value, types.MethodType) else f"{kind_text(value)} of {text}"
+    return kind_text(value)
+
+
+class PlaceReader(Reader):
+    """Also notes where each token is read: the root, and segments from there down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[tuple[str, tuple[Any, ...]]] = []
+        self.root = ""
+        self.place: tuple[Any, ...] = ()
+        self.add = self._add
+
+    def _add(self, token: Any) -> None:
+        self.tokens.append(token)
+        self.places.append((self.root, self.place))
+
+    def _set(self, value: Any) -> None:
+        super()._set(value)
+        del self.places[len(self.tokens) :]
+
+    def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
+        self._read_below((kind, name, function), value)
+
+    def read_part(self, value: Any, segment: str) -> None:
+        self._read_below(segment, value)
+
+    def _read_below(self, segment: Any, value: Any) -> None:
+        outer = self.place
+        self.place = (*outer, segment)
+        self.read(value)
+        self.place = outer  # an exception leaves it where the value is that cannot be read
+
+
+def _unprovable_reason(value: Any) -> str:
+    """Why a value cannot be proven unchanged; empty if it can, by now."""
+    reader = PlaceReader()
+    try:
+        reader.read(value)
+        return ""
+    except MemoryError:
+        raise
+    except UnprovableError as error:
+        what = str(error)
+    except RecursionError:
+        what = "a structure that is too deep"
+    except Exception as error:  # whatever a user's object raises
+        what = f"an object whose reading raised a {type(error).__name__}"
+    return unprovable_text(reader.place, what)
+
+
+def unprovable_text(place: tuple[Any, ...], what: str) -> str:
+    where = place_text(place)
+    return f"{f'reads {where}, {what},' if where else f'is {what},'} which cannot be proven unchanged"
+
+
+def place_text(place: tuple[Any, ...]) -> str:
+    """The innermost variable with its attributes and items: `'cfg.lr' (global of train.py)`."""
+    at = next((i for i in reversed(range(len(place))) if isinstance(place[i], tuple)), None)
+    if at is None:
+        path = "".join(segment for segment in place if segment != ".__class__")
+        return f"'{path}'" if path else ""
+    kind, name, function = place[at]
+    path = "".join(segment for segment in place[at + 1 :] if segment != ".__class__")
+    if kind == "default":
+        return f"a default{path} of {function.__name__}"
+    file = os.path.basename(function.__code__.co_filename)
+    owner = f" in {function.__name__}" if any(isinstance(segment, tuple) for segment in place[:at]) else ""
+    where = f"global of {file}{owner}" if kind == "global" else f"closure of {function.__qualname__}"
+    return f"'{name}{path}' ({where})"

@@ -1,0 +1,117 @@
+"""The allow-list: libraries whose functions, classes and modules are taken as published and as configured.
+
+What they define is known by identity. What stands in no listed library is read as the user's own code is, or cannot be
+proven unchanged. A library stands here if the results of its functions depend on their arguments alone, and on jax's
+configuration, which is part of jax's own cache key. Printing, logging and warning are side effects of tracing.
+"""
+
+import functools
+import sys
+import types
+from typing import Any
+
+from partax._functions.installed import is_installed
+from partax._functions.objects import read
+
+_LIBRARIES = """
+_abc _collections _collections_abc _functools _operator abc argparse builtins cmath collections contextlib copy
+copyreg dataclasses enum functools inspect itertools logging math numbers operator re reprlib string textwrap types
+typing warnings weakref
+beartype chex diffrax einops equinox flax haiku jax jaxlib jaxtyping lineax ml_dtypes numpy optax optimistix penzai
+quax typing_extensions wadler_lindig
+partax
+"""
+# What listed libraries define that reads the world, has state of its own, or leads to what the code does not name.
+_IMPURE = """
+builtins.__import__ builtins.breakpoint builtins.compile builtins.delattr builtins.dir builtins.eval builtins.exec
+builtins.globals builtins.hash builtins.help builtins.id builtins.input builtins.locals builtins.memoryview
+builtins.open builtins.vars
+inspect.currentframe inspect.stack inspect.trace itertools.count itertools.cycle
+jax.device_count jax.devices jax.live_arrays jax.local_device_count jax.local_devices jax.profiler
+numpy.DataSource numpy.fromfile numpy.fromregex numpy.genfromtxt numpy.load numpy.loadtxt numpy.memmap numpy.random
+optax.contrib.global_state
+weakref
+"""
+_libraries = set(_LIBRARIES.split())
+_impure = set(_IMPURE.split())
+_declared: set[str] = set()
+"""Modules of users, and the modules below them."""
+
+
+def pure(*modules: str) -> None:
+    """Declares that the results of some modules' functions depend on their arguments alone.
+
+    Example:
+      >>> partax.pure("mylib.ops")
+
+    A re-created function (a lambda in a loop, a partial) hits the program of an equal earlier one only if everything
+    that its code can read is provably unchanged. partax reads functions written in Python, but not extension modules,
+    hidden state or files.
+
+    Args:
+      *modules: Names such as `"mylib.ops"`; the modules below are included.
+
+    Raises:
+      TypeError: One of them is not a string.
+    """
+    for module in modules:
+        if not isinstance(module, str):
+            raise TypeError(f"pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'")
+        _declared.add(module)
+        is_listed_name.cache_clear()
+
+
+@functools.lru_cache(4096)
+def is_listed_name(module: str, name: str = "") -> bool:
+    """Whether a name of a module, or the module itself, is on the list, and the module is the one that is installed."""
+    parents = [module]
+    while "." in parents[-1]:
+        parents.append(parents[-1].rpartition(".")[0])
+    if not _declared.isdisjoint(parents):
+        return True
+    path = f"{module}.{name}".split(".")
+    if any(".".join(path[:i]) in _impure for i in range(1, len(path) + 1)):
+        return False
+    return parents[-1] in _libraries and is_installed(module)
+
+
+def module_of(value: Any) -> str:
+    """The name of the module that defines a value or, as C functions and methods may have none, its class."""
+    module = read(value, "__module__") or read(type(value), "__module__")
+    return module if type(module) is str else ""
+
+
+def name_of(value: Any) -> str:
+    name = read(value, "__qualname__") or read(value, "__name__")
+    return name if type(name) is str else ""
+
+
+def is_pure(value: Any) -> bool:
+    """Whether a function, class or other callable is what its module on the list has by its name."""
+    module, name = module_of(value), name_of(value)
+    if not name or "<locals>" in name or not is_listed_name(module, name):
+        return False
+    first, *rest = name.split(".")
+    target = read(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it lacks
+    for part in rest:
+        target = read(target, part)
+    return target is value
+
+
+def is_pure_code(function: types.FunctionType) -> bool:
+    """Whether a function was made by code of a listed module, such as what `jax.vmap(f)` returns: its globals are the
+    library's, and only what it holds counts.
+    """
+    name = function.__globals__.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    if type(module) is not types.ModuleType or module.__dict__ is not function.__globals__:
+        return False
+    # Users may execute code of their own in a module's scope.
+    is_own = function.__code__.co_filename == function.__globals__.get("__file__")
+    return is_own and is_listed_name(str(name), function.__code__.co_qualname)
+
+
+def is_listed_module(module: Any) -> bool:
+    """Whether a module is on the list, and not another module with the name of a listed one."""
+    name = vars(module).get("__name__") if type(module) is types.ModuleType else None
+    return type(name) is str and sys.modules.get(name) is module and is_listed_name(name)

@@ -1,0 +1,433 @@
+"""Reads a value, and what code in it can read, as a flat list of tokens: equal lists mean that code reads the same."""
+
+import collections
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import inspect
+import logging
+import operator
+import pathlib
+import re
+import sys
+import types
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from partax._functions.code import is_counter, names_of
+from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
+from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
+from partax._functions.type_traits import facts
+from partax._jax.private import jit_parts
+
+_MOST_TOKENS = 20_000
+_LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
+_ABSENT: Any = object()
+
+# Entries of classes that describe the class, or follow from others.
+_ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
+    *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__"),
+}
+_COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
+
+
+class UnprovableError(Exception):
+    """A value that cannot be proven unchanged; the text says what it is."""
+
+
+class Reader:
+    """Reads values one after the other, each object where it is met first.
+
+    The tokens of this class hold in one process: what is known by identity is an id, which `identities` keep valid.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[Any] = []
+        self.add = self.tokens.append
+        self.identities: list[Callable[[], Any]] = []
+        self.num_array_bytes = 0
+        self._numbers: dict[int, int] = {}  # of the objects that were met, by id
+        self._kept: list[Any] = []  # so that no id is used twice meanwhile
+
+    # ---- What subclasses do otherwise.
+
+    def identity(self, value: Any) -> None:
+        """A value that is the same only as the same object: an array of jax, a class or an enum member."""
+        try:
+            self.identities.append(weakref.ref(value))
+        except TypeError:
+            self.identities.append(lambda: value)
+        self.add(id(value))
+
+    def library_object(self, value: Any) -> None:
+        """A function, class or module on the allow-list, or a logger."""
+        self._kept.append(value)
+        self.add(id(value))
+
+    def code(self, code: types.CodeType) -> None:
+        self.add(code)
+
+    def constant(self, value: Any) -> None:
+        """An immutable value with an `==` of its own."""
+        self.add((type(value), value))
+
+    def jit_options(self, options: Any) -> None:
+        self.add(options)
+
+    def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
+        """A global or a closure variable of a function, or a default."""
+        self.read(value)
+
+    def read_part(self, value: Any, segment: str) -> None:
+        """An attribute or item of the value that was read last."""
+        self.read(value)
+
+    # ---- Values by type.
+
+    def read(self, value: Any) -> None:
+        read = _READERS.get(type(value))
+        if read is None:
+            read = _reader_of(type(value))
+        read(self, value)
+        if len(self.tokens) > _MOST_TOKENS:
+            raise UnprovableError("more than can be compared")
+
+    def _is_repeated(self, value: Any) -> bool:
+        number = self._numbers.setdefault(id(value), len(self._numbers))
+        self._kept.append(value)
+        if number == len(self._kept) - 1:
+            return False
+        self._kept.append(value)
+        self.add(("repeated", number))
+        return True
+
+    def _number(self, value: Any) -> None:
+        self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal
+
+    def _tuple(self, value: Any) -> None:
+        self.add((type(value), len(value)))
+        for i, item in enumerate(value):
+            self.read_part(item, f"[{i}]")
+
+    def _list(self, value: Any) -> None:
+        if not self._is_repeated(value):
+            self._tuple(value)
+
+    def _dict(self, value: Any) -> None:
+        if self._is_repeated(value):
+            return
+        self.add((type(value), len(value)))
+        for key, item in list(value.items()):
+            self.read(key)
+            self.read_part(item, f"[{key!r}]" if type(key) is str else f"[{kind_text(key)}]")
+        if type(value) is collections.defaultdict:
+            self.read_part(value.default_factory, ".default_factory")
+
+    def _set(self, value: Any) -> None:
+        if self._is_repeated(value):
+            return
+        items = set[Any]()
+        for item in list(value):
+            start = len(self.tokens)
+            self.read(item)
+            items.add(tuple(self.tokens[start:]))
+            del self.tokens[start:]
+        self.set_tokens(type(value), items)
+
+    def set_tokens(self, cls: type, items: set[Any]) -> None:
+        self.add((cls, frozenset(items)))
+
+    def _array(self, value: Any) -> None:
+        if isinstance(value, jax.core.Tracer):
+            raise UnprovableError("an array that is being traced")
+        self.num_array_bytes += value.nbytes
+        self.identity(value)
+
+    def _numpy_array(self, value: Any) -> None:
+        if value.dtype.hasobject:
+            raise UnprovableError("a NumPy array of objects")
+        if value.nbytes > _LARGEST_ARRAY:
+            raise UnprovableError(f"a NumPy array of {value.nbytes >> 20} MiB, which is too large to be compared")
+        self.add((value.dtype, value.shape, value.tobytes()))
+
+    def _numpy_scalar(self, value: Any) -> None:
+        self.add((type(value), value.tobytes()))
+
+    # ---- Callables.
+
+    def _function(self, function: types.FunctionType) -> None:
+        scope = function.__globals__
+        is_of_library = is_listed_name(str(scope.get("__name__")))
+        if is_of_library and is_pure(function):
+            self.library_object(function)
+            return
+        if self._is_repeated(function):
+            return
+        code = function.__code__
+        names = names_of(code)
+        self.code(code)
+        self.add(function.__name__)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                self.add(_ABSENT)
+                continue
+            if not (name in names.counters and is_counter(names, name, value)):
+                self.read_variable(value, "closure", name, function)
+        if function.__defaults__ is not None:
+            self.read_variable(function.__defaults__, "default", "", function)
+        if function.__kwdefaults__ is not None:
+            self.read_variable(function.__kwdefaults__, "default", "", function)
+        for name, value in list(function.__dict__.items()):
+            if name not in _COPIED_FROM_JIT:
+                self.add(name)
+                self.read_part(value, f".{name}")
+        if is_of_library and is_pure_code(function):
+            return
+        if names.has_relative_import:
+            raise UnprovableError("a relative import")
+        for chain in names.chains:
+            name = chain[0]
+            value = scope.get(name, _ABSENT)
+            if value is _ABSENT:
+                value = function.__builtins__.get(name, _ABSENT)
+            if not (name in names.counters and is_counter(names, name, value)):
+                self._global(value, chain, function)
+        for module, name in names.imports:
+            self._global(sys.modules.get(module, _ABSENT), (module, name) if name else (module,), function)
+
+    def _global(self, value: Any, chain: tuple[str, ...], function: types.FunctionType) -> None:
+        """What a global name gives, followed through modules by the attributes that are read of it at once."""
+        name = chain[0]
+        for attribute in (*chain[1:], None):
+            if not isinstance(value, types.ModuleType):
+                break
+            if is_listed_module(value):
+                rest = ".".join(chain[chain.index(attribute) :]) if attribute else ""
+                if not is_listed_name(value.__name__, rest):
+                    raise UnprovableError(f"'{name}.{rest}', which has state of its own")
+                self.library_object(value)
+                return
+            if attribute is None or attribute not in vars(value):
+                raise UnprovableError(f"the module '{value.__name__}'")
+            value, name = vars(value)[attribute], f"{name}.{attribute}"
+        self.read_variable(value, "global", name, function)
+
+    def _method(self, method: Any) -> None:
+        self.add(type(method))
+        self.read(method.__func__)
+        self.read_part(method.__self__, ".__self__")
+
+    def _partial(self, partial: Any) -> None:
+        self.add(type(partial))
+        self.read(partial.func)
+        self.read(partial.args)
+        self.read(partial.keywords)
+        if partial.__dict__:
+            self.read(partial.__dict__)
+
+    def _jitted(self, jitted: Any) -> None:
+        if is_pure(jitted):
+            self.library_object(jitted)
+            return
+        function, options = jit_parts(jitted)
+        self.add(type(jitted))
+        self.jit_options(options)
+        self.read(function)
+
+    def _builtin(self, function: Any) -> None:
+        owner = function.__self__
+        if owner is None or isinstance(owner, (types.ModuleType, type)):
+            if not (is_listed_name(module_of(function), function.__name__) or isinstance(owner, type)):
+                raise UnprovableError(f"'{function.__name__}' of {module_of(function)}")
+            self.library_object(function)
+            return
+        self.add((type(function), function.__name__))
+        self.read_part(owner, ".__self__")
+
+    # ---- Classes and instances.
+
+    def _class(self, cls: type) -> None:
+        if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
+            self.library_object(cls)
+            return
+        if is_written_in_c(cls) or not _has_usual_metaclass(cls):
+            raise UnprovableError(f"the class '{cls.__qualname__}' of {cls.__module__}")
+        if self._is_repeated(cls):
+            return
+        self.identity(cls)
+        for base in mro_of(cls)[1:]:
+            if not is_pure(base):
+                self.read(base)
+        for name, entry in list(entries_of(cls).items()):
+            if name in _ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
+                continue
+            self.add(name)
+            self.read_part(entry, f".{name}")
+
+    def _descriptor(self, value: Any) -> None:
+        """Of a class that is known by identity."""
+        self.add(type(value))
+
+    def instance(self, value: Any) -> None:
+        """An object by its class and its content."""
+        cls = type(value)
+        if _instance_layout(cls).unprovable:
+            raise UnprovableError(kind_text(value))
+        if self._is_repeated(value):
+            return
+        self.read_part(cls, ".__class__")
+        content, slots, has_dict, _ = _instance_layout(cls)
+        if content is not None:
+            self.read(content(value))
+        if has_dict:
+            attributes = object.__getattribute__(value, "__dict__")
+            self.add(len(attributes))
+            for name, part in list(attributes.items()):
+                self.add(name)
+                self.read_part(part, f".{name}")
+        for name in slots:
+            try:
+                part = object.__getattribute__(value, name)
+            except AttributeError:
+                self.add(_ABSENT)
+                continue
+            self.read_part(part, f".{name}")
+
+
+class _Layout(NamedTuple):
+    """Where instances of a class have their content."""
+
+    content: Callable[[Any], Any] | None  # gives that of a built-in base
+    slots: tuple[str, ...]
+    has_dict: bool
+    unprovable: bool
+
+
+_CONTENTS: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__complex__,
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+}
+
+
+@asked_once
+def _instance_layout(cls: type) -> _Layout:
+    slots = facts(cls).slots
+    owners = [base for base in mro_of(cls) if not is_written_in_c(base) and not is_pure(base)]
+    makes_up = any(name in entries_of(owner) for owner in owners for name in ("__getattr__", "__getattribute__"))
+    base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
+    unprovable = slots is None or makes_up or not _has_usual_metaclass(cls)
+    return _Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
+
+
+def _has_usual_metaclass(cls: type) -> bool:
+    return type(cls) is type or is_pure(type(cls))
+
+
+def kind_text(value: Any) -> str:
+    """What a value is, in words: `a numpy Generator`, `a Config`."""
+    cls = type(value)
+    package = cls.__module__.partition(".")[0]
+    is_users = package in ("builtins", "__main__") or not is_written_in_c(cls) and not is_listed_name(package)
+    name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+_Read = Callable[[Reader, Any], None]
+
+
+def _parts(get: Callable[[Any], Any]) -> _Read:
+    """Reads the parts that `get` gives of a value, a tuple or the only one."""
+
+    def read_parts(reader: Reader, value: Any) -> None:
+        reader.add(type(value))
+        reader.read(get(value))
+
+    return read_parts
+
+
+_READERS: dict[type, _Read] = {
+    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), Reader.constant),
+    **dict.fromkeys((float, complex), Reader._number),
+    tuple: Reader._tuple,
+    **dict.fromkeys((list, collections.deque), Reader._list),
+    bytearray: _parts(bytes),
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict, collections.Counter), Reader._dict),
+    types.MappingProxyType: _parts(dict),
+    **dict.fromkeys((set, frozenset), Reader._set),
+    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), Reader.constant),
+    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), Reader.constant),
+    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), Reader.constant),
+    re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
+    **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
+    inspect.Signature: Reader.constant,
+    **dict.fromkeys((types.UnionType, types.GenericAlias), Reader.constant),
+    types.FunctionType: Reader._function,
+    types.MethodType: Reader._method,
+    types.BuiltinFunctionType: Reader._builtin,
+    functools.partial: Reader._partial,
+    type(functools.lru_cache(len)): _parts(operator.attrgetter("__wrapped__")),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter), _parts(lambda value: value.__reduce__()[1])),
+    operator.methodcaller: _parts(lambda value: value.__reduce__()[1:]),
+    type(jax.jit(len)): Reader._jitted,
+    type: Reader._class,
+    property: _parts(operator.attrgetter("fget", "fset", "fdel")),
+    **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
+    functools.cached_property: _parts(operator.attrgetter("func")),
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._descriptor),
+    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), Reader.library_object),
+    types.ClassMethodDescriptorType: Reader.library_object,
+    np.ndarray: Reader._numpy_array,
+    jax.tree_util.PyTreeDef: Reader.constant,
+    logging.Logger: Reader.library_object,
+    logging.RootLogger: Reader.library_object,
+}
+
+
+def register_parts(cls: type, parts: Callable[[Any], Any]) -> None:
+    """Has instances of a class of ours read by the parts that a function gives of them."""
+    _READERS[cls] = _parts(parts)
+
+
+def _reader_of(cls: type) -> _Read:
+    """How instances of a class are read that is not in the table: built-in types, then bases, then content."""
+    if issubclass(cls, type):
+        return Reader._class
+    if issubclass(cls, jax.Array):
+        return Reader._array
+    if issubclass(cls, np.generic):
+        return Reader._numpy_scalar
+    if issubclass(cls, np.dtype) or facts(cls).constant:
+        return Reader.constant
+    if facts(cls).enum:
+        return Reader.identity
+    if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
+        return Reader.library_object
+    return _other
+
+
+def _other(reader: Reader, value: Any) -> None:
+    if callable(value) and is_pure(value):
+        reader.library_object(value)
+    else:
+        reader.instance(value)
