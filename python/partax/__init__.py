@@ -93,7 +93,7 @@ _MODULES = ("debug", "equinox", "nnx", "tree")
 _OF_MODULES = {
     "_doctor.finding": ("Finding",),
     "_doctor.doctor": ("Diagnosis", "doctor"),
-    "_guards.pure": ("pure",),
+    "_functions.pure": ("pure",),
     "_io.save_and_load": ("Mismatch", "load", "save"),
     "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
