@@ -109,9 +109,10 @@ class TraceRecorder {
     const bool first = frame.entry->log.empty();
     Ref described = std::move(frame.described);
     if (!described) described = spec_data(spec, frame.call.names());
-    record_ = python::begin_trace(history, described, frame.call.values(), values.tuple(), tuple_of(tracers, count),
-                                  truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
-                                  exact_unicode(frame.entry->difference));
+    record_ =
+        python::begin_trace(history, frame.call.jit().function, described, frame.call.values(), values.tuple(),
+                            tuple_of(tracers, count), truth(first), truth(cache.table.size() >= cache.table.max_size()),
+                            epoch, exact_unicode(frame.entry->difference));
     frame.record = record_;
     const std::size_t number = size_of_number(attribute(record_.get(), "number").get());
     frame.entry->log.push_back(EntryTrace{number, nullptr});
@@ -182,6 +183,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   std::shared_ptr<const TraceOutput> output;
   Ref node;
   while (!node) node = pack_output(frame, result.get(), spec, leaves, count, output);  // again: see there
+  python::warn_of_constants(frame.record, node);
   if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
   }

@@ -1,13 +1,21 @@
-"""Guards the promise that an array in a static object, which is baked into the program, is told with its path."""
+"""Guards the promise that an array in a static object, which is baked into the program, is told with its path, if the
+program has it, and that objects of Flax are no static values."""
 
+import dataclasses
+import functools
 import warnings
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
+import partax
 from partax import filter_jit
 from trees import Layer, array
 
@@ -19,23 +27,50 @@ def holder(**attributes: Any) -> Any:
     return made
 
 
+def warnings_of(run: Callable[[], Any]) -> list[str]:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        run()
+    return [str(warning.message) for warning in seen]
+
+
+def linear() -> eqx.nn.Linear:
+    return eqx.nn.Linear(2, 2, key=jax.random.key(0))
+
+
+def nnx_linear() -> nnx.Linear:
+    return nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+
+
+def other(model: Any) -> Any:
+    """A model of the same kind with other arrays: an nnx object is changed in place."""
+    if isinstance(model, eqx.Module):
+        return jax.tree.map(lambda leaf: leaf + 1, model)
+    nnx.update(model, jax.tree.map(lambda leaf: leaf + 1, nnx.state(model)))
+    return model
+
+
 @pytest.mark.parametrize(
-    ("attributes", "path"),
+    ("attributes", "path", "get"),
     [
-        ({"weight": jnp.ones(2)}, "config.weight"),
-        ({"name": "a", "mean": np.ones(2)}, "config.mean"),
-        ({"layers": [1, {"b": jnp.ones(2)}]}, "config.layers[1]['b']"),
-        ({"inner": holder(pair=(jnp.ones(1), 2))}, "config.inner.pair[0]"),
+        ({"weight": jnp.ones(2)}, "config.weight", lambda it: it.weight),
+        ({"name": "a", "mean": np.ones(2)}, "config.mean", lambda it: it.mean),
+        ({"layers": [1, {"b": jnp.ones(2)}]}, "config.layers[1]['b']", lambda it: it.layers[1]["b"]),
+        ({"inner": holder(pair=(jnp.ones(1), 2))}, "config.inner.pair[0]", lambda it: it.inner.pair[0]),
+        ({"recent": deque([jnp.ones(2)])}, "config.recent[0]", lambda it: it.recent[0]),
+        ({"losses": [0.5] * 3000 + [jnp.ones(2)]}, "config.losses[3000]", lambda it: it.losses[-1]),
     ],
 )
-def test_an_array_in_a_static_object_is_told_once_with_its_path(attributes: dict[str, Any], path: str) -> None:
+def test_a_static_object_s_array_that_is_read_is_told_once_with_its_path(
+    attributes: dict[str, Any], path: str, get: Callable[[Any], Any]
+) -> None:
     cls = type(f"Config{abs(hash(path))}", (), {})
     config = cls()
     vars(config).update(attributes)
 
     @filter_jit
     def f(x: jax.Array, config: Any) -> jax.Array:
-        return x + 1
+        return x + get(config)
 
     with pytest.warns(UserWarning, match="is an array in a static") as seen:
         f(array(2), config)
@@ -43,25 +78,282 @@ def test_an_array_in_a_static_object_is_told_once_with_its_path(attributes: dict
     assert [str(warning.filename) for warning in seen] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        f(array(3), config)
+        f(jnp.ones((2, 2)), config)
         f(array(2), config)
 
 
-def test_the_bound_instance_of_a_plain_class_is_such_an_object() -> None:
-    class Trainer:
-        def __init__(self) -> None:
-            self.weight = jnp.ones(2)
+# --- what holds the array
 
-        @filter_jit
-        def step(self, x: jax.Array) -> jax.Array:
-            return x * self.weight
 
-    with pytest.warns(UserWarning, match=r"`self\.weight` is an array in a static"):
-        Trainer().step(array(2))
+class Plain:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def step(self, x: jax.Array) -> jax.Array:
+        model = self.model
+        if isinstance(model, (list, tuple, dict)):
+            model = model["a" if isinstance(model, dict) else 0]
+        return model(x)
+
+
+class Slots:
+    __slots__ = ("model",)
+    __init__, step = Plain.__init__, Plain.step
+
+
+class BelowSlots(Slots):
+    __slots__ = ("name",)
+
+
+class SlotsAndDictionary(Slots):
+    pass
+
+
+class OwnEquality(Plain):
+    def __eq__(self, other: object) -> bool:
+        return type(other) is OwnEquality
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@dataclasses.dataclass(eq=False)
+class OfIdentity:
+    model: Any
+    step = Plain.step
+
+
+CLASSES = [Plain, Slots, BelowSlots, SlotsAndDictionary, OwnEquality, OfIdentity]
+IN: dict[str, Callable[[Any], Any]] = {
+    "": lambda model: model,
+    "[0]": lambda model: [model],
+    "[0] of a tuple": lambda model: (model,),
+    "['a']": lambda model: {"a": model},
+}
+
+
+@pytest.mark.parametrize("model", [linear, nnx_linear])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_whatever_an_object_holds_its_arrays_in_is_looked_into(kind: Any, model: Callable[[], Any]) -> None:
+    for place, inside in IN.items():
+        name = f"{kind.__name__}{place}{model.__name__}"  # a class is told once
+        held = type(name, (kind,), {"__slots__": ()})(inside(model()))
+        f = filter_jit(lambda held, x: held.step(x))
+        (text,) = warnings_of(lambda f=f, held=held: f(held, array(2)))
+        assert text.startswith(f"`held.model{place.partition(' ')[0]}.")
+        assert f"in a static `{name}`" in text
+
+
+@pytest.mark.parametrize("model", [linear, nnx_linear])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_so_is_the_object_of_a_bound_method(kind: Any, model: Callable[[], Any]) -> None:
+    held = kind(model())
+    (text,) = warnings_of(lambda: filter_jit(lambda step, x: step(x))(held.step, array(2)))
+    assert text.startswith("`step.__self__.model.")
+    (text,) = warnings_of(lambda: filter_jit(held.step)(array(2)))
+    assert text.startswith("`self.model.")
+    (text,) = warnings_of(lambda: filter_jit(functools.partial(held.step))(array(2)))
+    assert ".func.__self__.model." in text
+
+
+def apply(model: Any, x: jax.Array) -> jax.Array:
+    return (model[0] if isinstance(model, list) else model)(x)
+
+
+PARTIALS: list[Callable[[Any], Any]] = [
+    lambda model: functools.partial(apply, model),
+    lambda model: functools.partial(apply, [model]),
+    lambda model: functools.partial(lambda x, model: model(x), model=model),
+    lambda model: functools.partial(lambda held, x: held.step(x), Plain(model)),
+    lambda model: Plain(functools.partial(apply, model)).step,
+]
+
+
+@pytest.mark.parametrize("partial", PARTIALS)
+@pytest.mark.parametrize("model", [linear, nnx_linear])
+def test_a_partial_with_a_model_is_told_or_sees_the_change(
+    partial: Callable[[Any], Any], model: Callable[[], Any]
+) -> None:
+    for called in (lambda fun: functools.partial(filter_jit(lambda fun, x: fun(x)), fun), filter_jit):
+        first = model()
+        of_first = partial(first)
+        f = called(of_first)
+        told = warnings_of(lambda f=f: f(array(2)))
+        second = other(first)
+        changed = of_first if second is first else partial(second)
+        f = f if second is first else called(changed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sees = bool(jnp.allclose(f(array(2)), changed(array(2)), atol=1e-6))
+        assert told or sees
+
+
+# --- what is told, and what is not
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.rate, self.model, self.layers = 0.1, jnp.ones(2), [linear()]
+
+    @filter_jit
+    def step(self, model: jax.Array, x: jax.Array) -> jax.Array:
+        return model - self.rate * x
+
+    @filter_jit
+    def shapes(self, x: jax.Array) -> jax.Array:
+        return x.reshape(self.model.shape) * len(self.layers)
+
+    @filter_jit
+    def branch(self, x: jax.Array) -> jax.Array:
+        return x * self.model if self.rate > 1 else x
+
+    @filter_jit
+    def inner(self, x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda carry, _: (carry * self.rate, None), x, None, length=2)[0]
+
+    @filter_jit
+    def read(self, x: jax.Array) -> jax.Array:
+        return x * self.model
+
+
+def test_an_array_that_the_trace_does_not_read_is_not_told() -> None:
+    trainer = Trainer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            trainer.model = trainer.step(trainer.model, array(2))
+        trainer.shapes(array(2)), trainer.branch(array(2)), trainer.inner(array(2))
+        jax.vmap(lambda x: trainer.step(trainer.model, x))(jnp.ones((3, 2)))
+        trainer.step.lower(trainer.model, jnp.ones((3, 2)))
+    (text,) = warnings_of(lambda: trainer.read(array(2)))
+    assert text.startswith("`self.model` is an array in a static `Trainer`")
+
+
+READ_INSIDE: dict[str, Callable[[Any, jax.Array], Any]] = {
+    "jit": lambda held, x: jax.jit(lambda x: x * held.model)(x),
+    "scan": lambda held, x: jax.lax.scan(lambda carry, _: (carry * held.model, None), x, None, length=2)[0],
+    "cond": lambda held, x: jax.lax.cond(x[0] > 0, lambda x: x * held.model, lambda x: x, x),
+    "grad": lambda held, x: jax.grad(lambda x: (x * held.model).sum())(x),
+    "filter_grad": lambda held, x: partax.filter_grad(lambda x: (x * held.model).sum())(x),
+    "vmap": lambda held, x: jax.vmap(lambda x: x * jnp.sum(held.model))(x),
+    "checkpoint": lambda held, x: jax.checkpoint(lambda x: x * held.model)(x),
+    "filter_jit": lambda held, x: filter_jit(lambda x: x * held.model)(x),
+    "the result": lambda held, x: (x, {"model": held.model}),
+}
+
+
+@pytest.mark.parametrize("name", READ_INSIDE)
+def test_an_array_that_a_program_in_the_program_reads_is_told(name: str) -> None:
+    for value in (jnp.ones(2), np.ones(2, "float32"), np.arange(2)):
+        held = type(f"Of{name}{type(value)}{value.dtype}", (Plain,), {})(value)
+        f = filter_jit(lambda held, x: READ_INSIDE[name](held, x))
+        (text,) = warnings_of(lambda f=f, held=held: f(held, array(2)))
+        assert text.startswith("`held.model` is an array in a static")
+
+
+def test_an_attribute_by_which_a_class_compares_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    class Hashed:
+        def __init__(self, value: np.ndarray) -> None:
+            self.value = value
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Hashed) and np.array_equal(self.value, other.value)
+
+        def __hash__(self) -> int:
+            return hash(self.value.tobytes())
+
+    class ByKey(Hashed):
+        @property
+        def key(self) -> bytes:
+            return self.value.tobytes()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, ByKey) and self.key == other.key
+
+        def __hash__(self) -> int:
+            return 1
+
+    for kind in (Hashed, ByKey):
+        f = filter_jit(lambda table, x: x * table.value)
+        for value in (1.0, 2.0):
+            np.testing.assert_array_equal(f(kind(np.full(2, value)), array(2)), array(2) * value)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_an_error_of_the_warning_is_one_in_each_call() -> None:
+    f = filter_jit(lambda held, x: x * held.model)
+    held = Plain(jnp.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(UserWarning, match=r"`held\.model` is an array"):
+                f(held, array(2))
+    assert f.cache_info().traces == 0
 
 
 def test_what_is_traced_or_holds_no_array_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
     f = filter_jit(lambda tree, config: config)
     f(Layer(array(2)), holder(name="a", sizes=[1, 2]))
     f({"a": array(2)}, holder(function=lambda x: x + array(2)))
+    for module in (linear(), nnx_linear()):
+        filter_jit(module)(array(2))
+        filter_jit(module.__call__)(array(2))
     assert [str(warning.message) for warning in recwarn] == []
+
+
+# --- objects of Flax
+
+
+class Net(nnx.Module, pytree=False):
+    def __init__(self) -> None:
+        self.layer = nnx_linear()
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.layer(x)
+
+
+class Field(eqx.Module):
+    model: Any = eqx.field(static=True)
+
+
+@pytest.mark.parametrize(
+    ("tree", "path", "remedy"),
+    [
+        (Net, "tree", "leave out `pytree=False`"),
+        (lambda: [1, Net()], "tree[1]", "leave out `pytree=False`"),
+        (lambda: {"a": (Net(),)}, "tree['a'][0]", "leave out `pytree=False`"),
+        (lambda: [Net() for _ in range(20)], "tree[0]", "leave out `pytree=False`"),
+        (lambda: Field(Net()), "tree.model", "make the field dynamic"),
+        (lambda: Field(nnx_linear()), "tree.model", "make the field dynamic"),
+        (lambda: [1, Field(nnx.Sequential(nnx_linear()))], "tree[1].model", "make the field dynamic"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*array is being set as static:UserWarning")
+def test_objects_of_flax_are_no_static_values(tree: Callable[[], Any], path: str, remedy: str) -> None:
+    f = filter_jit(lambda tree, x: x)
+    with pytest.raises(TypeError) as error:
+        f(tree(), array(2))
+    assert f"`{path}`: found a `" in str(error.value) and remedy in str(error.value)
+    with pytest.raises(TypeError):
+        f.lower(tree(), array(2))
+    assert f.cache_info().traces == 0
+
+
+def test_jax_refuses_one_as_an_argument_too() -> None:
+    with pytest.raises(TypeError, match="Net"):
+        jax.jit(lambda tree, x: x)(Net(), array(2))
+
+
+def test_nnx_jit_takes_what_is_no_pytree() -> None:
+    net = Net()
+    f = partax.nnx.jit(lambda net, x: net(x))
+    for _ in range(2):
+        np.testing.assert_allclose(f(net, array(2)), nnx.jit(lambda net, x: net(x))(net, array(2)), rtol=1e-6)
+        other(net.layer)
+
+
+def test_an_object_of_flax_without_arrays_may_be_static() -> None:
+    class Sizes(nnx.Module, pytree=False):
+        width = 3
+
+    assert filter_jit(lambda sizes, x: x * sizes.width)(Sizes(), array(2)).shape == (2,)

@@ -1,4 +1,4 @@
-"""How users' objects are read: attributes that may raise, past what a metaclass makes up; one answer for each object."""
+"""How users' objects are read: attributes that may raise, past what a metaclass makes up."""
 
 import functools
 import weakref

@@ -348,7 +348,7 @@ def kind_text(value: Any) -> str:
     """What a value is, in words: `a numpy Generator`, `a Config`."""
     cls = type(value)
     package = cls.__module__.partition(".")[0]
-    is_users = package in ("builtins", "__main__") or not is_written_in_c(cls) and not is_listed_name(package)
+    is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
     name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 

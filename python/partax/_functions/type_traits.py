@@ -10,8 +10,8 @@ import jax
 
 from partax._families.equinox import module_class
 from partax._functions.installed import is_installed
-from partax._functions.pure import is_pure, module_of
 from partax._functions.objects import asked_once, is_written_in_c, read
+from partax._functions.pure import is_pure, module_of
 
 _WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
@@ -48,16 +48,19 @@ class Facts(NamedTuple):
     """Whether instances never change and compare by their bits, or by `==`."""
     enum: bool
     """Whether instances are members of an enumeration."""
+    compares_fields: bool
+    """Whether it is a frozen dataclass with the generated `==`."""
     slots: tuple[str, ...] | None
     """The names of the slots, if an instance has no other state than these, its dictionary and a built-in base's."""
 
 
 @asked_once
 def facts(cls: type) -> Facts:
-    _, slots, _, is_enum, _ = traits(cls)
+    compared, slots, _, is_enum, _ = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant, is_enum, None if slots is None else tuple(slot.__name__ for slot in slots))
+    names = None if slots is None else tuple(slot.__name__ for slot in slots)
+    return Facts(is_constant, is_enum, compared is not None, names)
 
 
 def _compared(cls: type) -> tuple[str, ...] | None:

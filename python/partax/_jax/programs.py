@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.extend.core import Literal
 
 from partax._jax.private import _attribute, _name, concrete_array_type, runs_without_jit, under_trace
 
@@ -27,6 +28,23 @@ def open_equations() -> list[Any] | None:
     equations = [note() if callable(note) else note for note in noted]
     found = [equation for equation in equations if equation is not None]
     return found if all(hasattr(equation, "params") for equation in found) else None
+
+
+def open_constants() -> list[Any] | None:
+    """The arrays that the program which this thread traces has captured so far, and programs inside of it. None where
+    this jax does not tell.
+    """
+    by_variable = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "constvar_to_val")
+    equations = open_equations()
+    if not isinstance(by_variable, dict) or equations is None:
+        return None
+    constants = list(by_variable.values())
+    for equation in every_equation(equations):
+        operands = getattr(equation, "invars", None) or [it.val for it in getattr(equation, "in_tracers", ())]
+        constants += [it.val for it in operands if isinstance(it, Literal) and getattr(it.aval, "shape", ())]
+        for _, holder, _ in held_programs(equation):
+            constants += getattr(holder, "consts", ())
+    return [getattr(it, "original", it) for it in constants]  # jax before 0.10 has a pair with what it makes of it
 
 
 _FOLDER = os.path.dirname(str(jax.__file__)) + os.sep

@@ -1,4 +1,4 @@
-"""The arrays that a program has captured, by the names of the variables that held them; a warning of some of them."""
+"""The arrays that a program has captured, by the names of the variables that held them."""
 
 import contextlib
 import dataclasses
@@ -6,25 +6,15 @@ import functools
 import inspect
 import math
 import types
-import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
 from partax import _core
-from partax._functions.installed import is_installed
-from partax._functions.objects import read
-from partax._pytree.call_site import call_site
 from partax._pytree.short_text import array_text
-from partax._pytree.spec_data import FIELD, VALUE, Detail, shown
+from partax._report.static_arrays import arrays_in, is_held_by
 
 _MAX_DEPTH = 4
-_MAX_OBJECTS = 1000  # that are looked into for one variable
-_MAX_COMPARED = 1 << 22
-_NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, jax.Array, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +54,9 @@ def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = Mapping
         variables += _arrays("static argument", path, value)
     known = {id(array): holder for holder, array in reversed(variables)}
     return [
-        known.get(id(constant)) or next((holder for holder, array in variables if _is_held_by(constant, array)), None)
+        known.get(id(constant)) or next((holder for holder, array in variables if is_held_by(constant, array)), None)
         for constant in constants
     ]
-
-
-def _is_held_by(constant: Any, array: Any) -> bool:
-    # jax keeps NumPy arrays in a wrapper of its own, or as a copy.
-    if isinstance(constant, jax.Array) or not isinstance(array, np.ndarray) or constant.shape != array.shape:
-        return False
-    values = np.asarray(constant)
-    if values.ctypes.data == array.ctypes.data:
-        return True
-    return values.size <= _MAX_COMPARED and values.dtype == array.dtype and np.array_equal(values, array)
 
 
 def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, Any]]:
@@ -119,55 +99,6 @@ def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
     with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
         leaves, spec = _core.flatten(value, name)
         found = dict(zip(spec.dynamic_paths(), leaves, strict=True))
-    for path, array in (*found.items(), *arrays_in(name, value)):
+    inside = ((it.path, it.array) for it in arrays_in(name, value))
+    for path, array in (*found.items(), *inside):
         yield Holder(kind, name, path), array
-
-
-def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:
-    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first. So many
-    levels are looked into, and objects of installed libraries inside of the value only where that is asked for.
-    """
-    left = [(path, value, 0)]
-    seen: set[int] = set()
-    for path, it, level in left:
-        cls: Any = type(it)
-        if issubclass(cls, (jax.Array, np.ndarray)):
-            yield path, it
-        if id(it) in seen or len(left) > _MAX_OBJECTS or level == deepest or issubclass(cls, _NOT_LOOKED_INTO):
-            continue
-        seen.add(id(it))
-        items: list[tuple[str, Any]] = []
-        if issubclass(cls, dict):
-            items += [(f"[{shown(key)}]", item) for key, item in list(dict.items(it))[:_MAX_OBJECTS]]
-        elif issubclass(cls, (list, tuple)):
-            own = list if issubclass(cls, list) else tuple
-            items += [(f"[{i}]", item) for i, item in enumerate(own.__getitem__(it, slice(_MAX_OBJECTS)))]
-        attributes = read(it, "__dict__")
-        if type(attributes) is dict and (libraries or level == 0 or not is_installed(cls.__module__)):
-            items += [(f".{name}", item) for name, item in attributes.copy().items()]
-        left += [(path + segment, item, level + 1) for segment, item in items]
-
-
-_DEEPEST = 3
-
-_warned: set[tuple[str, str, str]] = set()
-
-
-def warn_of_arrays(described: Iterable[Detail]) -> None:
-    """Warns once of each place in a call where an object of a user's class, known by identity, holds an array."""
-    for path, kind, value in described:
-        cls = type(value)
-        if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
-            continue
-        place = next((place for place, _ in arrays_in(path, value, _DEEPEST, libraries=False)), None)
-        key = (cls.__module__, cls.__qualname__, place or "")
-        if place is None or key in _warned:
-            continue
-        _warned.add(key)
-        warnings.warn_explicit(
-            f"`{place}` is an array in a static `{cls.__qualname__}`: it is a constant of the program, and another "
-            f"array there later is not seen. Make `{cls.__qualname__}` a pytree, as an Equinox module or with "
-            "jax.tree_util.register_dataclass, or pass the array as an argument",
-            UserWarning,
-            *call_site(),
-        )

@@ -18,12 +18,12 @@ from partax._jax.nodes import flatten_one_level
 from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, NODE, Detail, SpecData, details
-from partax._report.captured_arrays import warn_of_arrays
 from partax._report.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._report.part import ValueParts
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.report import LoadReport, StepsReport
 from partax._report.snapshot import Record, Snapshot, differences, distance, places, take_snapshot
+from partax._report.static_arrays import arrays_in_statics, refuse_static_trees
 
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
@@ -184,6 +184,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
 
 def begin_trace(
     history: History,
+    function: Any,
     described: SpecData,
     arguments: tuple[Any, ...],
     values: tuple[Any, ...],
@@ -193,22 +194,26 @@ def begin_trace(
     epoch: int,
     difference: str,
 ) -> Record:
-    """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
+    """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
     parts = list(details(described))
     snapshot = history.take(parts, values, tracers)
-    warn_of_arrays(parts)
     nodes = (value for _, kind, value in parts if kind == NODE)
     time_flatten_functions({cls for family, cls, _ in nodes if family == "registered"}, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False
         return record
+    refuse_static_trees(parts)
     fields = [path for path, kind, _ in parts if kind == FIELD]
-    names = set[str]().union(*option_names(_core.call_shape()))
-    return history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names))
+    call = _core.call_shape()
+    names = set[str]().union(*option_names(call))
+    record = history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names))
+    record.static_arrays = arrays_in_statics(parts, history.name, None if call[-1] else function)
+    return record
 
 
 def end_trace(record: Record, failed: bool) -> None:
+    record.static_arrays = []
     history = record.history
     if history is not None and record.tracked:
         history.end(record, failed)

@@ -139,6 +139,7 @@ class Record:
         # `compile` comes `run`, until the call returned.
         self.stages: list[tuple[str, float, float]] = []
         self.places: list[Snapshot] = []  # of its further executables
+        self.static_arrays: list[list[Any]] = []  # `arrays_in_statics`, until the trace ends
         self.started = time.perf_counter()
 
     def arrays(self) -> Iterator[tuple[str, Part]]:

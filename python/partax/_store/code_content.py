@@ -8,6 +8,7 @@ from typing import Any
 
 from partax._functions.objects import asked_once
 
+
 def number_content(value: "float | complex") -> tuple[str, str]:
     """A number by its bits: the sign of a zero or a NaN is not in its text."""
     number = complex(value)
