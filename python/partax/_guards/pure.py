@@ -72,7 +72,7 @@ partax._core partax._pytree.as_equinox partax._pytree.every_leaf partax._pytree.
 partax._pytree.partition partax._pytree.texts partax._report.summary
 partax._transforms.branches partax._transforms.carry partax._transforms.custom_rules partax._transforms.filter_grad
 partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.mapped
-partax._transforms.programs partax._transforms.wrapper
+partax._transforms.programs partax._transforms.sharded partax._transforms.wrapper
 """
 # Of other modules, which of their names are.
 _NAMES = {

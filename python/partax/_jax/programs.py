@@ -164,6 +164,15 @@ def used_inputs(traced: Any) -> tuple[list[bool], bool]:
     return list(used), is_placed
 
 
+def varying_axes(array: Any) -> frozenset[Any]:
+    """The mesh axes along which an array of a function under `shard_map` differs. The fallback knows of none, and
+    jax's own error names no path.
+    """
+    kind = getattr(array, "aval", None)
+    varying = getattr(kind, "vma", None)  # until jax 0.9
+    return frozenset(getattr(getattr(kind, "mat", None), "varying", ()) if varying is None else varying)
+
+
 def _plain_call(executable: Any, params: Any) -> Any:
     """What runs an executable that takes and gives arrays, and does nothing else; None of others."""
     call = executable.unsafe_call

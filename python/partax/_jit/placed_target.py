@@ -26,13 +26,15 @@ def _sharding_of(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
 
 
+def default_device() -> Any:
+    """Where an uncommitted program runs."""
+    default: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return jax.local_devices(backend=default)[0] if default is None or isinstance(default, str) else default
+
+
 def _is_elsewhere(leaf: Any) -> bool:
     """Whether an uncommitted array is not where an uncommitted program runs."""
-    if not isinstance(leaf, jax.Array):
-        return False
-    default: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
-    default = jax.local_devices(backend=default)[0] if default is None or isinstance(default, str) else default
-    return leaf.sharding.device_set != {default}
+    return isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default_device()}
 
 
 class _Choice:
