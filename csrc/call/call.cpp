@@ -31,7 +31,7 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
   if (!is_output_node(returned)) return;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
-  for (const std::int32_t source : output->source) {
+  for (const std::int32_t source : sources_of(returned)) {
     if (source >= 0) continue;
     const std::size_t i = ~static_cast<std::size_t>(source);
     if (!is_deleted(leaves[i])) continue;

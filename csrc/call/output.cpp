@@ -40,6 +40,7 @@ namespace {
 struct Handle {
   std::shared_ptr<OutputSlot> slot;
   bool has_shardings;
+  std::vector<std::int32_t> source;  // where it is not that of the output; else empty
 
   // What a call under way holds too is not the handle's alone to report.
   int traverse(visitproc visit, void* arg) const {
@@ -114,12 +115,11 @@ PyMethodDef unflatten_output_method = {"unflatten_output",
                                        METH_FASTCALL, nullptr};
 
 // A leaf of a call that is given back. Of a NumPy array, or of a number, a jax array is made.
-Ref forwarded(const LeafBuffer& inputs, std::size_t i) {
-  PyObject* const input = inputs[i];
+Ref forwarded(PyObject* input) {
   if (hooks().jax_array_type.is(Py_TYPE(input))) return Ref::borrow(input);
   const LeafSort sort = TypeTable::instance().find(input).sort;
   const bool is_itself = sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
-  return is_itself ? Ref::borrow(input) : python::to_device(input, inputs.tuple());
+  return is_itself ? Ref::borrow(input) : python::to_device(input);
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ void register_trace_output_types(PyObject* module) {
 
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
   const bool has_shardings = static_cast<bool>(slot->output->shardings);
-  return make_node(box(std::make_unique<Handle>(Handle{std::move(slot), has_shardings})), std::move(results));
+  return make_node(box(std::make_unique<Handle>(Handle{std::move(slot), has_shardings, {}})), std::move(results));
 }
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<OutputNode>::type; }
@@ -152,6 +152,25 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
 Ref with_children(PyObject* node, Ref children) {
   check_is_output(node);
   return make_node(in_node(node).handle, std::move(children));
+}
+
+Ref with_leaves_through(PyObject* node, Ref children, PyObject* through) {
+  check_is_output(node);
+  const auto output = output_of(node);
+  std::vector<std::int32_t> source = output->source;
+  auto next = static_cast<std::int32_t>(PyTuple_GET_SIZE(in_node(node).results.get()));
+  for (PyObject* leaf : Items(through)) {
+    const auto forwarded = ~static_cast<std::int32_t>(PyLong_AsSize_t(leaf));
+    std::replace(source.begin(), source.end(), forwarded, next++);
+  }
+  const Handle& plain = *handle_in(in_node(node).handle.get());
+  Ref handle = box(std::make_unique<Handle>(Handle{plain.slot, plain.has_shardings, std::move(source)}));
+  return make_node(std::move(handle), std::move(children));
+}
+
+const std::vector<std::int32_t>& sources_of(PyObject* node) {
+  const Handle* handle = handle_in(in_node(node).handle.get());
+  return handle == nullptr || handle->source.empty() ? output_of(node)->source : handle->source;
 }
 
 Ref flatten_output(PyObject* node) {
@@ -176,13 +195,14 @@ Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   ++*output->calls;
   const Items results(in_node(returned).results.get());
-  HeldValues leaves(output->source.size());
-  for (const std::ptrdiff_t source : output->source) {
+  const std::vector<std::int32_t>& sources = sources_of(returned);
+  HeldValues leaves(sources.size());
+  for (const std::ptrdiff_t source : sources) {
     leaves.keep(source >= 0 ? Ref::borrow(results.begin()[source])
-                            : forwarded(inputs, static_cast<std::size_t>(~source)));
+                            : forwarded(inputs[static_cast<std::size_t>(~source)]));
   }
   const CameIn came_in{inputs, output->passthroughs, output->static_source};
-  return rebuild(output->spec, leaves.to_fill(), output->source.size(), &came_in);
+  return rebuild(output->spec, leaves.to_fill(), sources.size(), &came_in);
 }
 
 }  // namespace partax

@@ -47,6 +47,11 @@ bool is_output_node(PyObject* object) noexcept;
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children; raises of what is none.
 Ref with_children(PyObject* node, Ref children);
+// A node of a program that gives back the input leaves `through` too, after the other results: a call takes them from
+// there, and not from its arguments. Raises of what is none.
+Ref with_leaves_through(PyObject* node, Ref children, PyObject* through);
+// Of an output node, as TraceOutput::source, for the program that it is from.
+const std::vector<std::int32_t>& sources_of(PyObject* node);
 // (its children, a tuple; its aux data). Raises of what is none.
 Ref flatten_output(PyObject* node);
 Ref results_of(PyObject* node);

@@ -56,13 +56,14 @@ if _TYPE_CHECKING:
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
     from partax._transforms.layers import fold, stack, unstack
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
-    from partax._transforms.mapped import filter_shard_map, filter_vmap, if_array
+    from partax._transforms.mapped import filter_vmap, if_array
     from partax._transforms.programs import (
         filter_checkpoint,
         filter_closure_convert,
         filter_eval_shape,
         filter_make_jaxpr,
     )
+    from partax._transforms.sharded import filter_shard_map
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
@@ -107,8 +108,9 @@ _OF_MODULES = {
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
     "_transforms.layers": ("fold", "stack", "unstack"),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
-    "_transforms.mapped": ("filter_shard_map", "filter_vmap", "if_array"),
+    "_transforms.mapped": ("filter_vmap", "if_array"),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
+    "_transforms.sharded": ("filter_shard_map",),
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 

@@ -198,3 +198,21 @@ def test_shardings_of_returned_inputs_are_those_of_jax(kind: Any, of: str, devic
     for found in (f.eval_shape(x, x), f.trace(x, x).out_info, f.lower(x, x).out_info):
         assert found == expected
     assert (expected[0]["same"].sharding is not None) == (kind is Explicit)
+
+
+@pytest.mark.parametrize("place", ["none", "device", "split", "whole", "explicit"])
+@pytest.mark.parametrize("other", [lambda: array(3), lambda: np.ones(3, np.float32)])
+def test_shapes_of_the_result_have_the_shardings_of_jax(place: str, other: Any, devices: list[Any]) -> None:
+    places = {
+        "device": devices[1],
+        "split": on(mesh_of(devices), "d"),
+        "whole": on(mesh_of(devices)),
+        "explicit": on(mesh_of(devices, kind=Explicit), "d"),
+    }
+    model = array(8, 4) if place == "none" else jax.device_put(array(8, 4), places[place])
+    f = lambda model, x: {"model": model, "x": x, "more": [model * 2, jnp.zeros(3)]}
+    ours, theirs = (jit(f).lower(model, other()).compile().out_info for jit in (filter_jit, jax.jit))
+    for our, their in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert our.shape == their.shape and our.sharding.is_equivalent_to(their.sharding, our.ndim)
+    named = filter_jit(lambda model: (model, "name", model.sum())).lower(model).compile().out_info
+    assert named[1] == "name" and named[0].sharding == model.sharding and named[2].sharding is not None

@@ -146,6 +146,38 @@ def test_what_does_not_fit_is_named(mesh: Mesh, devices: list[Any]) -> None:
                 place(tree, prefix)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(("tree", "spec", "message"), [
+    ({"n": 1}, ("d",), r"\['n'\]`: found float32\[\], .*but it has 1 entry, and the array no axes; give it another"),
+    ([8], (None, "d"), r"\[0\]`: found float32\[8\], .*but it has 2 entries, and the array 1 axis; .*or None"),
+    ({"a": [8, 15]}, ("d",), r"\['a'\]\[1\]`: found float32\[15\], .*axis 0 of size 15 .* 8 equal parts"),
+    ((8, 1), ("d",), r"\[1\]`: found float32\[\], .*no axes"),
+])  # fmt: skip
+def test_what_does_not_fit_an_explicit_mesh_is_named(
+    inside: bool, tree: Any, spec: Any, message: str, devices: list[Any]
+) -> None:
+    tree = jax.tree.map(lambda size: array() if size == 1 else array(size), tree)
+    mesh = mesh_of(devices, kind=Explicit)
+    place = filter_jit(lambda tree, sharding: filter_shard(tree, sharding)) if inside else filter_shard
+    with pytest.raises(ValueError, match=f"`tree{message}"):
+        place(tree, on(mesh, *spec))
+    with jax.set_mesh(mesh), pytest.raises(ValueError, match=f"`tree{message}"):
+        place(tree, P(*spec))
+
+
+@pytest.mark.parametrize("kind", [Auto, Explicit])
+@pytest.mark.parametrize(("spec", "message"), [
+    (P("z"), "names the axis 'z', and the axes that it may name are 'd'"),
+    (P("d", "d"), "names the mesh axis 'd' twice"),
+    (P(("d", "z")), "names the axis 'z'"),
+])  # fmt: skip
+def test_names_that_the_mesh_in_context_has_not(kind: Any, spec: Any, message: str, devices: list[Any]) -> None:
+    with jax.set_mesh(mesh_of(devices, kind=kind)), pytest.raises(ValueError, match=rf"`tree\['x'\]`: .*{message}"):
+        filter_shard({"x": array(8, 8)}, spec)
+    with pytest.raises(ValueError, match=r"`tree\['x'\]`: .*there is no mesh: .*jax.set_mesh"):
+        filter_jit(lambda x: filter_shard({"x": x}, spec))(array(8, 8))
+
+
 def test_an_array_that_jax_cannot_hold(mesh: Mesh) -> None:
     with pytest.raises(TypeError, match=r"`tree\[1\]`: found object\[1\]"):
         filter_shard([array(8), np.array([object()])], mesh.devices.flat[0])

@@ -1,5 +1,6 @@
 """Guards the promise that calls which were precompiled neither trace nor compile, with a folder and without."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,24 @@ def test_precompiled_calls_neither_trace_nor_compile(
                 assert np.allclose(step(*call)[0], call[1])
             assert step.cache_info().traces == traces and "scaled" not in str(compiled)
             assert step.cache_info()[2:4] == (3, 0)
+
+
+@pytest.mark.parametrize("precompile", [
+    lambda f: f.precompile((jnp.ones(3),)),
+    lambda f: f.precompile({"x": jnp.ones(3)}, threads=1),
+    lambda f: f.precompile((jnp.ones(3),), (jnp.ones(4),), threads=2),
+    lambda f: f.precompile((jax.ShapeDtypeStruct((3,), "float32"),)),
+])  # fmt: skip
+def test_what_is_traced_is_placed_where_precompile_was_called(
+    precompile: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    f = partax.filter_jit(lambda x: x * 2)
+    f.clear_cache()
+    with caplog.at_level(logging.WARNING, "partax"), partax.explain():
+        precompile(f)
+    texts = [record.getMessage() for record in caplog.records if record.name == "partax"]
+    place = f"test_precompile.py:{precompile.__code__.co_firstlineno}"
+    assert texts and all(f"{place} " in text for text in texts)
 
 
 CONTEXTS: dict[str, Callable[[], Any]] = {

@@ -8,12 +8,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
 import partax
+from meshes import Explicit, mesh_of, on
 from older_jax import IS_OLDER
-from partax import filter_shard_map, filter_vmap, if_array
+from partax import filter_jit, filter_shard_map, filter_vmap, if_array
 from transformed import assert_close_trees
 from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
 
@@ -76,6 +78,20 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
         return  # jax before 0.10 takes any
     with pytest.raises(ValueError):
         eqx.filter_vmap(fun, **options)(*args)
+
+
+@pytest.mark.parametrize(("result", "out_axes", "path"), [
+    (lambda x: (x, "name"), -1, r"\[1\]"),
+    (lambda x: {"x": x, "f": jnp.sin}, 0, r"\['f'\]"),
+    (lambda x: {"x": x, "kept": [x, "name"]}, {"x": 0, "kept": 0}, r"\['kept'\]\[1\]"),
+    (lambda x: Bag((x, "name")), 0, ".*"),
+    (lambda x: [x, np.array("name")], 0, r"\[1\]"),
+    (lambda x: "name", 1, ""),
+])  # fmt: skip
+def test_an_axis_for_what_is_no_array_names_it(result: Any, out_axes: Any, path: str) -> None:
+    with pytest.raises(TypeError, match=rf"`the result{path}`: found .*, expected an array, .*if_array\("):
+        filter_vmap(result, out_axes=out_axes)(X)
+    assert_same(filter_vmap(lambda x: (x, 2.0), out_axes=0)(X), (X, np.full(3, 2, np.float32)))
 
 
 def test_arguments_by_name_have_the_axis_that_they_have_by_position() -> None:
@@ -209,3 +225,57 @@ def test_wrong_specs_name_the_path(mesh: Any, name: str) -> None:
     in_specs, out_specs, message = WRONG_SPECS[name]
     with pytest.raises((ValueError, TypeError), match=message):
         filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)(LAYER, ROWS)
+
+
+GRID = (2, 4)
+WRONG_ARRAYS: dict[str, tuple[Any, Any, Any, str]] = {
+    "rank": (lambda t: t, {"w": array()}, (P("a"), P()), r"`t\['w'\]`: found float32\[\], .*P\('a'.*no axes"),
+    "a longer spec": (lambda t: t, [array(4)], (P(None, "a"), P()), r"`t\[0\]`: found float32\[4\], .*2 entries"),
+    "size": (lambda t: t, {"w": array(3)}, (P("a"), P()), r"`t\['w'\]`: found float32\[3\], .*size 3.* 2 equal parts"),
+    "two names": (lambda t: t, array(4), (P(("a", "b")), P()), r"`t`: found float32\[4\], .*into 8 equal parts"),
+    "name": (lambda t: t, {"w": array(4)}, (P("z"), P()), r"`t\['w'\]`: .*names the axis 'z', .* are 'a', 'b'"),
+    "name of the result": (
+        lambda t: t,
+        array(4),
+        (P("a"), {"r": P("z")}),
+        r"`out_specs\['r'\]`: found P\('z',\), .*'z'",
+    ),
+    "twice": (lambda t: t, array(4, 4), (P("a", "a"), P()), "`t`: .*names the mesh axis 'a' twice"),
+    "no spec": (lambda t: t, {"w": array(4)}, ({"w": "a"}, P()), r"`t\['w'\]`: found 'a' in the specs"),
+    "rank of the result": (
+        lambda t: {"r": t.sum()},
+        array(4),
+        (P("a"), P("a")),
+        r"`the result\['r'\]`: found float32\[\], .*no axes",
+    ),
+    "it differs": (lambda t: [t.sum()], array(4), (P("a"), P()), r"`the result\[0\]`: .* the mesh axis 'a', .*psum"),
+    "it differs along one": (
+        lambda t: {"name": "s", "r": t},
+        array(4, 4),
+        (P("a", "b"), P("a")),
+        r"`the result\['r'\]`: .* the mesh axis 'b', .*name it there",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ARRAYS)
+def test_arrays_that_specs_do_not_fit_are_named(devices: Any, name: str) -> None:
+    f, argument, (in_specs, out_specs), message = WRONG_ARRAYS[name]
+    grid = mesh_of(devices, *GRID, names=("a", "b"))
+    if IS_OLDER and "differs" in name:
+        return
+    call = filter_shard_map(f, mesh=grid, in_specs=(in_specs,), out_specs=out_specs)
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(argument)
+    with pytest.raises((ValueError, TypeError), match=message):
+        filter_jit(lambda it: call(it))(argument)
+
+
+def test_over_explicit_axes_an_array_that_lies_otherwise_is_named(devices: Any) -> None:
+    explicit = mesh_of(devices, kind=Explicit)
+    call = filter_shard_map(lambda t: t["w"], mesh=explicit, in_specs=(P("d"),), out_specs=P("d"))
+    with pytest.raises(ValueError, match=r"`t\['w'\]`: found float32\[8\] that lies by .*`filter_shard`"):
+        call({"w": array(8)})
+    with pytest.raises(ZeroDivisionError):
+        filter_shard_map(lambda t: 1 / 0, mesh=explicit, in_specs=(P(),), out_specs=P())(array(8))
+    assert_same(call({"w": jax.device_put(array(8), on(explicit, "d"))}), array(8))

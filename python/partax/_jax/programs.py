@@ -146,6 +146,51 @@ def dispatched(name: str, choose: Choose, instead: Instead) -> Callable[..., Any
     return call
 
 
+def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any]) -> Any:
+    """What `jax.jit` has made, but `choose` gives, once for each signature of arrays, the one whose program a call of
+    them runs from then on. The fallback asks in each call.
+    """
+    function, name = jitted.__wrapped__, jitted.__name__
+    if None in (_pjit, _cache_keys, _registry, _shard_arg) or _attribute(jitted, "_cache_miss") is None:
+        call: Any = functools.partial(lambda *args: choose(args)(*args))
+    else:
+
+        def miss(*args: Any) -> Any:
+            return choose(args)._cache_miss(*args)
+
+        call = _pjit(name, function, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+        call._fun, call._jit_info = jitted._fun, jitted._jit_info
+    call.__wrapped__, call.__name__ = function, name
+    call.trace = lambda *args: choose(args).trace(*args)
+    return call
+
+
+_dce: Callable[..., Any] | None = _name("jax.interpreters.partial_eval.dce_jaxpr")
+_inner_shardings: Callable[[Any], Iterable[Any]] | None = _name("jax._src.dispatch.get_intermediate_shardings")
+_memory_kinds: Callable[[Any], Sequence[Any]] | None = _name("jax._src.interpreters.pxla.jaxpr_transfer_mem_kinds")
+
+
+def used_inputs(traced: Any) -> tuple[list[bool], bool]:
+    """Which inputs a program uses, and whether something in it says on which devices it runs. The fallback knows of
+    neither.
+    """
+    program = traced.jaxpr.jaxpr
+    used = [False] * len(program.invars)
+    if _dce is not None:
+        program, used = _dce(program, [True] * len(program.outvars))[:2]
+    is_placed = any(any(True for _ in find(program)) for find in (_inner_shardings, _memory_kinds) if find is not None)
+    return list(used), is_placed
+
+
+def varying_axes(array: Any) -> frozenset[Any]:
+    """The mesh axes along which an array of a function under `shard_map` differs. The fallback knows of none, and
+    jax's own error names no path.
+    """
+    kind = getattr(array, "aval", None)
+    varying = getattr(kind, "vma", None)  # until jax 0.9
+    return frozenset(getattr(getattr(kind, "mat", None), "varying", ()) if varying is None else varying)
+
+
 def _plain_call(executable: Any, params: Any) -> Any:
     """What runs an executable that takes and gives arrays, and does nothing else; None of others."""
     call = executable.unsafe_call

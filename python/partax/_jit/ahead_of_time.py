@@ -3,11 +3,12 @@
 import contextlib
 import contextvars
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from partax import _core
 from partax._jax.private import direct_call
@@ -15,6 +16,8 @@ from partax._jax.programs import is_read_of_programs
 from partax._jit.build_target import donation_warnings
 from partax._jit.exported import ArrayCall
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
+from partax._jit.placed_target import default_device
+from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import leaf_paths, static_values
 
@@ -52,13 +55,30 @@ class Program:
         self.paths = leaf_paths(described)
 
 
+class OutInfo(NamedTuple):
+    """The result of a call with `jax.ShapeDtypeStruct`s for its arrays, as it was traced."""
+
+    result: Any
+    outputs: list[Any]  # those of the program
+    forwarded: list[tuple[Any, Any]]  # the others, with the sharding that each argument has or is asked to have
+
+    def compiled(self, compiled: Any) -> Any:
+        """The result with the shardings of a compiled program."""
+        infos = {id(old): new for old, new in zip(self.outputs, jax.tree.leaves(compiled.out_info), strict=True)}
+        for info, sharding in self.forwarded:
+            infos[id(info)] = info.update(sharding=sharding or SingleDeviceSharding(default_device()))
+        spec, of_paths, rest = flat_partition(self.result, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+        return flat_combine(spec, {path: infos.get(id(info), info) for path, info in of_paths.items()}, rest)
+
+
 class _Stage:
     """A stage of a call: the call, what jax has of it, and the result with `jax.ShapeDtypeStruct`s for its arrays."""
 
-    def __init__(self, program: Program, of_jax: Any, out_info: Any):
+    def __init__(self, program: Program, of_jax: Any, traced: OutInfo):
         self._program = program
         self._of_jax = of_jax
-        self.out_info = out_info
+        self._traced = traced
+        self.out_info = traced.result
 
     def __repr__(self) -> str:
         count = len(self._program.paths)
@@ -116,7 +136,7 @@ class Traced(_Stage):
           The `Lowered` program.
         """
         with quiet(self._program.wrapper), during(record_at_work, self._program.record):
-            return Lowered(self._program, self._of_jax.lower(**options), self.out_info)
+            return Lowered(self._program, self._of_jax.lower(**options), self._traced)
 
 
 class Lowered(_Stage):
@@ -197,7 +217,7 @@ class Lowered(_Stage):
         """
         with during(record_at_work, self._program.record):
             compiled = self._of_jax.compile(compiler_options=compiler_options)
-        return Compiled(self._program, compiled, self.out_info, compiler_options)
+        return Compiled(self._program, compiled, self._traced, compiler_options)
 
 
 class Compiled(_Stage):
@@ -210,11 +230,12 @@ class Compiled(_Stage):
       Array([3., 6.], dtype=float32)
 
     Attributes:
-      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays, which have shardings.
     """
 
-    def __init__(self, program: Program, compiled: Any, out_info: Any, compiler_options: dict[str, Any] | None):
-        super().__init__(program, compiled, out_info)
+    def __init__(self, program: Program, compiled: Any, traced: OutInfo, compiler_options: dict[str, Any] | None):
+        super().__init__(program, compiled, traced)
+        self.out_info = traced.compiled(compiled)
         self._compiler_options = compiler_options
         self._of_arrays: Any = None
         self._run = program.call.compiled(compiled)

@@ -14,6 +14,7 @@ import jax
 from partax import _core
 from partax._functions.objects import read, unwrapped
 from partax._jit.options import Options, argument_names, is_argument_name, option_names
+from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths
@@ -220,9 +221,11 @@ def _target_of(
     function, keywords = traced.function, dict(traced.keywords)
     if known is not None and not any(known[i] for i in kept):
         keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(known) if is_donated)
-        return (jax.jit if options.out_shardings is None else _Later)(function, **keywords), known
+        if options.out_shardings is not None:
+            return _Later(function, keywords), known
+        return placed_target(function, keywords, traced.takes_tuple), known
     if not traced.donatable and options.out_shardings is None:
-        return jax.jit(function, **keywords), bytes(len(leaves))
+        return placed_target(function, keywords, traced.takes_tuple), bytes(len(leaves))
 
     # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
     first = jax.jit(function, **keywords).trace(*leaves)
@@ -238,13 +241,13 @@ def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Calla
     _, out_shardings = _core.output_info(first.out_info)
     if out_shardings is not None:
         keywords = {**keywords, "out_shardings": _core.with_children(first.out_info, out_shardings)}
-    return jax.jit(function, **keywords)
+    return placed_target(function, keywords, False)
 
 
 class _Later:
     """A target that depends on a trace, where a stored program runs in its place: it is made when it is needed."""
 
-    def __init__(self, function: Any, **keywords: Any) -> None:
+    def __init__(self, function: Any, keywords: dict[str, Any]) -> None:
         self.__wrapped__ = function
         self._keywords = keywords
         self._made: Any = None

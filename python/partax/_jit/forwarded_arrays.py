@@ -1,4 +1,4 @@
-"""Arrays that a call gives back as they came: on which devices, and the errors where one is deleted or given away."""
+"""Arrays that a call gives back as they came, and the errors where one is deleted or given away."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import PartitionSpec
 
 from partax import _core
 from partax._jax.private import runs_without_jit, under_trace
@@ -15,24 +14,13 @@ _USED = "use a buffer that was previously donated in the same call to Execute()"
 _TWICE = "donate the same buffer twice in Execute()"
 
 
-def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
-    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays. Called by the
-    native wrapper.
+def to_device(value: Any) -> jax.Array:
+    """A forwarded NumPy input as an uncommitted array: where jax.jit would commit it, it goes through XLA. Called by
+    the native wrapper.
     """
     if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
-        value = jax.numpy.asarray(value)  # of a weak type
-    else:
-        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
-    for array in inputs:
-        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not array.committed:
-            continue
-        sharding = array.sharding
-        if isinstance(sharding, jax.sharding.NamedSharding):
-            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
-        elif len(sharding.device_set) > 1:
-            continue
-        return jax.device_put(value, sharding)
-    return jax.numpy.asarray(value)
+        return jax.numpy.asarray(value)  # of a weak type
+    return jax.numpy.asarray(np.array(value))  # a copy: on the CPU jax would share the user's memory, which may change
 
 
 def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:

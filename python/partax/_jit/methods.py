@@ -17,21 +17,25 @@ from partax._families.describe import is_frozen
 from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
-from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
+from partax._jit.ahead_of_time import Lowered, OutInfo, Program, Traced, quiet
 from partax._jit.exported import ArrayCall, asked_by_export
 from partax._jit.options import ANY_SIGNATURE, signature_of
+from partax._pytree.call_site import call_site, run_for
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
 
 
-def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
+def _out_info(call: _core.PreparedCall, of_jax: Any) -> OutInfo:
     """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
     leaves = list(call.leaves)
-    forwarded, _ = _core.output_info(out_info)
-    for i, info in zip(forwarded, jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded]), strict=True):
+    forwarded, _ = _core.output_info(of_jax)
+    infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
+    shardings = [getattr(leaves[i], "sharding", None) for i in forwarded]
+    for i, info in zip(forwarded, infos, strict=True):
         leaves[i] = info
-    result = call.result(out_info, tuple(leaves))
-    return result if call.objects is None else result.abstract_result(call.objects)
+    result = call.result(of_jax, tuple(leaves))
+    result = result if call.objects is None else result.abstract_result(call.objects)
+    return OutInfo(result, jax.tree.leaves(of_jax), list(zip(infos, shardings, strict=True)))
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
@@ -58,7 +62,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
     with quiet(self):
         call = _core.PreparedCall(self, args, kwargs, True)
         traced = call.run(lambda target, it: target.trace(*it) if call.stored is None else call.stored.trace(it))
-    out_info = _abstract_result(call, traced.out_info)
+    out_info = _out_info(call, traced.out_info)
     try:
         arrays = ArrayCall(self, args, kwargs)
     except Exception as error:  # no error before jax's own tools are used
@@ -140,7 +144,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
             )
     with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
         each = pool.map if pool.submit(_in_force).result() == _in_force() else map
-        errors = list(each(functools.partial(_error_of, self), calls))
+        errors = list(each(functools.partial(run_for, call_site(), _error_of, self), calls))
     for i, error in enumerate(errors):
         if error is not None:
             error.add_note(f"partax: of call {i + 1} of {len(calls)} that were to be compiled")

@@ -19,6 +19,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.short_text import array_text
+from partax._pytree.specs import misfit_text, names_in
 
 
 def is_sharding_leaf(prefix: Any) -> bool:
@@ -235,13 +236,28 @@ def _placed(place: _Place, leaves: Mapping[str, tuple[Any, Any]]) -> dict[str, A
         for path, (leaf, sharding) in leaves.items():
             try:
                 place([leaf], [sharding])
-            except (TypeError, ValueError, NotImplementedError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
+            except Exception as error:
+                reason = _misfit_text(leaf, sharding)
+                if reason is None and not isinstance(error, (TypeError, ValueError, NotImplementedError)):
+                    raise
+                kind = TypeError if reason is None and isinstance(error, TypeError) else ValueError
                 raise kind(
-                    f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}; "
-                    f"give it another one, or None to leave it where it is. JAX says: {error}"
+                    f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}, "
+                    f"but {reason or 'it cannot'}; give it another one, or None to leave it where it is"
+                    f"{'' if reason else f'. JAX says: {error}'}"
                 ) from error
         raise
+
+
+def _misfit_text(leaf: Any, sharding: Any) -> str | None:
+    """Why an array that jax does not place cannot have a sharding, where its mesh tells."""
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()
+    if isinstance(sharding, NamedSharding) or (isinstance(sharding, PartitionSpec) and not mesh.empty):
+        spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+        return misfit_text(np.shape(leaf), spec, mesh.shape)
+    if isinstance(sharding, PartitionSpec):
+        return "there is no mesh: use it within `jax.set_mesh`, or make it a `jax.sharding.NamedSharding`"
+    return None
 
 
 def _described(structs: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
@@ -285,8 +301,7 @@ def _by_axis_type(sharding: Any) -> tuple[Any, Any]:
         def own(names: Any) -> Any:
             if names is None or names is PartitionSpec.UNCONSTRAINED:
                 return None if wanted else names
-            names = (names,) if isinstance(names, str) else names
-            return tuple(axis for axis in names if (axis in explicit) == wanted)
+            return tuple(axis for axis in names_in(names) if (axis in explicit) == wanted)
 
         part = PartitionSpec(*map(own, spec))
         return part if named is None else NamedSharding(named.mesh, part, memory_kind=named.memory_kind)

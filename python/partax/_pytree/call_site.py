@@ -3,10 +3,13 @@
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
+
+_Result = TypeVar("_Result")
 
 
 def _directory(module: Any) -> str:
@@ -34,11 +37,18 @@ def call_site(*packages: str) -> tuple[str, int]:
     inside = (*_not_the_user, *map(_directory, between))
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
+        if frame.f_code is run_for.__code__:
+            return frame.f_locals["site"]
         filename = frame.f_code.co_filename
         if not filename.startswith(inside) and not filename.startswith("<frozen "):
             return filename, frame.f_lineno
         frame = frame.f_back
     return "<no Python caller>", 0
+
+
+def run_for(site: tuple[str, int], do: Callable[..., _Result], *args: Any) -> _Result:
+    """Calls `do` in a thread of partax's for a call of the user's in another thread, which is at `site`."""
+    return do(*args)
 
 
 def file_text(filename: str) -> str:

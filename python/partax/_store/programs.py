@@ -205,6 +205,8 @@ class Programs:
                 return None
             node = _core.restore_output(result, tuple(inputs))
             if isinstance(node, _core.OutputNode):
+                if record["through"]:
+                    node = _core.with_leaves_through(node, tuple(outputs), record["through"])
                 refuse_lost_in(node, self.target, leaves, record["donated"])
             given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
             trees = jax.tree.structure((given, {})), jax.tree.structure(node)
@@ -258,6 +260,7 @@ class Programs:
                 "result": result,
                 "donated": self.donated or bytes(len(leaves)),
                 "outputs": program.out_tree.num_leaves,
+                "through": _core.leaves_through(traced.out_info),
                 "devices": devices,
                 "proof": search.key.proof(),
                 "program": b"",

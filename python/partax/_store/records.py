@@ -18,6 +18,7 @@ class Record(TypedDict):
     result: bytes  # of `results.stored_result_of`
     donated: bytes  # for each leaf 1 where the program donates it
     outputs: int  # how many arrays it returns
+    through: tuple[int, ...]  # the leaves that are the last of these, as they would be forwarded elsewhere
     devices: tuple[int, ...]  # the numbers of those that it runs on, in their order
     proof: Proof  # what it depends on
     program: bytes  # of `serialized`

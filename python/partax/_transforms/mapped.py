@@ -1,20 +1,17 @@
-"""One program for many values along an axis, and on many devices: filter_vmap and filter_shard_map."""
+"""One program for many values along an axis: filter_vmap."""
 
 import dataclasses
-import enum
 import re
 from collections.abc import Callable, Hashable
-from collections.abc import Set as AbstractSet
 from numbers import Integral
 from typing import Any, NamedTuple, Never
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
 from partax._pytree.filters import is_array
-from partax._pytree.partition import combine, is_none, partition
+from partax._pytree.partition import is_none, partition
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
@@ -121,6 +118,11 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
         axis = _axis_of(i, leaf, entry, "out_axes", path)
         axes.append(axis)
+        if axis is not None and not _can_have_axis(leaf):
+            raise TypeError(
+                f"`{path(i)}`: found {value_text(leaf)}, expected an array, since out_axes has the axis {axis} for it; "
+                f"give out_axes=if_array({axis}), by which what is no array comes back as it is, or None there"
+            )
         ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
         if axis is not None and not -ndim <= axis < ndim:
             raise ValueError(
@@ -130,6 +132,16 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
     kept, rest = partition([leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array)
     return stacked, kept, Rest(_Result(structure, rest, axes))
+
+
+def _can_have_axis(leaf: Any) -> bool:
+    if isinstance(leaf, jax.Array):
+        return True
+    try:
+        jax.eval_shape(lambda: leaf)  # a number can
+    except TypeError:
+        return False
+    return True
 
 
 def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int], str]) -> int | None:
@@ -205,7 +217,8 @@ def filter_vmap(
       function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, an option is unknown, or `axis_size` is no number.
+      TypeError: `fun` cannot be called, an option is unknown, or `axis_size` is no number. When called: out_axes has an
+        axis for what is no array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
@@ -215,91 +228,3 @@ def filter_vmap(
     given = {name: value for name, value in named.items() if value is not None}
     jax.vmap(len, **given)  # which raises for an option that this jax does not have
     return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)
-
-
-class _AsPlaced(enum.Enum):
-    """The arguments are divided as their arrays are."""
-
-    AS_PLACED = enum.auto()
-
-
-class _ShardMap(Transformed[..., Any]):
-    _name = "filter_shard_map"
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mesh, in_specs, out_specs, axis_names, check_vma = self._options
-        as_placed = in_specs is _AsPlaced.AS_PLACED
-        of_option: dict[str, Any] = {"prefix": None if as_placed else in_specs, "default": None, "option": "in_specs"}
-        given = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
-        places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
-        specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
-
-        def run(arrays: list[Any]) -> Any:
-            out = given.call(self.__wrapped__, places, arrays)
-            _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
-            # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
-            arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)
-            return arrays, Rest(rest)
-
-        everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
-        options = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
-        mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
-        arrays, rest = mapped([given.leaves[i] for i in places])
-        return arrays if rest.value is None else combine(arrays, rest.value)
-
-
-def _is_spec(node: Any) -> bool:
-    return node is None or isinstance(node, PartitionSpec)
-
-
-def _spec_of(entry: Any) -> Any:
-    if not _is_spec(entry):
-        raise TypeError(
-            f"filter_shard_map: found {entry!r} in the specs, expected a `jax.sharding.PartitionSpec`, or None for "
-            "what each device has whole"
-        )
-    return PartitionSpec() if entry is None else entry
-
-
-@transformation
-def filter_shard_map(
-    fun: Callable[..., Any] | None = None,
-    *,
-    mesh: Mesh | AbstractMesh | None = None,
-    in_specs: Any = _AsPlaced.AS_PLACED,
-    out_specs: Any,
-    axis_names: AbstractSet[Hashable] = frozenset(),
-    check_vma: bool = True,
-) -> Any:
-    """`jax.shard_map` for any trees: each device runs `fun` on its part of the arrays, everything else is passed on.
-
-    Example:
-      >>> from jax.sharding import Mesh, PartitionSpec
-      >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
-      >>> def total(batch, scale):
-      ...     return jax.lax.psum(batch["x"].sum() * scale, "data")
-      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
-      >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
-      Array(4., dtype=float32)
-
-    Args:
-      fun: a function of any trees, with any result. Arrays that it holds itself, as a module does, each device has
-        whole.
-      mesh: the devices; None: those of `jax.set_mesh`.
-      in_specs: how the arrays of the arguments are divided: one `jax.sharding.PartitionSpec` for all arguments; a tuple
-        of them, or of trees of them that are prefixes of the arguments, one for each argument by position; or a
-        dictionary from names of arguments to such. None, and what says nothing of an argument: each device has all of
-        it. Not given: as the arrays are, over axes that are `Explicit`.
-      out_specs: how those of the result are: a prefix of it likewise.
-      axis_names: as of `jax.shard_map`.
-      check_vma: as of `jax.shard_map`.
-
-    Returns:
-      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
-      function returned it. Without `fun`, a decorator.
-
-    Raises:
-      TypeError: `fun` is not callable. When called: a spec is none.
-      ValueError: when called: specs do not fit the arguments or the result; the message has the path.
-    """
-    return wrapped(_ShardMap, (mesh, in_specs, out_specs, frozenset(axis_names), check_vma), fun)

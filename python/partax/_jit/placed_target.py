@@ -1,0 +1,100 @@
+"""The target of a static key on the devices of jax.jit, where an array that comes back unchanged decides on them.
+
+An array that a call gives back unchanged is no output of the target. Where only such arrays are committed, the target
+would not know where to run; and where the target is committed, jax.jit gives back an array that is not as one that is.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._jax.private import mesh_of_call
+from partax._jax.programs import chosen, runs_compiled, used_inputs
+
+
+def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> Any:
+    """The jax.jit of a function that gives an output node, on the devices of a jax.jit that gives the whole result."""
+    plain = jax.jit(function, **keywords)
+    return chosen(plain, _Choice(plain, function, keywords, takes_tuple))
+
+
+def _sharding_of(leaf: Any) -> Any:
+    """That of a committed array, or of what an array is described by; None of others."""
+    return getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
+
+
+def default_device() -> Any:
+    """Where an uncommitted program runs."""
+    default: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return jax.local_devices(backend=default)[0] if default is None or isinstance(default, str) else default
+
+
+def _is_elsewhere(leaf: Any) -> bool:
+    """Whether an uncommitted array is not where an uncommitted program runs."""
+    return isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default_device()}
+
+
+class _Choice:
+    """Gives the jax.jit for a call: that of the function, or one that some leaves go through as well."""
+
+    def __init__(self, plain: Any, function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> None:
+        self._plain = plain
+        self._function = function
+        self._keywords = keywords
+        self._takes_tuple = takes_tuple
+        self._others: dict[tuple[tuple[int, ...], int | None], Any] = {}
+
+    def __call__(self, arguments: tuple[Any, ...]) -> Any:
+        leaves: Sequence[Any] = arguments[0] if self._takes_tuple else arguments
+        if not runs_compiled(leaves):
+            return self._plain  # the program that it is called in decides
+        shardings = [_sharding_of(leaf) for leaf in leaves]
+        has_mesh = mesh_of_call() is not None
+        if jax.device_count() == 1 and not has_mesh and not any(shardings):
+            return self._plain
+        traced = self._plain.trace(*arguments)
+        forwarded, out_shardings = _core.output_info(traced.out_info)
+        if not forwarded:
+            return self._plain
+        used, is_placed = used_inputs(traced)
+        is_placed |= has_mesh or "in_shardings" in self._keywords or out_shardings is not None
+        keeps_all = "keep_unused" in self._keywords
+        is_placed |= any(at is not None and (uses or keeps_all) for at, uses in zip(shardings, used, strict=True))
+        committed = [i for i in forwarded if shardings[i] is not None]
+        # Where these are on different devices, they do not decide.
+        decide = not is_placed and len({frozenset(shardings[i].device_set) for i in committed}) == 1
+        is_through = [shardings[i] is None and (is_placed or decide or _is_elsewhere(leaves[i])) for i in forwarded]
+        through = tuple(i for i, goes in zip(forwarded, is_through, strict=True) if goes)
+        has_outputs = bool(through or traced.jaxpr.out_avals)
+        decisive = committed[0] if decide and has_outputs else None
+        if not through and decisive is None:
+            return self._plain
+        if (through, decisive) not in self._others:
+            keywords = dict(self._keywords)
+            if out_shardings is not None:
+                every = (*out_shardings, *[None] * len(through))
+                keywords["out_shardings"] = _core.with_children(traced.out_info, every)
+            function = _with_leaves(self._function, through, decisive, self._takes_tuple)
+            self._others[through, decisive] = jax.jit(function, **keywords)
+        return self._others[through, decisive]
+
+
+def _with_leaves(
+    function: Callable[..., Any], through: tuple[int, ...], decisive: int | None, takes_tuple: bool
+) -> Callable[..., Any]:
+    """The same function, which has been traced, and gives back the leaves `through` as well and uses `decisive`."""
+    inner = jax.jit(function, inline=True)  # it has the same trace: jax keeps them by function
+
+    @functools.wraps(function)
+    def with_leaves(*arguments: Any) -> Any:
+        leaves = arguments[0] if takes_tuple else arguments
+        node = inner(*arguments)
+        results = [*jax.tree.leaves(node), *(leaves[i] for i in through)]
+        if decisive is not None:  # which costs nothing when it runs
+            results[0], _ = jax.lax.optimization_barrier((results[0], leaves[decisive]))
+        return _core.with_leaves_through(node, tuple(results), through)
+
+    return with_leaves

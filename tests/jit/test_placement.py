@@ -1,0 +1,230 @@
+"""What a call returns lies where `jax.jit` puts it, also beside arrays that come back unchanged."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh
+
+from compiled_names import compiled_names
+from conftest import TraceCounter
+from meshes import Explicit, mesh_of, on
+from partax import filter_jit
+
+
+def place_of(x: Any) -> Any:
+    """All that `jax` says of where an array lies."""
+    spec = [*getattr(x.sharding, "spec", ())]
+    while spec and spec[-1] is None:  # it makes no difference
+        spec.pop()
+    return x.devices(), x.committed, x.sharding.memory_kind, type(x.sharding), spec
+
+
+def value_of(x: Any) -> Any:
+    return np.array(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+
+def three_calls(jit: Callable[..., Any], function: Any, kept: Any, donated: Any) -> list[Any]:
+    """What three calls trace, compile and return, where each takes the arrays that the last one has returned."""
+    traces = 0
+
+    def body(kept: Any, donated: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return function(kept, donated)
+
+    by_jit = {"donate": ("donated",)} if jit is filter_jit else {"donate_argnames": ("donated",)}
+    call, story = jit(body, **by_jit), []
+    for _ in range(3):
+        before = traces
+        with compiled_names() as names:
+            out = call(kept, donated)
+        leaves = jax.tree.leaves_with_path(out)
+        story.append((traces - before, len(names), [(path, place_of(leaf), value_of(leaf)) for path, leaf in leaves]))
+        kept, donated = ({key: out.get(key, x) for key, x in tree.items()} for tree in (kept, donated))
+    return story
+
+
+def assert_as_jax_jit(function: Any, make: Callable[[], tuple[Any, Any]]) -> None:
+    ours, theirs = three_calls(filter_jit, function, *make()), three_calls(jax.jit, function, *make())
+    for our, their in zip(ours, theirs, strict=True):
+        assert our[:2] == their[:2]
+        assert [it[:2] for it in our[2]] == [it[:2] for it in their[2]]
+        for (_, _, x), (_, _, y) in zip(our[2], their[2], strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+HOMES = ("none", "device 0", "device 1", "mesh", "explicit", "host")
+ROLES = ("forwarded", "changed", "both", "unused", "donated")
+
+
+def places_of(home: str, devices: list[Any]) -> list[Any]:
+    """Where arrays may lie that are committed to one set of devices."""
+    mesh = mesh_of(devices[:4])
+    match home:
+        case "none":
+            return []
+        case "mesh":
+            return [on(mesh, "d"), on(mesh)]
+        case "explicit":
+            return [on(mesh_of(devices[:4], kind=Explicit), "d")]
+        case "host":
+            return [on(mesh, "d").with_memory_kind("pinned_host"), on(mesh, "d")]
+        case _:
+            return [devices[int(home[-1])]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_every_split_of_the_arrays(data: st.DataObject) -> None:
+    devices = jax.devices()
+    home = data.draw(st.sampled_from(HOMES))
+    places = [None, "NumPy", *places_of(home, devices)]
+    arrays = data.draw(st.lists(st.tuples(st.sampled_from(ROLES), st.sampled_from(places)), min_size=1, max_size=4))
+    num_new = data.draw(st.integers(0, 2))
+
+    def function(kept: Any, donated: Any) -> Any:
+        changed = {key: x * 2 for key, x in donated.items()}
+        changed |= {key: x * 2 for key, x in kept.items() if key.startswith("changed")}
+        changed |= {f"of {key}": x + 1 for key, x in kept.items() if key.startswith("both")}
+        forwarded = {key: x for key, x in kept.items() if key.startswith(("forwarded", "both"))}
+        return {**forwarded, **changed, **{f"new {i}": jnp.full((8, 4), i) for i in range(num_new)}}
+
+    def make() -> tuple[Any, Any]:
+        trees: Any = {}, {}
+        for i, (role, place) in enumerate(arrays):
+            x: Any = np.full((8, 4), i, np.float32)
+            x = x if place == "NumPy" else jnp.asarray(x) if place is None else jax.device_put(x, place)
+            trees[role == "donated"][f"{role} {i}"] = x
+        return trees
+
+    assert_as_jax_jit(function, make)
+
+
+def step(kept: Any, donated: Any) -> Any:
+    """A forwarded model, and what depends on no committed array."""
+    momentum = jax.tree.map(jnp.zeros_like, kept["model"])
+    return {**kept, "momentum": momentum, "scaled": kept["x"] * 2, "n": jnp.int32(3), **donated}
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "an array": lambda: jnp.ones((8, 4)),
+    "a dictionary": lambda: {"w": jnp.ones((8, 4)), "b": jnp.ones(8)},
+    "of keys": lambda: jax.random.key(0),
+    "a scalar and a matrix": lambda: (jnp.float32(1), jnp.ones((8, 2), jnp.bfloat16)),
+}
+
+
+@pytest.mark.parametrize("home", ["device 0", "device 1", "mesh", "host"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_beside_a_forwarded_model(kind: str, home: str, devices: list[Any]) -> None:
+    place = places_of(home, devices)[0]
+    fits = lambda x: x.ndim > 0 or home not in ("mesh", "host")
+    replicated = on(mesh_of(devices[:4]))
+
+    def make() -> tuple[Any, Any]:
+        model = jax.tree.map(lambda x: jax.device_put(x, place if fits(x) else replicated), MODELS[kind]())
+        return {"model": model, "x": jnp.ones(3)}, {}
+
+    function = step if kind != "of keys" else lambda kept, donated: {**kept, "scaled": kept["x"] * 2}
+    assert_as_jax_jit(function, make)
+
+
+@pytest.mark.parametrize("function", [
+    lambda kept, donated: {**kept, "new": jnp.arange(8.0)},
+    lambda kept, donated: {**kept, "key": jax.random.key(1)},
+    lambda kept, donated: {**kept, **jax.tree.map(lambda x: x + 1, donated)},
+    lambda kept, donated: {**kept, "none": None, "nested": [{"new": jnp.zeros((2, 2))}]},
+    lambda kept, donated: {**kept, "x": kept["x"], "again": kept["model"]},
+    lambda kept, donated: kept,
+])  # fmt: skip
+@pytest.mark.parametrize("of_numpy", [False, True])
+def test_results_of_every_kind(function: Any, of_numpy: bool, devices: list[Any]) -> None:
+    def make() -> tuple[Any, Any]:
+        model = jax.device_put(jnp.ones((8, 4)), on(mesh_of(devices[:4]), "d"))
+        return {"model": model, "x": np.ones(3, np.float32) if of_numpy else jnp.ones(3)}, {"y": jnp.ones(5)}
+
+    assert_as_jax_jit(function, make)
+
+
+def test_committed_arrays_are_the_same_objects_and_others_follow_the_program(devices: list[Any]) -> None:
+    split = on(mesh_of(devices[:4]), "d")
+    model = eqx.nn.Linear(4, 8, key=jax.random.key(0))
+    placed = jax.device_put(model, on(mesh_of(devices[:4])))
+    f = filter_jit(lambda model, x, batch: (model, x, batch.sum()))
+    batch = jax.device_put(jnp.ones(8), split)
+    x = jnp.ones(3)
+    same, moved, _ = f(placed, x, batch)
+    assert same is placed and moved.committed and moved.devices() == split.device_set
+    own, _, _ = f(model, x, batch)
+    assert own.weight.committed and own.weight.devices() == split.device_set
+    plain = jnp.ones(8)
+    assert f(model, x, plain)[0] is model and f(model, x, plain)[1] is x
+
+
+def test_other_devices_in_each_call(devices: list[Any], traces: TraceCounter) -> None:
+    f = filter_jit(lambda model: (model, jnp.zeros(3)))
+    by_jax = jax.jit(lambda model: (traces.seen(model), jnp.zeros(3)))
+    for place in (None, devices[1], on(mesh_of(devices[:4]), "d"), None, devices[0], on(mesh_of(devices[4:]))):
+        x = jnp.ones((8, 4)) if place is None else jax.device_put(jnp.ones((8, 4)), place)
+        assert [place_of(it) for it in f(x)] == [place_of(it) for it in by_jax(x)] and f(x)[0] is x
+    assert f.cache_info().traces == traces.count
+
+
+def test_arrays_on_other_devices_that_the_program_does_not_use_stay_there(devices: list[Any]) -> None:
+    f = filter_jit(lambda frozen, x: (frozen, x * 2))
+    frozen = [jax.device_put(jnp.ones(3), device) for device in devices[1:3]]
+    same, y = f(frozen, jax.device_put(jnp.ones(3), devices[0]))
+    assert all(x is z for x, z in zip(same, frozen, strict=True)) and y.devices() == {devices[0]}
+    assert f(frozen, jnp.ones(3))[0][1] is frozen[1]
+
+
+def test_settings_that_place_what_is_uncommitted(devices: list[Any], mesh: Mesh) -> None:
+    f, by_jax = (jit(lambda x, y: (x, y + 1)) for jit in (filter_jit, jax.jit))
+    x = jnp.ones(8)
+    for place in (jax.default_device(devices[1]), jax.set_mesh(mesh)):
+        with place:
+            ours, theirs = f(x, 2.0 * jnp.ones(8)), by_jax(x, 2.0 * jnp.ones(8))
+        assert [place_of(it) for it in ours] == [place_of(it) for it in theirs]
+    with jax.default_device(devices[1]):
+        elsewhere = jnp.ones(8)
+    assert [place_of(it) for it in f(elsewhere, x)] == [place_of(it) for it in by_jax(elsewhere, x)]
+
+
+@pytest.mark.parametrize("constrain", [jax.lax.with_sharding_constraint, jax.device_put])
+def test_shardings_in_the_function_place_what_it_forwards(constrain: Any, mesh: Mesh) -> None:
+    f, by_jax = (jit(lambda x, y: (x, constrain(y, on(mesh, "d")))) for jit in (filter_jit, jax.jit))
+    for x in (jnp.ones(3), np.ones(3, np.float32)):
+        assert [place_of(it) for it in f(x, jnp.ones(16))] == [place_of(it) for it in by_jax(x, jnp.ones(16))]
+
+
+@pytest.mark.parametrize("jit", [
+    lambda f: f,
+    lambda f: f.bind(),
+    lambda f: lambda *args: f.lower(*args).compile()(*args),
+    lambda f: lambda *args: (f.precompile(args), f(*args))[1],
+])  # fmt: skip
+def test_every_way_to_call(jit: Any, devices: list[Any]) -> None:
+    function = lambda model, x: {"model": model, "x": x, "new": jnp.zeros(3)}
+    args = jax.device_put(jnp.ones((8, 4)), on(mesh_of(devices[:4]), "d")), jnp.ones(3)
+    call, theirs = jit(filter_jit(function)), jax.jit(function)(*args)
+    for _ in range(2):
+        ours = call(*args)
+        assert {k: place_of(v) for k, v in ours.items()} == {k: place_of(v) for k, v in theirs.items()}
+        assert ours["model"] is args[0]
+
+
+@pytest.mark.parametrize("place", [1, 2, "mesh"])
+def test_a_call_that_is_compiled_before_compiles_nothing(place: Any, devices: list[Any]) -> None:
+    f = filter_jit(lambda model: (model, jnp.zeros(3)))
+    model = jax.device_put(jnp.ones((8, 4)), on(mesh_of(devices[:4]), "d") if place == "mesh" else devices[place])
+    f.precompile((model,))
+    with compiled_names() as names:
+        assert f(model)[1].devices() == model.devices()
+    assert names == [] and f.cache_info().misses == 0
