@@ -15,6 +15,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from partax import _core
 from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, is_none, partition
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
@@ -50,13 +51,14 @@ class _Vmap(Transformed[..., Any]):
         given = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
         )
+        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         pairs = zip(given.leaves, given.entries, strict=True)
         axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
         _check_sizes(given, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
-            out = given.call(self.__wrapped__, mapped, arrays)
+            out = given.call(function, mapped, arrays)
             stacked, kept, rest = _split(out, out_axes)
             if any(array is not None for array in kept):
                 kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
@@ -231,11 +233,12 @@ class _ShardMap(Transformed[..., Any]):
         as_placed = in_specs is _AsPlaced.AS_PLACED
         of_option: dict[str, Any] = {"prefix": None if as_placed else in_specs, "default": None, "option": "in_specs"}
         given = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
+        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
         specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
 
         def run(arrays: list[Any]) -> Any:
-            out = given.call(self.__wrapped__, places, arrays)
+            out = given.call(function, places, arrays)
             _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
             # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
             arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)

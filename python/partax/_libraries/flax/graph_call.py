@@ -15,6 +15,7 @@ from flax.nnx import extract, graphlib, tracers
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
+from partax._jit.lost_changes import make_changes
 from partax._jit.options import Options, value_names
 from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
@@ -229,7 +230,8 @@ def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -
             refuse_unlike(options.in_shardings, dict(list(_named(built).items())[first:]))
         if options.graph == TREE:
             extract.check_no_aliases("jit", args=built)
-        result = _core.call_body(fun, built)
+        with make_changes():
+            result = _core.call_body(fun, built)
         changes = before.changes()
         if options.graph != GRAPH:
             variables = [it for it in before.objects if issubclass(type(it), graph.Variable)]
