@@ -90,7 +90,7 @@ Ref user_call(const CallFrame& frame, const Ref& values) {
   const Call& call = frame.call;
   PyObject* const callable = call.bound().has_callable() ? PyTuple_GET_ITEM(values.get(), 0) : call.jit().function;
   if (call.cache().graph) return python::traced_graph(call.cache().options, callable, values);
-  const Ref watched = python::watch_changes(values);
+  const Ref watched = python::watch_changes(values, call.values());
   Ref result = call_body(callable, values.get());
   python::refuse_lost_changes(watched, result);
   return result;

@@ -1,8 +1,10 @@
-"""Changes of nnx objects by a function of plain filter_jit, which the caller's objects would not see."""
+"""Changes of nnx objects by a function that was given copies of them: the caller's would stay as they are."""
 
+import contextlib
+import contextvars
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Generator, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,75 +12,183 @@ from partax import _core
 from partax._jit.options import value_names
 
 _STATE = "_pytree__state"  # the trace that an object was made in
+_VALUE = "_raw_value"
+
+DELETED: Any = type("DELETED", (), {})
+"""The value of an attribute that is gone."""
 
 
-_Seen = tuple[str, Any, dict[str, Any]]
-"""An nnx object that a traced function was given: where, and what it consisted of."""
+class Seen(NamedTuple):
+    """An nnx object that a traced function was given: where, and what it consisted of."""
+
+    path: str
+    object: Any
+    contents: dict[str, Any]
 
 
-def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
-    """Remembers the nnx objects that a traced function is given, for `refuse_lost`. Called by the native wrapper."""
-    names = value_names(_core.call_shape()) if hasattr(_nnx(), "Pytree") else ()
-    return watch_named(dict(zip(names, values, strict=True))) if names else None
+class Change(NamedTuple):
+    """What is different in an nnx object now, `number` in the order of those that were watched."""
+
+    path: str
+    number: int
+    object: Any
+    name: str
+    value: Any
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is what a Variable holds."""
+        return self.name == _VALUE
 
 
-def watch_named(values: Mapping[str, Any]) -> list[_Seen] | None:
-    nnx = _nnx()
-    if not hasattr(nnx, "Pytree"):
+_is_making = contextvars.ContextVar("changes of nnx objects are made", default=False)
+
+
+@contextlib.contextmanager
+def make_changes() -> Generator[None]:
+    """While it is entered, whoever has called the function does to the caller's objects what it does to its own."""
+    token = _is_making.set(True)
+    try:
+        yield
+    finally:
+        _is_making.reset(token)
+
+
+def is_making_changes() -> bool:
+    """Whether the function under way is one of `partax.nnx.jit`, or a step that changes objects in place."""
+    return _is_making.get()
+
+
+def watch(values: tuple[Any, ...], originals: tuple[Any, ...]) -> list[Seen] | None:
+    """Remembers the nnx objects that a traced function is given, for `refuse_lost`; of the originals none may be in two
+    places. Called by the native wrapper.
+    """
+    if not has_nnx():
         return None
-    return [(path, it, _contents(it)) for name, value in values.items() for path, it in _objects(nnx, value, name)]
+    names = value_names(_core.call_shape())
+    nnx_objects(zip(names, originals, strict=True), "filter_jit")
+    return watch_named(zip(names, values, strict=True))
+
+
+def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen] | None:
+    if not has_nnx():
+        return None
+    return [Seen(path, owner, _contents(owner)) for path, owner in nnx_objects(values)]
+
+
+def has_nnx() -> bool:
+    return hasattr(_nnx(), "Pytree")
 
 
 def _nnx() -> Any:
     return sys.modules.get("flax.nnx")
 
 
-def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
+def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
+    """The nnx objects in values that are given with their names, each once, and where; but not those in a State, which
+    is what a function may change. A ValueError of `transformation` for one in two places, of which it would make two.
+    """
+    places: dict[int, str] = {}
+    objects: list[tuple[str, Any]] = []
+    for name, value in values:
+        for path, owner in _objects(_nnx(), value, name, places.keys()):
+            first = places.setdefault(id(owner), path)
+            if first is path:
+                objects.append((path, owner))
+            elif transformation is not None:
+                raise ValueError(
+                    f"`{path}`: found the `{type(owner).__name__}` that is `{first}` too, expected each nnx object in "
+                    f"one place, since {transformation} would make two of it; use `partax.nnx.jit` and the "
+                    "transformations of `flax.nnx`, which keep it one"
+                )
+    return objects
+
+
+def refuse_lost(
+    watched: list[Seen] | None,
+    result: Any,
+    function: str = "the function",
+    remedy: str = "use `partax.nnx.jit`, which changes the caller's objects in place, or return the object",
+) -> None:
     """Raises if the function has changed an nnx object and does not return the change. Called by the native wrapper."""
-    if not watched:
+    every = list(changes(watched)) if watched else []
+    if not every:
         return
     returned = set(map(id, jax.tree.leaves(result)))
-    returned |= {id(it) for _, it in _objects(_nnx(), result, "the result")}
-    for where, it, is_value in changes(watched):
-        if id(it) in returned or (is_value and {id(leaf) for leaf in jax.tree.leaves(it._raw_value)} <= returned):
+    returned |= {id(owner) for _, owner in nnx_objects([("the result", result)])}
+    for change in every:
+        owner = change.object
+        if id(owner) in returned or (
+            change.is_value and {id(leaf) for leaf in jax.tree.leaves(change.value)} <= returned
+        ):
             continue
         raise ValueError(
-            f"`{where}`: the function has changed this of an nnx object, and the caller's would stay as it is; use "
-            "`partax.nnx.jit`, which changes the caller's objects in place, or return the object"
+            f"`{change.path}`: {function} has changed this of an nnx object, and the caller's would stay as it is; "
+            f"{remedy}"
         )
 
 
-def changes(watched: list[_Seen]) -> Iterator[tuple[str, Any, bool]]:
-    """Where nnx objects consist of something else since then, of which, and whether it is what a Variable holds."""
-    for path, it, before in watched:
-        now = _contents(it)
+def changes(watched: list[Seen]) -> Iterator[Change]:
+    """Where nnx objects consist of something else since then."""
+    for number, (path, owner, before) in enumerate(watched):
+        now = _contents(owner)
         for name in (*now, *(before.keys() - now.keys())):
             if name in before and name in now:
                 old, new = before[name], now[name]
                 if old is new or (_core.node_kind(new) == "static_leaf" and _core.static_equal(old, new)):
                     continue
-            yield path if name == "_raw_value" else f"{path}.{name}", it, name == "_raw_value"
+            yield Change(path if name == _VALUE else f"{path}.{name}", number, owner, name, now.get(name, DELETED))
 
 
-def _contents(it: Any) -> dict[str, Any]:
-    if hasattr(type(it), "_raw_value"):
-        return {"_raw_value": it._raw_value, **it._var_metadata}
-    return {name: value for name, value in vars(it).items() if name not in (_STATE, "_pytree__nodes")}
+def make_change(change: Change, original: Any) -> None:
+    """Does to an object what was done to its copy."""
+    if change.is_value:
+        original.set_raw_value(change.value)
+    elif change.value is DELETED:
+        delattr(original, change.name)
+    else:
+        setattr(original, change.name, change.value)
 
 
-def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The nnx objects in a tree, but not those in a State, which is what a function may change."""
+def can_make(change: Change, watched: list[Seen]) -> bool:
+    """Whether it is the value of a Variable, or an attribute that is none of the objects that there were."""
+    nnx = _nnx()
+    if change.is_value:
+        return True
+    if not issubclass(type(change.object), nnx.Pytree) or issubclass(type(change.object), nnx.List):
+        return False
+    if change.value is DELETED:
+        return True
+    before = {id(one.object) for one in watched}
+    return not any(id(owner) in before for _, owner in nnx_objects([("", change.value)]))
 
-    def is_leaf(it: Any) -> bool:
-        return issubclass(type(it), (nnx.Variable, nnx.Pytree, nnx.State))
 
-    def is_object(it: Any) -> bool:
-        return is_leaf(it) and not issubclass(type(it), nnx.State)
+def _contents(owner: Any) -> dict[str, Any]:
+    if hasattr(type(owner), _VALUE):
+        return {_VALUE: getattr(owner, _VALUE), **owner._var_metadata}
+    return {name: value for name, value in vars(owner).items() if name not in (_STATE, "_pytree__nodes")}
 
-    for inner, leaf in _core.flat_partition(value, (is_object,), None, False, is_leaf, path)[1].items():
+
+def _objects(nnx: Any, value: Any, path: str, met: Collection[int]) -> Iterator[tuple[str, Any]]:
+    """Each object before what is in it; one of `met` without that."""
+
+    def is_leaf(node: Any) -> bool:
+        bases = type(node).__mro__  # which no abstract class has to be asked for
+        return nnx.Variable in bases or nnx.Pytree in bases or nnx.State in bases
+
+    def is_object(node: Any) -> bool:
+        return is_leaf(node) and nnx.State not in type(node).__mro__
+
+    leaves = {"": value}
+    if not is_object(value):
+        if not any(map(is_object, jax.tree.leaves(value, is_leaf=is_leaf))):
+            return
+        leaves = _core.flat_partition(value, (is_object,), None, False, is_leaf, path)[1]
+    for inner, leaf in leaves.items():
         here = path + inner
+        is_new = id(leaf) not in met
         yield here, leaf
-        if issubclass(type(leaf), nnx.Pytree):
-            is_list = issubclass(type(leaf), nnx.List)
+        if is_new and nnx.Pytree in type(leaf).__mro__:
+            is_list = nnx.List in type(leaf).__mro__
             for name in sorted(vars(leaf).keys() - {_STATE}, key=str):
-                yield from _objects(nnx, vars(leaf)[name], f"{here}[{name}]" if is_list else f"{here}.{name}")
+                yield from _objects(nnx, vars(leaf)[name], f"{here}[{name}]" if is_list else f"{here}.{name}", met)

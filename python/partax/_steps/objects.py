@@ -56,7 +56,7 @@ class Held:
 
     def made(self, state: Any) -> dict[str, Any]:
         made = nnx.merge(self._graph, state)
-        self._made, self._seen = _objects(made), watch_named(made) or []
+        self._made, self._seen = _objects(made), watch_named(made.items()) or []
         return made
 
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
@@ -75,7 +75,7 @@ class Held:
                 )
         after, state = nnx.split(made)
         if after != self._graph or not all(map(operator.is_, _objects(made), self._made)):
-            place = next((f", as `{path}`" for path, _, is_value in changes(self._seen) if not is_value), "")
+            place = next((f", as `{it.path}`" for it in changes(self._seen) if not it.is_value), "")
             raise TypeError(
                 f"found a step that changes more of {', '.join(f'`{it}`' for it in made)} than the values of "
                 f"Variables{place}, expected no other attributes, modules or numbers after it; call it step by step"

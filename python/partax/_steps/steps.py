@@ -15,7 +15,7 @@ import numpy as np
 
 from partax import _core
 from partax._core import JitFunction
-from partax._jit.lost_changes import refuse_lost, watch_named
+from partax._jit.lost_changes import make_changes, refuse_lost, watch_named
 from partax._jit.methods import compile_call
 from partax._pytree.call_site import call_site
 from partax._pytree.short_text import short_text
@@ -327,9 +327,10 @@ def function_of_chunk(
             made = held.made(carry[HELD]) if held else {}
             # Flax's Variables have to be of the trace that they are used in.
             given = {**spec.rebuild(leaves), **one, **{name: it for name, it in carry.items() if name != HELD}}
-            seen = watch_named(given)
+            seen = watch_named(given.items())
             by_position, by_name = arguments(signature, {**given, **made})
-            result = fun(*by_position, **by_name)
+            with make_changes():
+                result = fun(*by_position, **by_name)
             refuse_lost(seen, result)
             return result, {HELD: held.state_of(made, result)} if held else {}
 

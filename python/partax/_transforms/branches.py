@@ -9,6 +9,7 @@ import numpy as np
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._transforms import carry
+from partax._transforms.objects import Objects
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")
@@ -39,7 +40,9 @@ def filter_cond(
       TypeError: the static parts, the dtypes or the shapes of the two results differ, by their path with both.
     """
     names = ("true_fun", "false_fun")
-    return _one_of((true_fun, false_fun), names, operands, lambda funs, arrays: jax.lax.cond(pred, *funs, *arrays))
+    return _one_of(
+        "filter_cond", (true_fun, false_fun), names, operands, lambda funs, arrays: jax.lax.cond(pred, *funs, *arrays)
+    )
 
 
 def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
@@ -65,7 +68,9 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
     names = [f"branches[{i}]" for i in range(len(branches))]
-    return _one_of(branches, names, operands, lambda funs, arrays: jax.lax.switch(index, funs, *arrays))
+    return _one_of(
+        "filter_switch", branches, names, operands, lambda funs, arrays: jax.lax.switch(index, funs, *arrays)
+    )
 
 
 class _Results:
@@ -133,12 +138,14 @@ def _fail(found: carry.Difference, one: str, other: str) -> NoReturn:
 
 
 def _one_of(
+    transformation: str,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
     operands: tuple[Any, ...],
     choose: Callable[[Sequence[Callable[..., Any]], Sequence[carry.Arrays]], Any],
 ) -> Any:
     """The result of one function, as `choose` traces them on the arrays of the operands."""
+    objects = Objects(transformation, [(f"operands[{i}]", operand) for i, operand in enumerate(operands)])
     flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
     arrays = [carry.Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
     types: dict[str, carry.ArrayType] = {}
@@ -150,7 +157,7 @@ def _one_of(
         ) -> Callable[..., Sequence[Any]]:
             def branch(*arrays: carry.Arrays) -> Sequence[Any]:
                 own = [spec.rebuild(one.leaves) for (_, _, spec), one in zip(flat, arrays, strict=True)]
-                return results.arrays(name, function(*own))
+                return results.arrays(name, objects.refuse_changes(function)(*own))
 
             return carry.in_place_of(function, branch)
 

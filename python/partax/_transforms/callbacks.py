@@ -8,6 +8,7 @@ from jax.experimental import io_callback
 from jax.sharding import Sharding
 
 from partax._pytree.partition import partition
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, joined, split
 from partax._transforms.wrapper import check_callable
 
@@ -54,7 +55,7 @@ def filter_pure_callback(
         if vmap_method is not None:
             raise ValueError("filter_pure_callback: found vectorized and vmap_method, expected one of the two")
         vmap_method = "expand_dims" if vectorized else "sequential"
-    run, structs, arrays, whole = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    run, structs, arrays, whole = _on_arrays("filter_pure_callback", callback, args, kwargs, result_shape_dtypes)
     return whole(jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method))
 
 
@@ -93,14 +94,15 @@ def filter_io_callback(
       ValueError: when the program runs, as for `filter_pure_callback`.
     """
     check_callable(callback, "filter_io_callback")
-    run, structs, arrays, whole = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    run, structs, arrays, whole = _on_arrays("filter_io_callback", callback, args, kwargs, result_shape_dtypes)
     return whole(io_callback(run, structs, arrays, sharding=sharding, ordered=ordered))
 
 
 def _on_arrays(
-    callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    transformation: str, callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> tuple[Callable[[Any], Any], Any, Any, Any]:
     """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
+    callback_of_copies = Objects.of_call(transformation, callback, args, kwargs).refuse_changes(callback)
     arrays, static = split((args, kwargs))
     structs, known = split(result, lambda leaf: hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
     expected, structure = known.value
@@ -108,7 +110,7 @@ def _on_arrays(
 
     def run(values: Any) -> Any:
         positional, named = joined((values, static))
-        out = callback(*positional, **named)
+        out = callback_of_copies(*positional, **named)
         leaves, found = jax.tree.flatten(out)
         if found != structure:
             partition(out, jax.tree.unflatten(structure, which))  # tells where they differ, if it can

@@ -1,5 +1,7 @@
 """Derivative rules of one's own: filter_custom_jvp and filter_custom_vjp."""
 
+import functools
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -10,6 +12,7 @@ from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.partition import combine, is_none, partition
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import (
     Rest,
     Split,
@@ -118,9 +121,10 @@ class filter_custom_jvp(Transformed[_P, _R]):
         rule = self._jvp
         if rule is None:
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
+        objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         arrays, static = split((args, kwargs))
 
-        run = jax.custom_jvp(on_split(self.__wrapped__, static))
+        run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__), static))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = joined((primals[0], static))
@@ -137,7 +141,12 @@ class filter_custom_jvp(Transformed[_P, _R]):
                     f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                 )
             del along[len(leaves) :]
-            out, slopes = rule(positional, tree_of(structure, along, list(map(or_zero, along, leaves))), **named)
+            directions = tree_of(structure, along, list(map(or_zero, along, leaves)))
+
+            def on_primals(*primals: Any, **named: Any) -> Any:
+                return rule(primals, directions, **named)
+
+            out, slopes = objects.refuse_changes(on_primals, operator.itemgetter(0))(*positional, **named)
             given = tangent_leaves(slopes, out, "the result", "tangent", _check_tangent)
             leaves, structure = jax.tree.flatten(out)
             values: list[Any] = [None] * len(leaves)
@@ -277,6 +286,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
             missing = "def_fwd" if fwd is None else "def_bwd"
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
         check_first(self, args)
+        objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         leaves, structure = jax.tree.flatten(args[0])
         inexact, exact, static = partition(leaves, is_inexact_array, is_array)
         others, others_static = split((args[1:], kwargs))
@@ -290,7 +300,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
         @jax.custom_vjp
         def run(inexact: Any, exact: Any, others: Any) -> _Result:
             first, rest, named = arguments(inexact, exact, others)
-            return _split_result(self.__wrapped__(first, *rest, **named))
+            return _split_result(objects.refuse_changes(self.__wrapped__)(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
             # What stands for an array may be the number that jax was called with.
@@ -300,7 +310,8 @@ class filter_custom_vjp(Transformed[_P, _R]):
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
             perturbed = tree_of(structure, marks)
-            out, residuals = fwd(perturbed, first, *rest, **named)
+            forward = objects.refuse_changes(functools.partial(fwd, perturbed), operator.itemgetter(0))
+            out, residuals = forward(first, *rest, **named)
             result = _split_result(out)
             return result, (split(residuals), values, Rest((perturbed, result[2].value)))
 
@@ -311,7 +322,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
             given = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
             whole = [jnp.zeros(it.shape, it.dtype) if isinstance(it, _ZERO) else it for it in cotangents[0]]
             cotangent = tree_of(result_structure, given, whole)
-            gradient = _where_inexact(bwd(joined(residuals), cotangent, perturbed, first, *rest, **named), first)
+            backward = objects.refuse_changes(
+                functools.partial(bwd, joined(residuals), cotangent, perturbed), lambda _: None
+            )
+            gradient = _where_inexact(backward(first, *rest, **named), first)
             try:
                 (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
                 leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", _check_cotangent)

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, Typ
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
-from partax._transforms.on_arrays import differentiated, joined, split, value_and_aux
+from partax._transforms.objects import Objects
+from partax._transforms.on_arrays import differentiated, split, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, wrapped
 
 _A = TypeVar("_A")
@@ -23,22 +24,29 @@ class _Derivative(Transformed[..., Any]):
         has_aux, wrt, options = self._options
         check_first(self, args)
         first, *rest = args
+        objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         differentiable, whole = differentiated(first, wrt)
 
+        def aux_of(out: Any) -> Any:
+            return value_and_aux(out, has_aux, self.__name__)[1]
+
         def on_arrays(part: Any) -> Any:
-            value, aux = value_and_aux(self.__wrapped__(whole(part), *rest, **kwargs), has_aux, self.__name__)
-            return self._numbers(value), split(aux)
+            others, named = objects.copies((rest, kwargs))
+            out, changes = objects.return_changes(self.__wrapped__, aux_of)(whole(part), *others, **named)
+            value, aux = value_and_aux(out, has_aux, self.__name__)
+            return self._numbers(value), split((aux, changes))
 
         found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        return self._result(found, has_aux)
+        return self._result(found, has_aux, objects)
 
     def _numbers(self, value: Any) -> Any:
         """What of the value of the function has a derivative."""
         return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
 
-    def _result(self, found: Any, has_aux: bool) -> Any:
-        derivative, aux = found
-        return (derivative, joined(aux)) if has_aux else derivative
+    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
+        derivative, more = found
+        aux = objects.apply_changes(more)
+        return (derivative, aux) if has_aux else derivative
 
 
 class _ValueAndGrad(_Derivative):
@@ -53,17 +61,19 @@ class _ValueAndGrad(_Derivative):
             )
         return value
 
-    def _result(self, found: Any, has_aux: bool) -> Any:
-        (value, aux), gradient = found
-        return ((value, joined(aux)) if has_aux else value), gradient
+    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
+        (value, more), gradient = found
+        aux = objects.apply_changes(more)
+        return ((value, aux) if has_aux else value), gradient
 
 
 class _Grad(_ValueAndGrad):
     _name = "filter_grad"
 
-    def _result(self, found: Any, has_aux: bool) -> Any:
-        (_, aux), gradient = found
-        return (gradient, joined(aux)) if has_aux else gradient
+    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
+        (_, more), gradient = found
+        aux = objects.apply_changes(more)
+        return (gradient, aux) if has_aux else gradient
 
 
 class _Forward(_Derivative):

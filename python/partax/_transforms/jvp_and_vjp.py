@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import (
     Rest,
     differentiated,
     filled_tangents,
-    joined,
     misfit,
     or_zero,
     split,
@@ -59,6 +59,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
             raise TypeError(f"filter_jvp: found a `{type(given).__name__}`, expected tuples of primals and tangents")
     if len(primals) != len(tangents):
         raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
+    objects = Objects.of_call("filter_jvp", fn, primals, kwargs)
     leaves, structure = jax.tree.flatten(list(primals))
     directions: list[Any] = []
     for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
@@ -69,11 +70,13 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         arguments = list(leaves)
         for i, value in zip(moved, values, strict=True):
             arguments[i] = value
-        out, out_structure = jax.tree.flatten(fn(*jax.tree.unflatten(structure, arguments), **kwargs))
+        given = jax.tree.unflatten(structure, arguments)
+        result, changes = objects.return_changes(fn)(*given, **objects.copies(kwargs))
+        out, out_structure = jax.tree.flatten(result)
         depends = _with_tangent(values, out)
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
-        return own, (split(others), Rest((depends, out_structure)))
+        return own, (split((others, changes)), Rest((depends, out_structure)))
 
     values: list[Any] = []
     slopes: list[Any] = []
@@ -85,7 +88,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         _, (others, rest) = on_moved()
     depends, out_structure = rest.value
     own, along = iter(values), iter(slopes)
-    out = [next(own) if depend else other for depend, other in zip(depends, joined(others), strict=True)]
+    out = [next(own) if depend else other for depend, other in zip(depends, objects.apply_changes(others), strict=True)]
     tangent = [next(along) if depend else None for depend in depends]
     return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
 
@@ -166,9 +169,12 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
         path.
     """
     check_callable(fun, "filter_vjp")
-    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
+    objects = Objects.of_call("filter_vjp", fun, primals, {})
+    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt, objects)
     arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
-    return _with_rest(jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays))), rest, has_aux)
+    return _with_rest(
+        jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays))), objects.apply_changes(rest), has_aux
+    )
 
 
 @overload
@@ -201,29 +207,31 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
       ValueError: likewise. When `push` is called: a tangent is not like its argument; the message has the path.
     """
     check_callable(fun, "filter_linearize")
-    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
+    objects = Objects.of_call("filter_linearize", fun, primals, {})
+    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt, objects)
     _, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
     names = names_of_arguments(fun, len(primals))
     bound = jax.tree_util.Partial(_push, push, Rest((names, structs_of(differentiable))))
-    return _with_rest(bound, rest, has_aux)
+    return _with_rest(bound, objects.apply_changes(rest), has_aux)
 
 
 def _on_arrays(
-    fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec
+    fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec, objects: Objects
 ) -> tuple[Callable[..., Any], Any]:
     """The function on what is differentiated, and these values; beside the inexact arrays it returns the rest."""
     differentiable, whole = differentiated(primals, wrt)
 
     def on_arrays(*part: Any) -> Any:
-        out = fun(*whole(part))
+        out, changes = objects.return_changes(fun)(*whole(part))
         value, aux = value_and_aux(out, has_aux, getattr(fun, "__name__", "the function"))
-        return jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value), split((value, aux))
+        own = jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value)
+        return own, split(((value, aux), changes))
 
     return on_arrays, differentiable
 
 
 def _with_rest(bound: Any, rest: Any, has_aux: bool) -> Any:
-    value, aux = joined(rest)
+    value, aux = rest
     return (value, bound, aux) if has_aux else (value, bound)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from partax import _core
 from partax._transforms.carry import Flat, array_type, first_difference
 from partax._transforms.loops import check_leading_axis, scan
+from partax._transforms.objects import Objects
 
 _T = TypeVar("_T")
 
@@ -161,6 +162,8 @@ def fold(
         length.
       TypeError: a layer changes the structure, a static part, a dtype or a shape of `x`, by its path with both.
     """
+    objects = Objects("fold", [("layers", layers), ("x", x), ("per_layer", per_layer)])
+    function = objects.refuse_changes(call, names=("layer", "x", "per_layer"))
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None
     stacked = layers if count is None else stack(layers)
@@ -174,7 +177,7 @@ def fold(
 
     def step(x: Any, entry: Any) -> Any:
         layer, *rest = entry
-        out = call(layer, x, *rest)
+        out = function(layer, x, *rest)
         return out if has_aux else (out, None)
 
     def around(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from partax import _core
 from partax._transforms.carry import Arrays, Carry, Flat, array_type, first_difference, in_place_of, until_settled
+from partax._transforms.objects import Objects
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")
@@ -52,7 +53,8 @@ def filter_scan(
 
     Outside of jit, each call is traced and compiled anew.
     """
-    return scan(f, init, xs, length=length, reverse=reverse, unroll=unroll)
+    objects = Objects("filter_scan", [("carry", init), ("xs", xs)])
+    return scan(objects.refuse_changes(f), init, xs, length=length, reverse=reverse, unroll=unroll)
 
 
 def scan(
@@ -106,13 +108,15 @@ def filter_while_loop(
     Raises:
       TypeError: as for `filter_scan`.
     """
+    objects = Objects("filter_while_loop", [("carry", init_val)])
+    condition, step = objects.refuse_changes(cond_fun), objects.refuse_changes(body_fun)
 
     def run(carry: Carry) -> Any:
         def goes_on(arrays: Arrays) -> Any:
-            return cond_fun(carry.rebuilt(arrays))
+            return condition(carry.rebuilt(arrays))
 
         def body(arrays: Arrays) -> Arrays:
-            return carry.settled(body_fun(carry.rebuilt(arrays)))
+            return carry.settled(step(carry.rebuilt(arrays)))
 
         functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
@@ -148,10 +152,11 @@ def filter_fori_loop(
     Raises:
       TypeError: as for `filter_scan`.
     """
+    step = Objects("filter_fori_loop", [("index", lower), ("carry", init_val)]).refuse_changes(body_fun)
 
     def run(carry: Carry) -> Any:
         def body(index: Any, arrays: Arrays) -> Arrays:
-            return carry.settled(body_fun(index, carry.rebuilt(arrays)))
+            return carry.settled(step(index, carry.rebuilt(arrays)))
 
         on_arrays = in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
@@ -178,11 +183,12 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
     Raises:
       ValueError: the arrays of `xs` have no leading axis of one length.
     """
+    function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
     entries, xs_spec = _scanned(xs, None)
     ys = Results("result")
 
     def body(x: Arrays) -> list[Any]:
-        return ys.arrays(f(xs_spec.rebuild(x.leaves)))
+        return ys.arrays(function(xs_spec.rebuild(x.leaves)))
 
     return ys.rebuilt(jax.lax.map(in_place_of(f, body), entries, batch_size=batch_size))
 

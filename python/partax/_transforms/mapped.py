@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from partax import _core
 from partax._pytree.filters import is_array
 from partax._pytree.partition import is_none, partition
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
@@ -47,13 +48,14 @@ class _Vmap(Transformed[..., Any]):
         given = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
         )
+        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         pairs = zip(given.leaves, given.entries, strict=True)
         axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
         _check_sizes(given, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
-            out = given.call(self.__wrapped__, mapped, arrays)
+            out = given.call(function, mapped, arrays)
             stacked, kept, rest = _split(out, out_axes)
             if any(array is not None for array in kept):
                 kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]

@@ -51,11 +51,17 @@ Split = tuple[Any, Rest]
 
 
 def on_arrays(
-    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], taken: FilterSpec = is_array
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    taken: FilterSpec = is_array,
+    call: Callable[..., Any] = operator.call,
 ) -> tuple[Callable[[Any], Split], Any]:
-    """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument."""
+    """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument.
+    `call` is what calls it.
+    """
     arrays, rest = split(((fun, *args), kwargs), taken)
-    return on_split(operator.call, rest), arrays
+    return on_split(call, rest), arrays
 
 
 def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:

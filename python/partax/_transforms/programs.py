@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from partax._pytree.filters import any_of, is_array
 from partax._pytree.partition import combine
 from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import Verbatim
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
 
@@ -28,8 +30,9 @@ class _Checkpoint(Transformed[..., Any]):
             policy = jax.checkpoint_policies.save_only_these_names(*names)
         elif isinstance(policy, str):
             policy = getattr(jax.checkpoint_policies, policy)
-        run, arrays = on_arrays(self.__wrapped__, args, kwargs)
-        return joined(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
+        objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs, takes_fun=True)
+        run, arrays = on_arrays(self.__wrapped__, args, kwargs, call=objects.return_changes(operator.call))
+        return objects.apply_changes(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
 
 
 @transformation
@@ -100,7 +103,8 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
       TypeError: `fun` is not callable.
     """
     check_callable(fun, "filter_eval_shape")
-    run, arrays = on_arrays(fun, args, kwargs, _described)
+    objects = Objects.of_call("filter_eval_shape", fun, args, kwargs, takes_fun=True)
+    run, arrays = on_arrays(fun, args, kwargs, _described, objects.refuse_changes(operator.call))
     return joined(jax.eval_shape(run, arrays))
 
 
@@ -108,15 +112,20 @@ class _MakeJaxpr(Transformed[..., Any]):
     _name = "filter_make_jaxpr"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        jaxpr, (structs, rest) = _program_of(self.__wrapped__, split((args, kwargs), _described))
+        jaxpr, (structs, rest) = _program_of(self._name, self.__wrapped__, args, kwargs)
         static, structure = rest.value
         whole = combine(structs, static)
         return jaxpr, tree_of(structure, structs, whole), tree_of(structure, static, whole)
 
 
-def _program_of(fun: Callable[..., Any], arguments: Split) -> tuple[ClosedJaxpr, Split]:
-    """The program of a call, and its result with a `jax.ShapeDtypeStruct` for each array."""
-    arrays, rest = arguments
+def _program_of(
+    name: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[ClosedJaxpr, Split]:
+    """The program of a call, for the transformation `name`, and its result with a `jax.ShapeDtypeStruct` for each
+    array.
+    """
+    fun = Objects.of_call(name, fun, args, kwargs).refuse_changes(fun)
+    arrays, rest = split((args, kwargs), _described)
     return jax.make_jaxpr(on_split(fun, rest), return_shape=True)(arrays)
 
 
@@ -248,5 +257,5 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
         return ClosureConverted(fn, [], Rest((name, known, None)))
-    jaxpr, out = _program_of(fn, arguments)
+    jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
     return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, out)))

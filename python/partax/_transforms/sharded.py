@@ -14,6 +14,7 @@ from partax._jax.programs import varying_axes
 from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, partition
 from partax._pytree.specs import misfit_text, misnamed_text, names_in, spec_names
+from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
@@ -32,6 +33,7 @@ class _ShardMap(Transformed[..., Any]):
         as_placed = in_specs is _AsPlaced.AS_PLACED
         of_option: dict[str, Any] = {"prefix": None if as_placed else in_specs, "default": None, "option": "in_specs"}
         given = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
+        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
         axes: Any = jax.sharding.get_abstract_mesh() if mesh is None else mesh
         sizes = {name: size for name, size in axes.shape.items() if not axis_names or name in axis_names}
@@ -50,7 +52,7 @@ class _ShardMap(Transformed[..., Any]):
         def run(arrays: list[Any]) -> Any:
             nonlocal has_run
             has_run = True
-            out = given.call(self.__wrapped__, places, arrays)
+            out = given.call(function, places, arrays)
             _check_result(out, out_specs, sizes, check_vma)
             # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
             arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)

@@ -181,12 +181,12 @@ class Arguments:
             entries = [*prefix, *[default] * len(kwargs)]
         else:
             entries = [prefix] * len(names)
-        self._names = names  # what messages call them; those that are given by name come last
-        self._values = [*args, *kwargs.values()]
+        self.names = names  # what messages call them; those that are given by name come last
+        self.values = [*args, *kwargs.values()]
         self._num_positional = len(args)
-        self.leaves, self._structure = jax.tree.flatten(self._values)
+        self.leaves, self._structure = jax.tree.flatten(self.values)
         self.entries: list[Any] = []
-        for name, value, entry in zip(names, self._values, entries, strict=True):
+        for name, value, entry in zip(names, self.values, entries, strict=True):
             self.entries += [each for _, each in _core.broadcast_prefix(entry, value, is_entry, option, name)]
 
     def call(self, fun: Callable[..., Any], places: list[int], arrays: list[Any]) -> Any:
@@ -195,14 +195,14 @@ class Arguments:
         for i, array in zip(places, arrays, strict=True):
             leaves[i] = array
         values = jax.tree.unflatten(self._structure, leaves)
-        named = dict(zip(self._names[self._num_positional :], values[self._num_positional :], strict=True))
+        named = dict(zip(self.names[self._num_positional :], values[self._num_positional :], strict=True))
         return fun(*values[: self._num_positional], **named)
 
     def path(self, index: int) -> str:
         """The path of a leaf, such as `model.layers[0].weight`."""
         paths = [
             name + jax.tree_util.keystr(path)
-            for name, value in zip(self._names, self._values, strict=True)
+            for name, value in zip(self.names, self.values, strict=True)
             for path, _ in jax.tree_util.tree_leaves_with_path(value)
         ]
         return paths[index]

@@ -121,16 +121,11 @@ def take_for_data(node: Any, names: list[str]) -> None:
         vars(node)["_pytree__nodes"] = node._pytree__nodes.update(dict.fromkeys(names, True))
 
 
-def _refuse_foreign(value: Any) -> None:
-    """Raises, as nnx does, for an object of another trace that would be in a result."""
+def _is_of_this_trace(value: Any) -> bool:
     if issubclass(type(value), Variable):
-        is_valid = bool(value._can_update)
-    else:
-        state = getattr(value, STATE, None)
-        is_valid = state is None or bool(state.trace_state.is_valid())
-    if not is_valid:
-        extract.check_consistent_aliasing(value, None)
-        raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
+        return bool(value._can_update)
+    state = getattr(value, STATE, None)
+    return state is None or bool(state.trace_state.is_valid())
 
 
 class GraphReader:
@@ -144,6 +139,7 @@ class GraphReader:
         self._indices = {id(value): i for i, value in enumerate(self.objects)}
         self._is_result = known is not None
         self.has_met_any = False  # object in a tree
+        self.refused: Any = None  # the object that an error is about
 
     def read(self, value: Any) -> Any:
         """The tree in which each object is itself at its first place, or a copy where it has to differ from the
@@ -153,6 +149,7 @@ class GraphReader:
         if cls in PLAIN:
             return value
         if cls is HIJAX:
+            self.refused = value
             kind = value.var_type.__name__
             raise TypeError(f"found a hijax Variable of type `{kind}`, expected one with hijax=False")
         is_variable = issubclass(cls, Variable)
@@ -163,8 +160,10 @@ class GraphReader:
         if index < len(self.objects):
             return Seen(index)
         self.objects.append(value)
-        if self._is_result:
-            _refuse_foreign(value)
+        if self._is_result and not _is_of_this_trace(value):
+            self.refused = value
+            extract.check_consistent_aliasing(value, None)
+            raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
         if is_variable:
             return self._variable(value)
         if cls not in REGISTERED:

@@ -5,9 +5,8 @@ import inspect
 import json
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from flax.nnx import extract, graphlib, tracers
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
+from partax._jit.lost_changes import make_changes
 from partax._jit.options import Options, value_names
 from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
@@ -138,6 +138,11 @@ class Outcome(NamedTuple):
     has_objects: bool = False  # in any of these
     kept: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
 
+    @property
+    def changed(self) -> list[int]:
+        """The numbers of the objects that are changed."""
+        return [*array("I", self.owners), *(i for i, _ in self.deleted), *(i for i, _ in self.refilled)]
+
     def abstract_result(self, objects: list[Any]) -> Any:
         """The result of a call that has not been run, in which objects of the arguments are copies."""
         if not self.has_objects:
@@ -154,7 +159,9 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
         values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
     if not (changed or deleted or refilled):
         return result
-    _check_trace(objects, chain(changed, (i for i, _ in deleted), (i for i, _ in refilled)))
+    foreign = _first_foreign(objects, outcome.changed)
+    if foreign is not None:
+        raise errors.TraceContextError(f"Cannot mutate '{type(foreign).__name__}' from different trace level")
     # One call of C, so that neither an interrupt nor another thread comes between two changes.
     sets = map(object.__setattr__, [objects[i] for i in changed], json.loads(names), values)
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
@@ -166,13 +173,15 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     return result
 
 
-def _check_trace(objects: list[Any], changed: Iterable[int]) -> None:
+def _first_foreign(objects: list[Any], numbers: Iterable[int]) -> Any:
+    """The first of some objects that was made in another trace than the current one; None if there is none."""
     now = tracers.current_jax_trace()
-    for index in changed:
-        value = objects[index]
+    for number in numbers:
+        value = objects[number]
         state = value._trace_state if issubclass(type(value), graph.Variable) else getattr(value, graph.STATE, None)
         if state is not None and getattr(state, "_trace_state", state)._jax_trace != now:
-            raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
+            return value
+    return None
 
 
 GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
@@ -193,7 +202,7 @@ def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
     try:
         return tuple([reader.read(value) for value in values]), reader.objects
     except _ERRORS as error:
-        _note(error, lambda: _named(values))
+        _note(error, reader.refused, _named(values))
         raise
 
 
@@ -201,8 +210,8 @@ def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
     """Changes the objects of a call's arguments, as `read` has found them, and gives the call's result."""
     try:
         return apply_changes(outcome, objects)
-    except _ERRORS as error:
-        _note(error, lambda: _named(values))
+    except errors.TraceContextError as error:
+        _note(error, _first_foreign(objects, outcome.changed), _named(values))
         raise
 
 
@@ -215,21 +224,23 @@ def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -
         shardings = shardings_by_leaf(options.in_shardings, values[first:])
     built = tuple([builder.build(value) for value in values])
     before = Snapshot(builder.objects)
+    reader = graph.GraphReader(before.objects)
     try:
         if options.in_shardings is not None and options.graph != TREE:
             refuse_unlike(options.in_shardings, dict(list(_named(built).items())[first:]))
         if options.graph == TREE:
             extract.check_no_aliases("jit", args=built)
-        result = _core.call_body(fun, built)
+        with make_changes():
+            result = _core.call_body(fun, built)
         changes = before.changes()
         if options.graph != GRAPH:
             variables = [it for it in before.objects if issubclass(type(it), graph.Variable)]
             out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
             extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
             changes = [it for it in changes if issubclass(type(it.owner), graph.Variable)]
-        return _outcome(result, changes, before, options.donate != "none", shardings)
+        return _outcome(reader, result, changes, before, options.donate != "none", shardings)
     except (errors.TraceContextError, ValueError) as error:
-        _note_held(error, fun)
+        _note_held(error, reader.refused, fun)
         raise
 
 
@@ -237,8 +248,14 @@ def _named(values: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(value_names(_core.call_shape()), values, strict=True))
 
 
-def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool, shardings: dict[int, Any]) -> Outcome:
-    reader = graph.GraphReader(before.objects)
+def _outcome(
+    reader: graph.GraphReader,
+    result: Any,
+    changes: list[Change],
+    before: Snapshot,
+    donates: bool,
+    shardings: dict[int, Any],
+) -> Outcome:
     sets = [it for it in changes if it.value is not DELETED and it.name is not WHOLE_NODE]
     values = tuple([reader.read(as_before(it.value, it.before, shardings) if shardings else it.value) for it in sets])
     refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
@@ -260,58 +277,48 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     )
 
 
-def _note_held(error: Exception, fun: Callable[..., Any]) -> None:
-    """The same of an object that a function holds, and was not given."""
-    users = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that asks
-    name = getattr(fun, "__qualname__", type(fun).__qualname__)
-    _note(error, lambda: _held(users, fun), f", which is no argument of `{name}`: pass it as one")
-
-
-def _note(error: Exception, roots: Callable[[], dict[str, Any]], more: str = "") -> None:
+def _note(error: Exception, refused: Any, roots: dict[str, Any], more: str = "") -> None:
     """Adds to an error on an nnx object where in some values, given by name, that object is."""
-    refused = _refused(error)
-    path = None if refused is None else _path_of(refused, roots())
+    path = None if refused is None else _path_of(refused, roots)
     if path is not None:
         error.add_note(f"partax: it is `{path}`{more}")
 
 
-def _frames(traceback: TracebackType | None) -> Iterator[dict[str, Any]]:
-    while traceback is not None:
-        yield traceback.tb_frame.f_locals
-        traceback = traceback.tb_next
+def _note_held(error: Exception, refused: Any, fun: Callable[..., Any]) -> None:
+    """The same of an object that a function can name, and was not given. Where nnx itself has raised, which does not
+    tell the object, those of another trace that the function can name.
+    """
+    more = f"no argument of `{getattr(fun, '__qualname__', type(fun).__qualname__)}`: pass it as one"
+    if refused is not None:
+        _note(error, refused, _roots(fun), f", which is {more}")
+    elif "trace level" in str(error):
+        for name, root in _roots(fun).items():
+            if _is_foreign(root):
+                error.add_note(f"partax: `{name}` is {more}")
 
 
-def _refused(error: Exception) -> Any:
-    """The object that a refusal is of: what the innermost function was at work on, as this file and nnx call it."""
-    found = None
-    if "trace level" not in str(error) and "hijax" not in str(error):
-        return found
-    for variables in _frames(error.__traceback__):
-        found = next((variables[name] for name in ("self", "value") if graph.is_object(variables.get(name))), found)
-    return found
-
-
-def _held(traceback: TracebackType | None, fun: Any) -> dict[str, Any]:
-    """What a function, and those in which it failed, can name: the closest first."""
-    held: dict[str, Any] = {}
+def _roots(fun: Any) -> dict[str, Any]:
+    """The objects that a function can name, and the containers that may hold some."""
     try:
         variables = inspect.getclosurevars(fun)
-        held.update({**variables.globals, **variables.nonlocals})
     except (TypeError, ValueError):
-        pass
-    for variables in _frames(traceback):
-        held.update({name: value for name, value in variables.items() if name not in ("self", "value")})
-    return held
+        return {}
+    roots = {**variables.globals, **variables.nonlocals}
+    return {name: it for name, it in roots.items() if is_object(it) or isinstance(it, (list, tuple, dict))}
+
+
+def _is_foreign(root: Any) -> bool:
+    """Whether a value is, or holds, an nnx object of another trace than the current one."""
+    objects = [value for _, value in graphlib.iter_graph(root, graph=True) if is_object(value)]
+    return _first_foreign(objects, range(len(objects))) is not None
 
 
 def _path_of(target: Any, roots: dict[str, Any]) -> str | None:
     for name, root in roots.items():
-        if not graph.is_object(root) and not isinstance(root, (list, tuple, dict)):
-            continue
         places = list(graphlib.iter_graph(root, graph=True))
         path = next((path for path, value in places if value is target), None)
         if path is not None:
-            nodes = {at for at, value in places if graph.is_object(value)}
+            nodes = {at for at, value in places if is_object(value)}
             return name + "".join(_step(part, path[:i] in nodes) for i, part in enumerate(path))
     return None
 

@@ -1,0 +1,128 @@
+"""The nnx objects in the arguments of a transformation: its function is given copies, and what it changes is not lost.
+
+Inside `partax.nnx.jit` the change is made where the transformation can return it; anywhere else it is an error.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from partax._jit.lost_changes import (
+    Change,
+    Seen,
+    can_make,
+    changes,
+    has_nnx,
+    is_making_changes,
+    make_change,
+    nnx_objects,
+    refuse_lost,
+    watch_named,
+)
+from partax._transforms.on_arrays import Split, joined
+from partax._transforms.wrapper import names_of_arguments
+
+_OTHERWISE = "use the transformation of `flax.nnx`, or return the object"
+_IN_JIT = "call it in a function of `partax.nnx.jit`, which makes the change, or return the object"
+_OF_FLAX = "use `nnx.{}`, which makes the change, or return the object"
+_RETURN = "return the object"
+_REMEDIES = {
+    "filter_cond": _OF_FLAX.format("cond"),
+    "filter_custom_vjp": _OF_FLAX.format("custom_vjp"),
+    "filter_fori_loop": _OF_FLAX.format("fori_loop"),
+    "filter_map": _OF_FLAX.format("scan"),
+    "filter_scan": _OF_FLAX.format("scan"),
+    "filter_shard_map": _OF_FLAX.format("shard_map"),
+    "filter_switch": _OF_FLAX.format("switch"),
+    "filter_vmap": _OF_FLAX.format("vmap"),
+    "filter_while_loop": _OF_FLAX.format("while_loop"),
+    "fold": _OF_FLAX.format("scan"),
+    **dict.fromkeys(
+        ("filter_closure_convert", "filter_custom_jvp", "filter_eval_shape", "filter_io_callback", "filter_make_jaxpr",
+         "filter_pure_callback"),
+        _RETURN,
+    ),
+}  # fmt: skip
+"""What to do about a change that a transformation does not make."""
+
+
+def _same(out: Any) -> Any:
+    return out
+
+
+class Objects:
+    """Those of one call of the transformation `name`, whose values have names; a ValueError for one in two places."""
+
+    def __init__(self, name: str, values: Iterable[tuple[str, Any]]):
+        self._name = name
+        pairs = list(values)
+        self._names = [name for name, _ in pairs]
+        self._originals = [value for _, value in nnx_objects(pairs, name)] if has_nnx() else []
+
+    @classmethod
+    def of_call(
+        cls, name: str, fun: Any, args: Iterable[Any], kwargs: dict[str, Any], takes_fun: bool = False
+    ) -> "Objects":
+        """Those of the arguments of a function; and of the function itself, if that is one of the values."""
+        if not has_nnx():
+            return cls(name, ())
+        values = tuple(args)
+        positional = list(zip(names_of_arguments(fun, len(values)), values, strict=True))
+        if takes_fun:
+            positional.insert(0, (getattr(fun, "__name__", type(fun).__name__), fun))
+        return cls(name, [*positional, *sorted(kwargs.items())])
+
+    def _watch(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Seen]:
+        return watch_named([*zip(names, args, strict=False), *sorted(kwargs.items())]) or []
+
+    def copies(self, values: Any) -> Any:
+        """Arguments that the function would be given themselves, as objects of the trace that it runs in."""
+        return jax.tree.map(_same, values) if self._originals else values
+
+    def refuse_changes(
+        self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same, names: Sequence[str] = ()
+    ) -> Callable[..., Any]:
+        """A function of copies that raises a ValueError where it changes one and that is not in what is `returned` of
+        its result. `names` are of its arguments, where they are others than those of the call.
+        """
+        if not self._originals:
+            return fun
+
+        @functools.wraps(fun, updated=())
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            seen = self._watch(names or self._names, args, kwargs)
+            out = fun(*args, **kwargs)
+            self._refuse(seen, returned(out))
+            return out
+
+        return watched
+
+    def return_changes(self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same) -> Callable[..., Any]:
+        """A function of copies that returns its result and what `apply_changes` takes; raises where it has to."""
+        if not self._originals:
+            return lambda *args, **kwargs: (fun(*args, **kwargs), [])
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            seen = self._watch(self._names, args, kwargs)
+            out = fun(*args, **kwargs)
+            every = list(changes(seen))
+            if not (is_making_changes() and all(can_make(change, seen) for change in every)):
+                self._refuse(seen, returned(out))
+                every = []
+            return out, [(one.path, one.number, one.name, one.value) for one in every]
+
+        return watched
+
+    def apply_changes(self, result: Split) -> Any:
+        """The first of a pair that was split, after the caller's objects are changed as the second says."""
+        value, every = joined(result)
+        for path, number, name, new in every:
+            original = self._originals[number]
+            make_change(Change(path, number, original, name, new), original)
+        return value
+
+    def _refuse(self, seen: list[Seen], result: Any) -> None:
+        remedy = _REMEDIES.get(self._name, _OTHERWISE if is_making_changes() else _IN_JIT)
+        refuse_lost(seen, result, f"the function under {self._name}", remedy)
