@@ -126,8 +126,8 @@ class TraceRecorder {
     const bool first = frame.entry->log.empty();
     Ref described = std::move(frame.described);
     if (!described) described = spec_data(spec, frame.call.names());
-    record_ = python::begin_trace(history, described, frame.call.values(), values.tuple(), tuple_of(tracers, count),
-                                  truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
+    record_ = python::begin_trace(history, described, values.tuple(), tuple_of(tracers, count), truth(first),
+                                  truth(cache.table.size() >= cache.table.max_size()), epoch,
                                   exact_unicode(frame.entry->difference));
     frame.record = record_;
     const std::size_t number = size_of_number(attribute(record_.get(), "number").get());

@@ -15,7 +15,7 @@ import pytest
 import partax
 from doctor_pages import diagnosis
 from notebook_pages import ReadPage
-from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
+from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, Summary, SummaryRow, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
 from partax._report.table import Table, Tables, figure_text, is_terminal, width_of
@@ -37,7 +37,7 @@ def function(name: str = "step", text: str = "n=1") -> FunctionReport:
 
     slow = trace(2, fast_path=False, slow_because="refs", calls=None, equations=None)
     keys = (KeyReport(text, 1000, (trace(1), slow)), KeyReport(f"{text}, name='b'", None, (trace(3, failed=True),)))
-    return FunctionReport(name, "train.py:12", 2000, 3, keys, (SlowNode(text, 2, 1.25, "it is new"),))
+    return FunctionReport(name, "train.py:12", 2000, 3, keys)
 
 
 def report(*texts: str) -> Report:
@@ -55,7 +55,7 @@ VIEWED: dict[str, Any] = {
     "a function's report": function(),
     "a report": report("step", "loss"),
     "a report of nothing": Report(()),
-    "a function without traces": FunctionReport("f", "", None, None, (), ()),
+    "a function without traces": FunctionReport("f", "", None, None, ()),
     "a hostile report": report(HOSTILE),
     "a summary": summary(),
     "a summary of nothing": EMPTY,
@@ -64,7 +64,6 @@ VIEWED: dict[str, Any] = {
 RECORDS: list[Any] = [
     *VIEWED.values(),
     *(made for each in (function(), function(HOSTILE, HOSTILE)) for made in (each.keys[0], each.traces[0])),
-    SlowNode(HOSTILE, 1, 0.1),
     SummaryRow(HOSTILE, HOSTILE, 1, 2, 3),
     Mismatch(HOSTILE, None, HOSTILE),
     diagnosis(),
@@ -117,7 +116,6 @@ def test_the_table_of_a_report_in_a_pipe() -> None:
         "    captured n=1: float32[3], 12 B",
         "  trace 3 at train.py:41: n=1 -> 3",
         "    captured n=1: float32[3], 12 B",
-        "  n=1 x 2 flattened by a Python function: 1.2 us a call; it is new",
     ]
 
 

@@ -1,20 +1,18 @@
 """report: what each function has cost, from the records of its traces; and wrappers as tables in a notebook."""
 
 import inspect
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax import _core
 from partax._core import JitFunction
-from partax._families.describe import why_called
 from partax._jax.programs import programs_in
 from partax._jit.filter_jit import CacheInfo, filter_jit
 from partax._pytree.call_site import site_text
 from partax._pytree.short_text import short_text
 from partax._report.captured_arrays import captured_constants
-from partax._report.history import History, flatten_microseconds, kept
-from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+from partax._report.history import History, kept
+from partax._report.report import FunctionReport, KeyReport, Report, TraceReport
 from partax._report.snapshot import Record
 from partax._report.table import Table, Tables
 
@@ -97,18 +95,7 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
     loads = tuple(load for _, load in history.loads)
-    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history), loads, tuple(history.steps))
-
-
-def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
-    parts = [part for record in history.records[-1:] for part in record.snapshot.parts]
-    nodes = [part for part in parts if part.key[:2] == ("node", "registered") and part.refs]
-    kinds = {part.text: part.refs[0]() for part in nodes}
-    return tuple(
-        SlowNode(name, count, count * flatten_microseconds(kinds[name]), why_called(kinds[name]))
-        for name, count in Counter(part.text for part in nodes).items()
-        if kinds[name] is not None
-    )
+    return FunctionReport(history.name, defined, hits, misses, keys, loads, tuple(history.steps))
 
 
 def function_report(self: Any) -> FunctionReport:
@@ -116,7 +103,7 @@ def function_report(self: Any) -> FunctionReport:
     history = self._cache.history
     if history is None:
         hits, misses = self._cache.info()[2:4]
-        return FunctionReport(self.__name__, "", hits, misses, (), ())
+        return FunctionReport(self.__name__, "", hits, misses, ())
     return _history_report(history, self._cache)
 
 

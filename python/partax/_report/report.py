@@ -143,35 +143,6 @@ class StepsReport:
     __repr__ = record_text
 
 
-@dataclasses.dataclass(frozen=True)
-class SlowNode:
-    """A node type that is flattened by a registered Python function, in each call.
-
-    Example:
-      >>> class Box:
-      ...     def __init__(self, x):
-      ...         self.x = x
-      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), None), lambda _, parts: Box(*parts))
-      >>> unbox = partax.filter_jit(lambda box: box.x)
-      >>> _ = unbox(Box(jnp.ones(3)))
-      >>> [(node.type, node.count) for node in unbox.report().slow_nodes]
-      [('Box', 1)]
-
-    Attributes:
-      type: its name.
-      count: how many there are in one call.
-      microseconds: what flattening them takes of each call.
-      because: where partax usually reads the classes of its library itself, why it does not read this one; else empty.
-    """
-
-    type: str
-    count: int
-    microseconds: float
-    because: str = ""
-
-    __repr__ = record_text
-
-
 def _to_json(self: Any, **options: Any) -> str:
     """The report as JSON.
 
@@ -179,7 +150,7 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> import json
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
-      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'steps']
       >>> list(json.loads(partax.report().to_json()))
       ['functions']
 
@@ -211,7 +182,6 @@ class FunctionReport(Shown):
       hits: calls that did not trace; None if the function is gone.
       misses: calls that did, likewise.
       keys: its static keys, the one used last first.
-      slow_nodes: what is flattened by Python functions.
       loads: the stored programs that it has loaded.
       steps: what its steps take in `partax.steps`, where that was measured.
     """
@@ -221,7 +191,6 @@ class FunctionReport(Shown):
     hits: int | None
     misses: int | None
     keys: tuple[KeyReport, ...]
-    slow_nodes: tuple[SlowNode, ...]
     loads: tuple[LoadReport, ...] = ()
     steps: tuple[StepsReport, ...] = ()
 
@@ -292,7 +261,7 @@ class Report(Shown):
         return Tables(*map(_function_table, self.functions)) if self.functions else Tables(nothing)
 
 
-for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Report):
+for _public in (TraceReport, KeyReport, LoadReport, FunctionReport, Report):
     _public.__module__ = "partax"  # where users find them, and pickles too
 
 
@@ -307,10 +276,6 @@ def _function_table(report: FunctionReport) -> Table:
             notes.append(f"    captured {it.name or 'an array without a name'}: {it.type}, {bytes_text(it.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
     notes += [f"  {it}" for it in report.steps]
-    for node in report.slow_nodes:
-        because = f"; {node.because}" if node.because else ""
-        taken = f"{node.microseconds:.1f} us a call{because}"
-        notes.append(f"  {node.type} x {node.count} flattened by a Python function: {taken}")
     return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
 
 
