@@ -24,10 +24,9 @@ from partax._doctor.lines import NOWHERE, grouped, running_line
 from partax._doctor.one_by_one import OneByOne
 from partax._families import equinox_private
 from partax._io.whole_file import write_whole
-from partax._jax.private import function_name, stage_of
+from partax._jax.private import function_name, plain_name, stage_of
 from partax._jax.watched import watch_functions, watch_lowering
 from partax._report.history import kept
-from partax._report.monitor import plain_name
 from partax._report.table import Table, Tables, progress
 
 _logger = logging.getLogger("partax")
