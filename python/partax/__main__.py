@@ -130,7 +130,7 @@ def _explain(given: argparse.Namespace) -> None:
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
-        print(found.__rich__().text(sys.stderr), file=sys.stderr)
+        print(found, file=sys.stderr)
         if given.json is not None:
             with open(given.json, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")

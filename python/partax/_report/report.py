@@ -1,14 +1,12 @@
-"""Reports of what functions have cost, by static key and trace: their data, and as tables."""
+"""Reports of what functions have cost, by static key and trace: their data, and as a table."""
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 from partax._pytree.short_text import angled, record_text
-from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.table import Shown, Table, Tables, bytes_text, counted
+from partax._report.table import Table, bytes_text, counted
 
 _HEADINGS = (
     "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
@@ -164,7 +162,7 @@ def _to_json(self: Any, **options: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionReport(Shown):
+class FunctionReport:
     """What one function has cost. `str` gives a table.
 
     Example:
@@ -209,12 +207,12 @@ class FunctionReport(Shown):
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {_function_line(self)}")
 
-    def _tables(self) -> Tables:
-        return Tables(_function_table(self))
+    def __str__(self) -> str:
+        return str(_function_table(self))
 
 
 @dataclasses.dataclass(frozen=True)
-class Report(Shown):
+class Report:
     """What all functions have cost. `str` gives a table for each.
 
     Example:
@@ -232,33 +230,14 @@ class Report(Shown):
 
     to_json = _to_json
 
-    def html(self, path: str | Path) -> None:
-        """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
-
-        Example:
-          >>> import os
-          >>> partax.report().html("report.html")
-          >>> os.path.exists("report.html")
-          True
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          ImportError: `partax[doctor]` is not installed.
-          OSError: the file cannot be written.
-        """
-        page.writer(path, self)
-
     def __repr__(self) -> str:
         traces = sum(len(function.traces) for function in self.functions)
         counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
         seconds = sum(function.seconds for function in self.functions)
         return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
 
-    def _tables(self) -> Tables:
-        nothing = Table(title="no partax function has been traced")
-        return Tables(*map(_function_table, self.functions)) if self.functions else Tables(nothing)
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
 
 for _public in (TraceReport, KeyReport, LoadReport, FunctionReport, Report):
