@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 import partax
@@ -68,32 +67,6 @@ def test_a_loop_outside_of_any_function_was_not_traced() -> None:
     assert "The costliest function is forgotten (a.py:3). The loop runs." in words
 
 
-def report_of(*names: str) -> partax.Report:
-    """Of these functions alone: other tests have traced hundreds."""
-    report = partax.report()
-    return partax.Report(tuple(it for it in report.functions if it.name in names and "test_page.py" in it.defined))
-
-
-def test_a_report_has_the_pictures_of_the_costliest_program_of_each_function() -> None:
-    @partax.filter_jit
-    def chain(x: Any, n: int) -> Any:
-        for _ in range(n):
-            x = jnp.sin(x)
-        return x
-
-    @partax.filter_jit
-    def of_many(xs: list[Any]) -> Any:
-        return xs[0] + 1
-
-    chain(jnp.ones(3), 2)
-    chain(jnp.ones(3), 200)
-    of_many([jnp.ones(2)] * 1500)
-    text = page((), report_of("chain", "of_many"))
-    words = words_of(text)
-    assert "Pictures of chain" in words and "Pictures of of_many" in words
-    assert 'data-equations="200"' in text and 'data-equations="2"' not in text
-
-
 @pytest.mark.parametrize("at", ["rendering", "writing"])
 def test_a_failure_in_the_middle_leaves_the_older_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
@@ -117,12 +90,11 @@ def test_a_failure_in_the_middle_leaves_the_older_file(
     assert file.read_text() == "older" and os.listdir(tmp_path) == ["page.html"]
 
 
-@pytest.mark.parametrize("write", ["html", "chrome_trace"])
-def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path, write: str) -> None:
+def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     found = diagnosis()
     for path in (tmp_path / "nowhere" / "page.html", tmp_path):  # no such folder; a folder
         with pytest.raises(OSError, match="give a file in a folder that exists") as caught:
-            getattr(found, write)(path)
+            found.html(path)
         assert str(path) in str(caught.value) and caught.value.filename == str(path)
     assert os.listdir(tmp_path) == []
 

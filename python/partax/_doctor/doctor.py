@@ -92,23 +92,6 @@ class Diagnosis:
 
         write_page(path, [self])
 
-    def chrome_trace(self, path: str | Path) -> None:
-        """Writes the timeline of this process as trace events, which Perfetto and chrome://tracing open.
-
-        Example:
-          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
-          >>> diagnosis.chrome_trace("step.json")
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          OSError: the file cannot be written.
-        """
-        from partax._doctor.page import write_chrome_trace
-
-        write_chrome_trace(path)
-
     @property
     def _head(self) -> str:
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "

@@ -41,7 +41,7 @@ class History:
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
-    loads: list[tuple[float, LoadReport]] = dataclasses.field(default_factory=list)  # in the place of a trace, and when
+    loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
     steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
     _under_way: int = 0  # traces that have begun
     _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once

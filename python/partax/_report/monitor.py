@@ -3,7 +3,6 @@
 import contextlib
 import contextvars
 import functools
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,6 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     record = _record_of_call(compiles=stage != "trace")
     if record is None:
         return
-    record.stages.append((stage, time.perf_counter() - duration_secs, duration_secs))
     if stage == "trace":
         record.measured = True
         # With donation jax asks for the trace once more, and gets it at once.
@@ -80,13 +78,6 @@ def _record_of_call(compiles: bool = True) -> "Record | None":
     if record is not None:
         _core.set_record(record)
     return record
-
-
-def note_run(record: "Record") -> None:
-    """Notes that a call which has compiled now returns, maybe before its program ends. Called by the native wrapper."""
-    if record.stages and record.stages[-1][0] == "compile":
-        _, begin, seconds = record.stages[-1]
-        record.stages.append(("run", begin + seconds, time.perf_counter() - begin - seconds))
 
 
 def listen() -> None:
