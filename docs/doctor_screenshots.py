@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/images: the doctor's page of two programs, as a browser shows it.
+"""Makes the picture in docs/images: the doctor's page of a program, as a browser shows it.
 
 .venv/bin/python docs/doctor_screenshots.py    # needs partax[doctor] and chromium
 """
@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 import partax
 
 IMAGES = Path(__file__).parent / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MOST_BYTES = 200_000
-TABLE = jnp.ones((2048, 1024))
 
 
 # ---- A train step whose layers are written as a Python loop.
@@ -49,29 +47,13 @@ def slow_to_compile() -> partax.Diagnosis:
     return partax.doctor(train_step, [{"up": up, "down": down} for _ in range(24)], batch, batch)
 
 
-# ---- A step that is traced again and again, with a table that it has captured.
-
-
-@partax.filter_jit
-def lookup(state: Any, words: Any, scale: float) -> Any:
-    rows = TABLE[words] * scale
-    return {"total": state["total"] + rows.sum(), "seen": state["seen"] + words.size}
-
-
-def traced_again() -> partax.Diagnosis:
-    state: Any = {"total": 0.0, "seen": 0}
-    for i, size in enumerate((64, 64, 96, 96)):
-        state = lookup(state, jnp.zeros(size, int), 1.0 + i)
-    return partax.doctor(lookup, {"total": 0.0, "seen": 0}, jnp.zeros(64, int), 1.0)
-
-
 # ----
 
 
-def screenshot(browser: str, page: Path, image: Path, height: int, dark: bool) -> None:
+def screenshot(browser: str, page: Path, image: Path, height: int) -> None:
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-lcd-text",
-        f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--window-size=1100,{height}",
+        "--blink-settings=preferredColorScheme=1", f"--window-size=1100,{height}",
         f"--user-data-dir={page.parent / 'profile'}", f"--screenshot={image}", page.as_uri(),
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -86,17 +68,12 @@ def main() -> None:
     if browser is None:
         sys.exit(f"found none of {', '.join(BROWSERS)} on the PATH: install chromium")
     IMAGES.mkdir(exist_ok=True)
-    # The second one first: its timeline is then of its own traces alone.
-    for name, story, height, dark in (
-        ("retraces", traced_again, 1500, True),
-        ("compile", slow_to_compile, 1250, False),
-    ):
-        with tempfile.TemporaryDirectory() as folder:
-            page = Path(folder) / f"{name}.html"
-            found = story()
-            print(found)
-            found.html(page)
-            screenshot(browser, page, IMAGES / f"doctor_{name}.png", height, dark)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "compile.html"
+        found = slow_to_compile()
+        print(found)
+        found.html(page)
+        screenshot(browser, page, IMAGES / "doctor_compile.png", height=1250)
 
 
 if __name__ == "__main__":

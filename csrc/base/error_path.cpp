@@ -45,12 +45,14 @@ void WalkError::raise(const std::string& root) const {
     return;
   }
   PyErr_SetString(type_.get(), ("`" + path + "`: " + message_).c_str());
+  if (!exception_ && mark_ == nullptr) return;
+  Ref raised = take_exception();
+  if (mark_ != nullptr && PyObject_SetAttrString(raised.get(), mark_, Py_True) < 0) PyErr_Clear();
   if (exception_) {
-    Ref raised = take_exception();
     Ref cause = exception_;
     PyException_SetCause(raised.get(), cause.release());
-    restore_exception(std::move(raised));
   }
+  restore_exception(std::move(raised));
 }
 
 bool is_truthy(PyObject* callable, PyObject* argument, const char* doing) {

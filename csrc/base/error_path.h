@@ -14,6 +14,8 @@ class WalkError final : public PendingError {
   static WalkError from_user_code(std::string doing);
 
   void prepend(std::string segment) { segments_.push_back(std::move(segment)); }
+  // Gives the Python exception this attribute, which is True: by it Python code tells it from others of its type.
+  void mark(const char* attribute) { mark_ = attribute; }
   // Which value of a call, or which static value of a spec, the path starts at.
   void set_origin(std::size_t index) { origin_ = index; }
   std::size_t origin() const noexcept { return origin_; }
@@ -27,6 +29,7 @@ class WalkError final : public PendingError {
   Ref type_;
   Ref exception_;
   std::string message_;
+  const char* mark_ = nullptr;
   std::vector<std::string> segments_;
   std::size_t origin_ = 0;
 };

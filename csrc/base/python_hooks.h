@@ -92,7 +92,6 @@ inline PythonFunction begin_trace{"partax._report.history", "begin_trace"};
 inline PythonFunction end_trace{"partax._report.history", "end_trace"};
 inline PythonFunction new_history{"partax._report.history", "new_history"};
 inline PythonFunction warn_of_constants{"partax._report.static_arrays", "warn_of_constants"};
-inline PythonFunction note_run{"partax._report.monitor", "note_run"};
 inline PythonFunction stored_result{"partax._store.results", "stored_result"};
 inline PythonFunction stored_programs{"partax._store.programs", "stored_programs"};
 

@@ -103,7 +103,6 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
       entry->blocks = python::runs_compiled(call.leaves().tuple()).get() == Py_True;
     }
     if (entry->blocks) python::wait_for(returned);
-    if (frame.record) python::note_run(frame.record);
   } catch (const PythonError&) {
     frame.in_user_code = true;
     if (entry) {

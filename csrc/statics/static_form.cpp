@@ -132,10 +132,12 @@ Ref content_of(PyObject* value) {
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
-  throw WalkError::diagnosed(
+  WalkError error = WalkError::diagnosed(
       PyExc_TypeError, "found an array (" + type_name(value) +
                            ") as a static value, expected a value that can be hashed; make the field dynamic, or store "
                            "a tuple of Python numbers instead");
+  error.mark("is_of_static_array");  // which `partax.equinox.accelerate` looks for
+  throw error;
 }
 
 Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {

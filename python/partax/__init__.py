@@ -46,7 +46,7 @@ if _TYPE_CHECKING:
     from partax._io.save_and_load import Mismatch, load, save
     from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report
-    from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, SlowNode, TraceReport
+    from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, TraceReport
     from partax._report.summary import Summary, SummaryRow, summary
     from partax._steps.steps import steps
     from partax._store.switch import store
@@ -69,7 +69,7 @@ if _TYPE_CHECKING:
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Mismatch", "Report", "RetraceError", "RetraceWarning", "SlowNode", "Static", "Summary", "SummaryRow",
+    "Lowered", "Mismatch", "Report", "RetraceError", "RetraceWarning", "Static", "Summary", "SummaryRow",
     "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
@@ -98,7 +98,7 @@ _OF_MODULES = {
     "_io.save_and_load": ("Mismatch", "load", "save"),
     "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
-    "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
+    "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"),
     "_report.summary": ("Summary", "SummaryRow", "summary"),
     "_steps.steps": ("steps",),
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on

@@ -13,17 +13,11 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
-import jax
-
-from partax import _core, explain, report
+from partax import explain, report
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
-from partax._jax.private import rewrite_misses
 from partax._libraries.equinox.on_import import accelerate_when_imported
-from partax._report import history as _history
-from partax._report import monitor
-from partax._report import monitor as _monitor
-from partax._report.table import Row, Table, Tables
+from partax._report.history import keep_all
 from partax._store import command as store_command
 
 # What each command that runs a script is called, its help, what is more to say of it, and its options: files to write.
@@ -130,19 +124,13 @@ def _equinox(given: argparse.Namespace) -> None:
 def _explain(given: argparse.Namespace) -> None:
     accelerate_when_imported()
     explain()
-    jax.config.update("jax_explain_cache_misses", True)
-    rewrite_misses(lambda: _core.call_under_way() is not None, monitor.miss_text)
-    _history.keep_all()
-    others: dict[str, _monitor.Other] = {}
-    _monitor.others = others
+    keep_all()
     try:
         _run(given)
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
-        print(found.__rich__().text(sys.stderr), file=sys.stderr)
-        if others:
-            print("\n" + Tables(_others_table(others)).text(sys.stderr), file=sys.stderr)
+        print(found, file=sys.stderr)
         if given.json is not None:
             with open(given.json, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")
@@ -152,7 +140,7 @@ def _doctor(given: argparse.Namespace) -> None:
     from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable, write_diagnoses
 
     refuse_unwritable(given.json, given.html)
-    _history.keep_all()
+    keep_all()
     watch, raised = Watch(), False
     try:
         _run(given)
@@ -166,17 +154,6 @@ def _doctor(given: argparse.Namespace) -> None:
         write_diagnoses(found, given.json, given.html)
 
 
-def _others_table(others: dict[str, _monitor.Other]) -> Table:
-    ordered = sorted(others.copy().items(), key=lambda item: -item[1].seconds)
-    rows: list[Row] = [(f"{it.seconds:.4f}", str(it.traces), str(it.compiles), name) for name, it in ordered[:_SHOWN]]
-    if len(ordered) > _SHOWN:
-        rest = sum(other.seconds for _, other in ordered[_SHOWN:])
-        rows.append((f"{rest:.4f}", "", "", f"{len(ordered) - _SHOWN} others"))
-    title = "compiled outside of partax: jax.jit, Equinox and single operations, by name"
-    return Table(("seconds", "traces", "compiles", "name"), (tuple(rows),), frozenset({3}), title, indent=2)
-
-
-_SHOWN = 20
 _OURS = __file__, watched.__file__, "<frozen runpy>"  # the last of which `python -m` runs by
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 import partax
@@ -16,7 +15,6 @@ from doctor_pages import LAYERS, diagnosis
 from notebook_pages import ReadPage
 from partax._doctor import page as page_module
 from partax._doctor.page import page
-from processes import python
 
 
 @pytest.fixture(scope="module")
@@ -69,52 +67,6 @@ def test_a_loop_outside_of_any_function_was_not_traced() -> None:
     assert "The costliest function is forgotten (a.py:3). The loop runs." in words
 
 
-def report_of(*names: str) -> partax.Report:
-    """Of these functions alone: other tests have traced hundreds."""
-    report = partax.report()
-    return partax.Report(tuple(it for it in report.functions if it.name in names and "test_page.py" in it.defined))
-
-
-def test_a_report_is_a_page_without_findings_that_begins_with_the_costliest_function(tmp_path: Path) -> None:
-    @partax.filter_jit
-    def often(x: Any) -> Any:
-        return x * 2
-
-    for size in (2, 3, 4):
-        often(jnp.ones(size))
-    report = report_of("often")
-    report.html(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    summary = text[text.index('<p class="summary">') :].split("</p>")[0]
-    assert "The costliest function is <code>often</code>" in summary and "traced 3 times" in summary
-    assert "The latest trace: x: float32[3] -&gt; float32[4]" in summary
-    read, words = ReadPage(text), words_of(text)
-    assert not read.those("article") and read.those("svg")
-    assert "often trace 3" in words and "x: float32[2] -> float32[3]" in words
-    assert "Pictures of often" in words and "Nothing was found" not in words
-    assert report.functions[0].traces[1].reason in words
-
-
-def test_a_report_has_the_pictures_of_the_costliest_program_of_each_function() -> None:
-    @partax.filter_jit
-    def chain(x: Any, n: int) -> Any:
-        for _ in range(n):
-            x = jnp.sin(x)
-        return x
-
-    @partax.filter_jit
-    def of_many(xs: list[Any]) -> Any:
-        return xs[0] + 1
-
-    chain(jnp.ones(3), 2)
-    chain(jnp.ones(3), 200)
-    of_many([jnp.ones(2)] * 1500)
-    text = page((), report_of("chain", "of_many"))
-    words = words_of(text)
-    assert "Pictures of chain" in words and "Pictures of of_many" in words
-    assert 'data-equations="200"' in text and 'data-equations="2"' not in text
-
-
 @pytest.mark.parametrize("at", ["rendering", "writing"])
 def test_a_failure_in_the_middle_leaves_the_older_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
@@ -138,12 +90,11 @@ def test_a_failure_in_the_middle_leaves_the_older_file(
     assert file.read_text() == "older" and os.listdir(tmp_path) == ["page.html"]
 
 
-@pytest.mark.parametrize("write", ["html", "chrome_trace"])
-def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path, write: str) -> None:
+def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     found = diagnosis()
     for path in (tmp_path / "nowhere" / "page.html", tmp_path):  # no such folder; a folder
         with pytest.raises(OSError, match="give a file in a folder that exists") as caught:
-            getattr(found, write)(path)
+            found.html(path)
         assert str(path) in str(caught.value) and caught.value.filename == str(path)
     assert os.listdir(tmp_path) == []
 
@@ -155,13 +106,6 @@ def test_without_jinja2_the_error_names_the_extra(tmp_path: Path, monkeypatch: p
         found.html(tmp_path / "page.html")
     assert caught.value.name == "jinja2"
     assert os.listdir(tmp_path) == []
-
-
-def test_a_report_writes_its_page_where_only_partax_is_imported(tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    command = f"import partax; partax.report().html({str(file)!r})"
-    python("-W", "error", "-c", command)
-    assert "No function of partax has been traced" in file.read_text()
 
 
 def test_many_programs_stay_under_a_megabyte() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from trees import Bag, Layer, array
+from trees import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -163,31 +163,6 @@ def test_the_fast_path() -> None:
     assert of_printing.fast_path is False and "callback" in of_printing.slow_because
     assert (of_ref.fast_path, of_ref.slow_because) == (False, "refs")
     assert of_inner.fast_path is None  # it has not run by itself
-
-
-class SlowNode:
-    def __init__(self, child: Any):
-        self.child = child
-
-
-def _flatten_slowly(node: SlowNode) -> Any:
-    time.sleep(0.001)
-    return (node.child,), None
-
-
-jax.tree_util.register_pytree_node(SlowNode, _flatten_slowly, lambda aux, children: SlowNode(*children))
-
-
-def test_nodes_that_python_functions_flatten() -> None:
-    f = filter_jit(lambda tree: 1)
-    f([SlowNode(array(2)), {"b": SlowNode(SlowNode(array(2)))}, Bag(1)])
-    slow = {node.type: node for node in f.report().slow_nodes}
-    assert slow["SlowNode"].count == 3 and slow["Bag"].count == 1
-    assert 3 * 1000 <= slow["SlowNode"].microseconds < 3 * 100_000
-    assert "SlowNode x 3 flattened by a Python function" in str(f.report())
-    g = filter_jit(lambda tree: 1)
-    g({"b": [array(2), (1, None)], "read by partax itself": Layer(array(2))})
-    assert g.report().slow_nodes == ()
 
 
 def test_keys_that_have_been_dropped() -> None:

@@ -60,6 +60,12 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]
     "no array": (lambda x, y: x, {"in_axes": 0}, (X, {"a": 1.0}), r"`y\['a'\]`: found a `float`, expected an array"),
     "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "give `axis_size`, or out_axes=None"),
     "it differs": (lambda x: [x], {"out_axes": None}, (X,), r"`the result\[0\]`: found an array that differs"),
+    "one of several differs": (
+        lambda x: (x, "s", x),
+        {"out_axes": (0, None, None)},
+        (X,),
+        r"`the result\[2\]`: found an array that differs",
+    ),
     "out of range": (lambda x: Bag(x), {"out_axes": 2}, (X,), r"`the result.*`: found the axis 2 in out_axes"),
     "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
     "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),

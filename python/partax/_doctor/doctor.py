@@ -13,7 +13,7 @@ from partax._doctor.examined import Examined, examine
 from partax._doctor.finding import Figures, Finding, worst_first
 from partax._doctor.liveness import peak_bytes
 from partax._pytree.short_text import angled
-from partax._report.table import Progress, Row, Shown, Table, Tables, counted, figure_texts, progress
+from partax._report.table import counted
 
 # What each looks for, and the finder, which reads the program once.
 _FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
@@ -25,12 +25,10 @@ _FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
     "uneven loops": slow_operations.find_uneven,
 }  # fmt: skip
 
-_HEADINGS = ("severity", "kind", "where", "what it is, and what to do")
-
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis(Shown):
-    """What `partax.doctor` has found of one program. `str` gives text, `_repr_html_` a table in notebooks.
+class Diagnosis:
+    """What `partax.doctor` has found of one program. `str` gives text.
 
     Example:
       >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
@@ -94,23 +92,6 @@ class Diagnosis(Shown):
 
         write_page(path, [self])
 
-    def chrome_trace(self, path: str | Path) -> None:
-        """Writes the timeline of this process as trace events, which Perfetto and chrome://tracing open.
-
-        Example:
-          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
-          >>> diagnosis.chrome_trace("step.json")
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          OSError: the file cannot be written.
-        """
-        from partax._doctor.page import write_chrome_trace
-
-        write_chrome_trace(path)
-
     @property
     def _head(self) -> str:
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
@@ -122,14 +103,6 @@ class Diagnosis(Shown):
 
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])
-
-    def _tables(self) -> Tables:
-        rows: list[Row] = []
-        for it in self.findings:
-            figures = ", ".join(map(" ".join, figure_texts(it.figures)))
-            first, *others = filter(None, (it.source, it.message, f"-> {it.advice}", figures))
-            rows += [(it.severity, it.kind, it.where, first), *(("", "", "", text) for text in others)]
-        return Tables(Table(_HEADINGS, (tuple(rows),) if rows else (), frozenset(range(4)), self._head))
 
 
 Diagnosis.__module__ = "partax"  # where users find it, and pickles too
@@ -154,8 +127,7 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated, unless `measure` is set. On a terminal with rich installed, its stages
-    are shown once they have taken a second.
+    Nothing is run, and no array is allocated, unless `measure` is set.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
@@ -177,33 +149,24 @@ def doctor(
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")
-    stages = len(_FINDERS) + (4 if compile else 2)  # tracing, lowering and compiling, the figures
-    with progress("tracing", stages) as work:
-        examined = examine(function, args, kwargs)
-        examined.memory_limit = memory_limit
-        examined.measure = measure
-        seconds: Figures = {}
-        if compile:
-            work.begin("lowering")
-            begin = time.perf_counter()
-            lowered = examined.traced.lower()
-            seconds["lower_seconds"] = time.perf_counter() - begin
-            work.begin("compiling")
-            begin = time.perf_counter()
-            examined.compiled = lowered.compile()
-            seconds["compile_seconds"] = time.perf_counter() - begin
-        found = diagnosis_of(examined, work)
-        return dataclasses.replace(found, figures=found.figures | seconds)
+    examined = examine(function, args, kwargs)
+    examined.memory_limit = memory_limit
+    examined.measure = measure
+    seconds: Figures = {}
+    if compile:
+        begin = time.perf_counter()
+        lowered = examined.traced.lower()
+        seconds["lower_seconds"] = time.perf_counter() - begin
+        begin = time.perf_counter()
+        examined.compiled = lowered.compile()
+        seconds["compile_seconds"] = time.perf_counter() - begin
+    found = diagnosis_of(examined)
+    return dataclasses.replace(found, figures=found.figures | seconds)
 
 
-def diagnosis_of(examined: Examined, work: Progress | None = None) -> Diagnosis:
-    """What all finders find in a program; `work` is told of each."""
-    findings: list[Finding] = []
-    work = work or Progress("", 0)
-    for name, find in _FINDERS.items():
-        work.begin(f"looking at {name}")
-        findings += find(examined)
-    work.begin("figures")
+def diagnosis_of(examined: Examined) -> Diagnosis:
+    """What all finders find in a program."""
+    findings = [finding for find in _FINDERS.values() for finding in find(examined)]
     return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)
 
 

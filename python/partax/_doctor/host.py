@@ -16,10 +16,9 @@ from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.lines import Line, grouped, stack_of
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
-from partax._report.history import flatten_microseconds, time_flatten_functions
 from partax._report.table import bytes_text, seconds_text
 
-_LONGEST = 100e-6  # seconds of a call: a dispatch by jax takes a tenth, a small program on an accelerator as much
+_FEWEST_CALLED = 50  # nodes with functions of their own: at 2 us each, ten times what a dispatch by jax takes
 _FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that
 _WHY = "its class is registered with functions of its own"
 _NATIVE = (list, tuple, dict, type(None))  # of jax, with named tuples and registered dataclasses
@@ -40,20 +39,15 @@ def find_flattening(examined: Examined) -> Iterator[Finding]:
                 counts.setdefault(name, Counter())[kind] += 1
     total = sum(counts.values(), Counter[type]())
     count = total.total()
-    if not total or (not is_partax and count < _FEWEST_NODES):
+    if count < (_FEWEST_CALLED if is_partax else _FEWEST_NODES):
         return
-    time_flatten_functions(total, (examined.args, examined.kwargs))
-    taken = {kind: times * flatten_microseconds(kind) for kind, times in total.items()}
-    seconds, slowest = sum(taken.values()) * 1e-6, max(taken, key=lambda kind: taken[kind])
-    if seconds < _LONGEST:
-        return
+    most = max(total, key=lambda kind: total[kind])
     arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
-    message = f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the "
-    message += f"class `{slowest.__name__}`), which takes the host {seconds_text(seconds)}."
-    line, advice = definition(examined.function), _advice(examined, slowest, why[slowest])
+    message = f"Python functions take apart {count:,} nodes of the arguments in each call ({total[most]:,} of the "
+    message += f"class `{most.__name__}`)."
+    line, advice = definition(examined.function), _advice(examined, most, why[most])
     path = max(counts, key=lambda name: counts[name].total())
-    figures = {"arrays": arrays, "nodes": count, "flatten_seconds": seconds}
-    yield finding_at(line, "dispatch", "low", message, advice, path, **figures)
+    yield finding_at(line, "dispatch", "low", message, advice, path, arrays=arrays, nodes=count)
 
 
 def _nodes(tree: Any) -> Iterator[Any]:

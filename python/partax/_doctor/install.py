@@ -1,15 +1,13 @@
 """Gives the wrapper its `report` and its `doctor`, and listens to jax. What only a report needs is imported then."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
-from partax._jit.filter_jit import CacheInfo
-from partax._report import monitor, page
+from partax._report import monitor
 
 if TYPE_CHECKING:
     from partax._doctor.doctor import Diagnosis
-    from partax._report.report import FunctionReport, Report
+    from partax._report.report import FunctionReport
 
 
 def _report(self: JitFunction[..., Any]) -> "FunctionReport":
@@ -56,25 +54,8 @@ def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagn
     return doctor(self, *args, **kwargs)
 
 
-def _html(self: JitFunction[..., Any] | CacheInfo) -> str:
-    """A wrapper, or what its cache holds, as a table in a notebook."""
-    from partax._report.function_reports import html_of
-
-    return html_of(self)
-
-
-def _write_report(path: str | Path, report: "Report") -> None:
-    from partax._doctor.page import write_page
-
-    write_page(path, (), report)
-
-
 def install() -> None:
     """Called once, when partax is imported."""
-    for cls, name, method in (
-        (JitFunction, "report", _report), (JitFunction, "doctor", _doctor), (JitFunction, "_repr_html_", _html),
-        (CacheInfo, "_repr_html_", _html),
-    ):  # fmt: skip
-        setattr(cls, name, method)
-    page.writer = _write_report
+    for name, method in (("report", _report), ("doctor", _doctor)):
+        setattr(JitFunction, name, method)
     monitor.listen()

@@ -1,25 +1,17 @@
 """One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
 
 import dataclasses
-import json
-import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from partax import _core
-from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import SEVERITIES, Figures, Finding
 from partax._doctor.lines import Line, grouped, stack_of
 from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
-from partax._report import function_reports as _function_reports
-from partax._report.history import History, kept
-from partax._report.report import Report
 from partax._report.table import bytes_text, counted, figure_texts, seconds_text
 
 _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
@@ -99,69 +91,10 @@ def _preorder(box: Box) -> Iterator[Box]:
         yield from _preorder(it)
 
 
-STAGES = ("trace", "lower", "compile", "run")
-LOAD = "load"
-
-
-class Event(NamedTuple):
-    function: str
-    defined: str  # where the function is, such as `train.py:12`
-    track: int  # tells apart functions, also those of one name
-    trace: int  # its number, from 1; 0 where a stored program is loaded in its place
-    stage: str  # one of `STAGES`, or `LOAD`
-    begin: float  # in seconds of `time.perf_counter`
-    seconds: float
-    reason: str  # why the trace was made
-    site: str  # the call that made it, such as `train.py:41`
-    failed: bool  # whether the function raised
-
-
-def events() -> list[Event]:
-    """What every filter_jit function was traced, lowered and compiled for in this process, by time.
-
-    A `run` is that of the call which has compiled: it ends when that call returns, maybe before the program does.
-    Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
-    """
-    histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}
-    histories.update((history, None) for history in kept())
-    found = [event for track, history in enumerate(histories, 1) for event in _of_history(history, track)]
-    return sorted(found, key=lambda event: event.begin)
-
-
-def _of_history(history: History, track: int) -> Iterator[Event]:
-    defined = "" if history.defined is None else site_text(history.defined)
-    event = partial(Event, history.name, defined, track)
-    for record in history.records:
-        stages = list(record.stages)
-        if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
-            stages.insert(0, ("trace", record.started, record.seconds["trace"]))
-        for stage, begin, seconds in stages:
-            yield event(record.number, stage, begin, seconds, record.reason, site_text(record.site), record.failed)
-    for begin, load in history.loads:
-        reason = f"stored by an earlier process; saves {load.saves:.2g} s"
-        yield event(0, LOAD, begin, load.seconds, reason, load.site, False)
-
-
-def write_chrome_trace(path: str | Path) -> None:
-    """Each function has a track, and not each thread: its stages are nested properly. Times are in microseconds."""
-    process, timeline = os.getpid(), events()
-    names = {event.track: f"{event.function} ({event.defined})" for event in timeline}
-    told: list[dict[str, Any]] = [
-        {"name": "thread_name", "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
-        for track, name in names.items()
-    ]
-    for event in timeline:
-        args = {"trace": event.trace, "reason": event.reason, "site": event.site, "failed": event.failed}
-        span = {"ph": "X", "ts": event.begin * 1e6, "dur": event.seconds * 1e6, "pid": process, "tid": event.track}
-        told.append({"name": f"{event.stage} {event.function}", "cat": event.stage, **span, "args": args})
-    write_whole(path, json.dumps({"traceEvents": told, "displayTimeUnit": "ms"}))
-
-
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _PICTURED = 20  # programs
 _COLUMNS = 550  # of a curve
 _BUFFERS = 8
-_TRACES = 40  # that are shown: those that took longest
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
@@ -178,16 +111,16 @@ class Section(NamedTuple):
     limit: int | None
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
-    """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
+def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
+    """Writes one HTML file: the findings of all diagnoses, then pictures.
 
-    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given. An
-    ImportError if `partax[doctor]` is not installed, an OSError if the file cannot be written.
+    Each is a `Diagnosis`, which imports this file. An ImportError if `partax[doctor]` is not installed, an OSError if
+    the file cannot be written.
     """
-    write_whole(path, page(diagnoses, report))
+    write_whole(path, page(diagnoses))
 
 
-def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
+def page(diagnoses: Sequence[Any]) -> str:
     try:
         import jinja2
     except ImportError as error:
@@ -196,25 +129,10 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     environment.filters.update(figures=figure_texts, bytes=bytes_text, seconds=seconds_text, relative=file_text)
     environment.filters["place"] = lambda it: site_text((it.file, it.line)) if it.file else it.path
     programs = [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
-    report = _function_reports.report() if report is None else report
-    traces = _traces(report)
-    costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        diagnoses=diagnoses, summary=_summary(diagnoses, report), left_out=max(len(traces) - _TRACES, 0),
-        sections=list(_sections(programs if diagnoses else _costliest(report))),
-        traces=[it for it in traces if id(it) in costliest], stages=[(stage, stage) for stage in (*STAGES, LOAD)],
-    )  # fmt: skip
+        diagnoses=diagnoses, summary=_summary(diagnoses), sections=list(_sections(programs))
+    )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
-
-
-def _costliest(report: Report) -> list[Pictured]:
-    """Of each function of a report the program that took longest, as far as jax still holds it."""
-    functions = {(it.name, it.defined) for it in report.functions}
-    found: dict[tuple[str, str], Program] = {}
-    for program in sorted(traced_programs(), key=lambda it: -it.seconds):
-        if (program.name, program.defined) in functions:
-            found.setdefault((program.name, program.defined), program)
-    return [(examined_program(program), ()) for program in found.values()]
 
 
 def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
@@ -229,28 +147,16 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
         yield Section(program.name, picture, live, curve, buffers, told_limit(program))
 
 
-def _traces(report: Report) -> list[tuple[float, list[Event]]]:
-    functions = {(it.name, it.defined) for it in report.functions}
-    told = (event for event in events() if (event.function, event.defined) in functions)
-    traces = grouped(told, lambda event: (event.track, event.trace))
-    return [(sum(event.seconds for event in trace), trace) for trace in traces.values()]
-
-
-def _summary(diagnoses: Sequence[Any], report: Report) -> str:
+def _summary(diagnoses: Sequence[Any]) -> str:
     """What a reader should know first: the costliest function, how often it was traced, and why or what is wrong."""
-    if not diagnoses and not report.functions:
-        return ""
-    if diagnoses:
-        costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
-        seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
-        message = costliest.findings[0].message if costliest.findings else "nothing was found in it"
-        reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
-        count = sum(len(it.findings) for it in diagnoses)
-        found = f"{counted(count, 'finding')} in {counted(len(diagnoses), 'function')}. "
-    else:
-        costliest, found = report.functions[0], ""
-        seconds, times = costliest.seconds, len(costliest.traces)
-        reason = f"The latest trace: {costliest.traces[-1].reason}" if costliest.traces else ""
+    if not diagnoses:
+        return "No program was compiled."
+    costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
+    seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
+    message = costliest.findings[0].message if costliest.findings else "nothing was found in it"
+    reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
+    count = sum(len(it.findings) for it in diagnoses)
+    found = f"{counted(count, 'finding')} in {counted(len(diagnoses), 'function')}. "
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
     often = "once" if times == 1 else f"{times} times"
     cost = f", traced {often}: {seconds_text(seconds)}" if seconds else ""  # a loop outside of any function has none

@@ -24,11 +24,10 @@ from partax._doctor.lines import NOWHERE, grouped, running_line
 from partax._doctor.one_by_one import OneByOne
 from partax._families import equinox_private
 from partax._io.whole_file import write_whole
-from partax._jax.private import function_name, stage_of
+from partax._jax.private import function_name, plain_name, stage_of
 from partax._jax.watched import watch_functions, watch_lowering
 from partax._report.history import kept
-from partax._report.monitor import plain_name
-from partax._report.table import Table, Tables, progress
+from partax._report.table import Table
 
 _logger = logging.getLogger("partax")
 
@@ -131,15 +130,13 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     functions = sorted(_costliest_functions(kept_programs), key=lambda it: not it[0].is_users)
     worth = [it for it in functions if it[0].is_users or compiled.seconds_of(it) >= _LEAST_SECONDS][:_SHOWN]
     found: list[Diagnosis] = []
-    with progress("", len(worth)) as work:
-        for programs in worth:
+    for programs in worth:
+        try:
+            calls = watch.one_by_one.calls[(programs[0].line or NOWHERE)[:2]]
+            found.append(_diagnosis(programs, _function(programs[0], variables), calls))
+        except Exception:  # the script has run to its end: what is known of the others is not lost
             name = programs[0].name
-            work.begin(f"examining {name}")
-            try:
-                calls = watch.one_by_one.calls[(programs[0].line or NOWHERE)[:2]]
-                found.append(_diagnosis(programs, _function(programs[0], variables), calls))
-            except Exception:  # the script has run to its end: what is known of the others is not lost
-                _logger.exception("partax: the program `%s` could not be examined; please report this", name)
+            _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     again = traced_again.of_functions(kept())
     in_order = [it for it in watch.in_order() if it.jaxpr is not None]
     again += traced_again.of_programs(in_order, again)
@@ -206,11 +203,11 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
         most = max(at, key=lambda place: compiled.seconds_of(at[place]))  # as `model.init` outside of any jit
         where = f"; most at {most}" if most else ""
         rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more}{where})"))
-    print(Tables(Table(_HEADINGS, (tuple(rows),), frozenset({6}), indent=2)).text(None), file=file)
+    print(Table(_HEADINGS, (tuple(rows),), frozenset({6}), indent=2), file=file)
     for diagnosis in found:
         if diagnosis.findings and not diagnosis.is_of_library:
             print(file=file)
-            print(diagnosis.__rich__().text(file, plain=str(diagnosis)), file=file)
+            print(diagnosis, file=file)
     folded = [it for it in found if it.findings and it.is_of_library]
     if folded:
         print("\nin programs of libraries:", file=file)

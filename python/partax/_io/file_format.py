@@ -1,6 +1,5 @@
 """The bytes of safetensors files: dtypes, metadata, reading and writing."""
 
-import io
 import json
 import os
 import re
@@ -13,7 +12,6 @@ import numpy as np
 
 from partax._io.whole_file import replace_file
 from partax._pytree.short_text import array_text
-from partax._report.table import Progress, is_shown, progress
 
 # Of what we say in a file's metadata. A file without it is one of another tool, and loads too.
 _FORMAT = 1
@@ -29,9 +27,6 @@ _PAIRS = _CODES.split()
 _DTYPES = {code: np.dtype(name) for code, name in zip(_PAIRS[::2], _PAIRS[1::2], strict=True)}
 STORED_DTYPES = {dtype.name for dtype in _DTYPES.values()}
 FLOAT4 = "float4_e2m1fn"
-
-_LARGE = 10_000_000  # bytes of a file from which on it may take a second
-_CHUNK = 1 << 20  # bytes that are read between two looks at how far it is
 
 
 def safetensors_library() -> Any:
@@ -66,17 +61,8 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
         place = {"data_ptr": values.ctypes.data, "data_len": values.nbytes}
         specs[key] = library.TensorSpec(dtype=dtype, shape=values.shape, **place)
     own = json.dumps({"format": _FORMAT, "keys": keys})
-    size = sum(values.nbytes for values in stored.values())
-    what = os.path.basename(name)
-
-    def write(fresh: str) -> None:
-        work.measure = lambda: _bytes_in(os.path.dirname(fresh))
-        library.serialize_file(specs, fresh, metadata={_OWN: own})
-        work.measure, work.done, work.title = None, size, f"flushing {what}"
-
     try:
-        with progress(f"saving {what}", size, unit="B", is_long=size >= _LARGE) as work:
-            replace_file(os.path.realpath(name), write)
+        replace_file(os.path.realpath(name), lambda fresh: library.serialize_file(specs, fresh, metadata={_OWN: own}))
     except library.SafetensorError as error:
         # The library tells the number of the system's error only in its message.
         number = re.search(r"os error (\d+)", str(error))
@@ -85,15 +71,6 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
         raise OSError(int(number[1]), os.strerror(int(number[1])), name) from error
     except OSError as error:
         raise OSError(error.errno, error.strerror, name) from error
-
-
-def _bytes_in(folder: str) -> int:
-    """What is written in the files of a folder; the library gives its file the full size before it writes."""
-    try:
-        with os.scandir(folder) as entries:
-            return sum(getattr(entry.stat(), "st_blocks", 0) * 512 for entry in entries)
-    except OSError:  # a file that is renamed meanwhile
-        return 0
 
 
 def _stored_form(array: Any) -> np.ndarray[Any, Any]:
@@ -115,21 +92,18 @@ def read_arrays(name: str) -> dict[str, Any]:
     library = safetensors_library()
     if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):  # a device may have no end
         raise ValueError(f"`{name}` cannot be loaded: found a device or a pipe, expected a safetensors file")
-    size = os.path.getsize(name) if os.path.exists(name) else 0  # opening it explains why
-    what = os.path.basename(name)
-    with progress(f"loading {what}", size, unit="B", is_long=size >= _LARGE) as work:
-        data = _read(name, size, work)
-        work.title = f"unpacking {what}"
-        try:
-            tensors: list[tuple[str, dict[str, Any]]] = library.deserialize(data)
-            implementations = _key_implementations(data)
-            del data
-            arrays: dict[str, Any] = {key: _array(key, tensor) for key, tensor in tensors}
-            for key, implementation in implementations.items():
-                arrays[key] = _key_array(key, arrays.get(key), implementation)
-            return arrays
-        except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"`{name}` cannot be loaded: {_other_format(name) or error}") from error
+    with open(name, "rb") as file:
+        data = file.read()
+    try:
+        tensors: list[tuple[str, dict[str, Any]]] = library.deserialize(data)
+        implementations = _key_implementations(data)
+        del data
+        arrays: dict[str, Any] = {key: _array(key, tensor) for key, tensor in tensors}
+        for key, implementation in implementations.items():
+            arrays[key] = _key_array(key, arrays.get(key), implementation)
+        return arrays
+    except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"`{name}` cannot be loaded: {_other_format(name) or error}") from error
 
 
 def _other_format(name: str) -> str:
@@ -142,18 +116,6 @@ def _other_format(name: str) -> str:
     kinds |= {b"\x80": "a pickle", b"\x89HDF": "an HDF5 file", b"GGUF": "a GGUF file"}
     kind = next((kinds[mark] for mark in kinds if begin.startswith(mark)), "a file of another kind")
     return f"found {kind}, which begins with {begin!r}, expected a safetensors file"
-
-
-def _read(name: str, size: int, work: Progress) -> bytes:
-    """The bytes of a file; in parts where somebody sees how far it is."""
-    with open(name, "rb") as file:
-        if size < _LARGE or not is_shown():
-            return file.read()
-        read, part = io.BytesIO(), memoryview(bytearray(_CHUNK))
-        while count := file.readinto(part):
-            read.write(part[:count])
-            work.done += count
-        return read.getvalue()
 
 
 def _key_implementations(data: bytes) -> dict[str, str]:

@@ -5,7 +5,6 @@ Each is taken by `_name` or `_attribute`, with the public names that serve where
 
 import functools
 import importlib
-import logging
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -161,27 +160,15 @@ def under_trace() -> bool:
 _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
-def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
-    """Keeps those of jax's own explanations from its log that are `explained`, and rewrites the others. Where their
-    logger has another name, both are in the log.
+def unmapped_result(error: BaseException) -> int | None:
+    """Which array of a result `jax.vmap` was to give without an axis and could not, by the error that it has raised.
+    None for other errors; the fallback is None for all, whose messages then name the place in out_axes alone.
     """
-    modules = (_name("jax._src.interpreters.partial_eval"), _name("jax._src.pjit"))  # the second before jax 0.10
+    cause = error.__context__
+    return cause.leaf_idx if _SpecMatchError is not None and isinstance(cause, _SpecMatchError) else None  # type: ignore[attr-defined]
 
-    def rewrite(record: logging.LogRecord) -> bool:
-        if explained():
-            return False
-        text = rewritten(record.getMessage())
-        if text is None:
-            return True
-        record.msg, record.args = text, None
-        plain = logging.lastResort
-        if plain is None or not logging.getLogger("jax").handlers:
-            return True
-        plain.handle(record)  # jax before 0.10 puts the time before each line
-        return False
 
-    for module in filter(None, modules):
-        logging.getLogger(module.__name__).addFilter(rewrite)
+_SpecMatchError: type[BaseException] | None = _name("jax._src.interpreters.batching.SpecMatchError")
 
 
 # --- what jax tells of its work
@@ -203,6 +190,11 @@ def stage_of(event: str) -> str | None:
 
 def function_name(details: Mapping[str, Any]) -> str:
     return next((value for value in details.values() if isinstance(value, str)), "")
+
+
+def plain_name(name: str) -> str:
+    """A function's name, of which jax sometimes tells `jit(name)`."""
+    return name[4:-1] if name.startswith("jit(") else name
 
 
 def is_before_compiling(event: str) -> bool:

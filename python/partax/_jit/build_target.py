@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import re
 import threading
 import types
 import warnings
@@ -21,34 +22,30 @@ from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths
 
 
 class _DonationWarnings:
-    """What a filter of warnings matches texts with: it ignores the warning in threads that are silent, in no others.
-    `warnings.catch_warnings` puts back what was there before, and so undoes what other threads do meanwhile.
+    """Ignores jax's warning about donated buffers while calls that ask for it trace and compile.
+
+    An ordinary filter is there as long as any thread has such a call, so what other threads compile meanwhile does not
+    warn either. `warnings.catch_warnings` would put back the filters of its beginning, whatever others have added.
     """
 
     def __init__(self) -> None:
-        self._silent: dict[int, int] = {}  # by thread, how many calls under way are to be silent
-        self._filter = ("ignore", self, UserWarning, None, 0)
-
-    def match(self, text: str) -> bool:
-        """Whether a warning is ignored; called by `warnings`."""
-        return threading.get_ident() in self._silent and text.startswith("Some donated buffers were not usable")
+        self._count = 0  # of calls under way that are to be silent
+        self._lock = threading.Lock()
+        self._filter = ("ignore", re.compile("Some donated buffers were not usable"), UserWarning, None, 0)
 
     def silence(self) -> None:
-        """Ignores the warning in this thread until `restore` is called as often."""
-        thread = threading.get_ident()
-        self._silent[thread] = self._silent.get(thread, 0) + 1
+        """Ignores the warning until `restore` is called as often."""
         filters = cast("list[Any]", warnings.filters)
-        if not filters or filters[0] is not self._filter:
-            filters.insert(0, self._filter)
+        with self._lock:
+            self._count += 1
+            if not filters or filters[0] is not self._filter:
+                filters.insert(0, self._filter)
 
     def restore(self) -> None:
-        thread = threading.get_ident()
-        self._silent[thread] -= 1
-        if self._silent[thread] == 0:
-            del self._silent[thread]
         filters = cast("list[Any]", warnings.filters)
-        with contextlib.suppress(ValueError):  # until it is gone, by whatever thread
-            while not self._silent:
+        with self._lock:
+            self._count -= 1
+            while self._count == 0 and self._filter in filters:
                 filters.remove(self._filter)
 
     @contextlib.contextmanager

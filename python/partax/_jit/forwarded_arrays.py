@@ -60,6 +60,7 @@ def _path(target: Any, index: int) -> str:
 def _deleted(target: Any, leaves: tuple[Any, ...], index: int) -> Exception:
     error = RuntimeError(f"Array has been deleted with shape={jax.typeof(leaves[index]).str_short()}.")
     error.add_note(f"partax: it is `{_path(target, index)}`, which the function returns")
+    vars(error)[_NAMES_ARRAYS] = True
     return error
 
 
@@ -70,28 +71,35 @@ def _given_away(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int
         what, example = _TWICE, "f(donate(a), donate(a))"
     else:
         what, example = _USED, "f(donate(a), a)"
-    return jax.errors.JaxRuntimeError(
+    error = jax.errors.JaxRuntimeError(
         f"INVALID_ARGUMENT: Attempt to {what} ({places}). Toy example for this bug: `{example}`."
     )
+    vars(error)[_NAMES_ARRAYS] = True
+    return error
 
 
 _SHOWN = 5
 """So many paths are named."""
 
+_NAMES_ARRAYS = "names_arrays"
+"""The attribute of an error whose text or notes have the paths."""
+
 
 def is_of_lost_arrays(error: BaseException) -> bool:
     """Whether jax has raised this for arrays that are deleted, or that one call donates and uses."""
-    if not isinstance(error, (RuntimeError, ValueError)):
+    if not isinstance(error, (RuntimeError, ValueError)) or _NAMES_ARRAYS in vars(error):
         return False
+    # jax and XLA have no classes or codes for these two: the types are those of errors of callbacks and of shardings.
+    # What is deleted now does not tell either, as a program that has failed has donated its arrays.
     text = str(error)
-    names_none = "(`" not in text and not any(note.startswith("partax:") for note in getattr(error, "__notes__", ()))
-    return names_none and ("deleted" in text or ("ttempt to " in text and "donate" in text))
+    return "deleted" in text or ("ttempt to " in text and "donate" in text)
 
 
 def name_lost_arrays(
     error: BaseException, paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[bool]
 ) -> None:
     """Notes at an error for which `is_of_lost_arrays` is true which of the call's array leaves it is about."""
+    vars(error)[_NAMES_ARRAYS] = True
     arrays = [
         (i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
     ]

@@ -1,22 +1,15 @@
-"""report: what each function has cost, from the records of its traces; and wrappers as tables in a notebook."""
+"""report: what each function has cost, from the records of its traces."""
 
-import inspect
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax import _core
-from partax._core import JitFunction
-from partax._families.describe import why_called
 from partax._jax.programs import programs_in
-from partax._jit.filter_jit import CacheInfo, filter_jit
 from partax._pytree.call_site import site_text
-from partax._pytree.short_text import short_text
 from partax._report.captured_arrays import captured_constants
-from partax._report.history import History, flatten_microseconds, kept
-from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+from partax._report.history import History, kept
+from partax._report.report import FunctionReport, KeyReport, Report, TraceReport
 from partax._report.snapshot import Record
-from partax._report.table import Table, Tables
 
 _EFFECTS = {
     "Debug": "jax.debug.print or callback", "IO": "io_callback", "Read": "refs", "Write": "refs", "Accum": "refs",
@@ -96,19 +89,7 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
-    loads = tuple(load for _, load in history.loads)
-    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history), loads, tuple(history.steps))
-
-
-def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
-    parts = [part for record in history.records[-1:] for part in record.snapshot.parts]
-    nodes = [part for part in parts if part.key[:2] == ("node", "registered") and part.refs]
-    kinds = {part.text: part.refs[0]() for part in nodes}
-    return tuple(
-        SlowNode(name, count, count * flatten_microseconds(kinds[name]), why_called(kinds[name]))
-        for name, count in Counter(part.text for part in nodes).items()
-        if kinds[name] is not None
-    )
+    return FunctionReport(history.name, defined, hits, misses, keys, tuple(history.loads), tuple(history.steps))
 
 
 def function_report(self: Any) -> FunctionReport:
@@ -116,7 +97,7 @@ def function_report(self: Any) -> FunctionReport:
     history = self._cache.history
     if history is None:
         hits, misses = self._cache.info()[2:4]
-        return FunctionReport(self.__name__, "", hits, misses, (), ())
+        return FunctionReport(self.__name__, "", hits, misses, ())
     return _history_report(history, self._cache)
 
 
@@ -141,25 +122,3 @@ def report() -> Report:
     reports = [_history_report(history, cache) for history, cache in living.items()]
     reports += [_history_report(history, None) for history in gone]
     return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))
-
-
-def html_of(shown: JitFunction[..., Any] | CacheInfo) -> str:
-    """What a cache holds; of a wrapper before that its name and the options that were given, or its name alone."""
-    if isinstance(shown, CacheInfo):
-        return Tables(_cache_table(shown, "")).html()
-    title = repr(shown)
-    try:
-        usual = {name: it.default for name, it in inspect.signature(filter_jit).parameters.items()}
-        options = {name: getattr(shown._options, name) for name in usual if hasattr(shown._options, name)}
-        given = {name: it for name, it in options.items() if it is not usual[name] and it != usual[name]}
-        told = ", ".join(f"{name}={short_text(value)}" for name, value in given.items())
-        return Tables(_cache_table(shown.cache_info(), f"{title} with {told}" if told else title)).html()
-    except MemoryError:
-        raise
-    except Exception:  # of a callable that cannot be compared, as when its hash raises
-        return Tables(Table(title=title)).html()
-
-
-def _cache_table(info: CacheInfo, title: str) -> Table:
-    columns = tuple(name.replace("_", " ") for name in info._fields)
-    return Table(columns, ((tuple(f"{count:,}" for count in info),),), title=title)

@@ -1,4 +1,4 @@
-"""All traces of a function: begun, ended, counted, limited and reported; what the nodes of its calls take."""
+"""All traces of a function: begun, ended, counted, limited and reported."""
 
 import contextlib
 import dataclasses
@@ -9,15 +9,12 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-
 from partax import _core
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import read, unwrapped
-from partax._jax.nodes import flatten_one_level
 from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import FIELD, NODE, Detail, SpecData, details
+from partax._pytree.spec_data import FIELD, Detail, SpecData, details
 from partax._report.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._report.part import ValueParts
 from partax._report.reasons import Occasion, Reasons, first_reason
@@ -44,7 +41,7 @@ class History:
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
-    loads: list[tuple[float, LoadReport]] = dataclasses.field(default_factory=list)  # in the place of a trace, and when
+    loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
     steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
     _under_way: int = 0  # traces that have begun
     _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
@@ -186,7 +183,6 @@ def begin_trace(
     history: History,
     function: Any,
     described: SpecData,
-    arguments: tuple[Any, ...],
     values: tuple[Any, ...],
     tracers: tuple[Any, ...],
     new_key: bool,
@@ -197,8 +193,6 @@ def begin_trace(
     """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
     parts = list(details(described))
     snapshot = history.take(parts, values, tracers)
-    nodes = (value for _, kind, value in parts if kind == NODE)
-    time_flatten_functions({cls for family, cls, _ in nodes if family == "registered"}, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False
@@ -217,24 +211,3 @@ def end_trace(record: Record, failed: bool) -> None:
     history = record.history
     if history is not None and record.tracked:
         history.end(record, failed)
-
-
-_flatten_costs: weakref.WeakKeyDictionary[type, float] = weakref.WeakKeyDictionary()
-
-
-def flatten_microseconds(kind: type) -> float:
-    """What the registered flatten function of a node type took when it was first seen in a trace."""
-    return _flatten_costs.get(kind, 0.0)
-
-
-def time_flatten_functions(kinds: Iterable[type], arguments: tuple[Any, ...]) -> None:
-    """Measures those of the registered types in a call that are new, on the nodes among its arguments."""
-    for kind in [kind for kind in kinds if kind not in _flatten_costs]:  # not by iterating over what others may add to
-        nodes = jax.tree.leaves(arguments, is_leaf=lambda node, kind=kind: type(node) is kind)
-        node = next((node for node in nodes if type(node) is kind), None)
-        costs: list[float] = []
-        for _ in range(3 if node is not None else 0):
-            start = time.perf_counter()
-            flatten_one_level(node)
-            costs.append(time.perf_counter() - start)
-        _flatten_costs[kind] = 1e6 * min(costs, default=0.0)

@@ -1,14 +1,12 @@
-"""Reports of what functions have cost, by static key and trace: their data, and as tables."""
+"""Reports of what functions have cost, by static key and trace: their data, and as a table."""
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 from partax._pytree.short_text import angled, record_text
-from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.table import Shown, Table, Tables, bytes_text, counted
+from partax._report.table import Table, bytes_text, counted
 
 _HEADINGS = (
     "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
@@ -143,35 +141,6 @@ class StepsReport:
     __repr__ = record_text
 
 
-@dataclasses.dataclass(frozen=True)
-class SlowNode:
-    """A node type that is flattened by a registered Python function, in each call.
-
-    Example:
-      >>> class Box:
-      ...     def __init__(self, x):
-      ...         self.x = x
-      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), None), lambda _, parts: Box(*parts))
-      >>> unbox = partax.filter_jit(lambda box: box.x)
-      >>> _ = unbox(Box(jnp.ones(3)))
-      >>> [(node.type, node.count) for node in unbox.report().slow_nodes]
-      [('Box', 1)]
-
-    Attributes:
-      type: its name.
-      count: how many there are in one call.
-      microseconds: what flattening them takes of each call.
-      because: where partax usually reads the classes of its library itself, why it does not read this one; else empty.
-    """
-
-    type: str
-    count: int
-    microseconds: float
-    because: str = ""
-
-    __repr__ = record_text
-
-
 def _to_json(self: Any, **options: Any) -> str:
     """The report as JSON.
 
@@ -179,7 +148,7 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> import json
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
-      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'steps']
       >>> list(json.loads(partax.report().to_json()))
       ['functions']
 
@@ -193,7 +162,7 @@ def _to_json(self: Any, **options: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionReport(Shown):
+class FunctionReport:
     """What one function has cost. `str` gives a table.
 
     Example:
@@ -211,7 +180,6 @@ class FunctionReport(Shown):
       hits: calls that did not trace; None if the function is gone.
       misses: calls that did, likewise.
       keys: its static keys, the one used last first.
-      slow_nodes: what is flattened by Python functions.
       loads: the stored programs that it has loaded.
       steps: what its steps take in `partax.steps`, where that was measured.
     """
@@ -221,7 +189,6 @@ class FunctionReport(Shown):
     hits: int | None
     misses: int | None
     keys: tuple[KeyReport, ...]
-    slow_nodes: tuple[SlowNode, ...]
     loads: tuple[LoadReport, ...] = ()
     steps: tuple[StepsReport, ...] = ()
 
@@ -240,12 +207,12 @@ class FunctionReport(Shown):
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {_function_line(self)}")
 
-    def _tables(self) -> Tables:
-        return Tables(_function_table(self))
+    def __str__(self) -> str:
+        return str(_function_table(self))
 
 
 @dataclasses.dataclass(frozen=True)
-class Report(Shown):
+class Report:
     """What all functions have cost. `str` gives a table for each.
 
     Example:
@@ -263,36 +230,17 @@ class Report(Shown):
 
     to_json = _to_json
 
-    def html(self, path: str | Path) -> None:
-        """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
-
-        Example:
-          >>> import os
-          >>> partax.report().html("report.html")
-          >>> os.path.exists("report.html")
-          True
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          ImportError: `partax[doctor]` is not installed.
-          OSError: the file cannot be written.
-        """
-        page.writer(path, self)
-
     def __repr__(self) -> str:
         traces = sum(len(function.traces) for function in self.functions)
         counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
         seconds = sum(function.seconds for function in self.functions)
         return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
 
-    def _tables(self) -> Tables:
-        nothing = Table(title="no partax function has been traced")
-        return Tables(*map(_function_table, self.functions)) if self.functions else Tables(nothing)
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
 
-for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Report):
+for _public in (TraceReport, KeyReport, LoadReport, FunctionReport, Report):
     _public.__module__ = "partax"  # where users find them, and pickles too
 
 
@@ -307,10 +255,6 @@ def _function_table(report: FunctionReport) -> Table:
             notes.append(f"    captured {it.name or 'an array without a name'}: {it.type}, {bytes_text(it.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
     notes += [f"  {it}" for it in report.steps]
-    for node in report.slow_nodes:
-        because = f"; {node.because}" if node.because else ""
-        taken = f"{node.microseconds:.1f} us a call{because}"
-        notes.append(f"  {node.type} x {node.count} flattened by a Python function: {taken}")
     return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
 
 

@@ -135,9 +135,6 @@ class Record:
         self.tracked = True
         self.compiled = 0  # how often
         self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
-        # What jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds. After
-        # `compile` comes `run`, until the call returned.
-        self.stages: list[tuple[str, float, float]] = []
         self.places: list[Snapshot] = []  # of its further executables
         self.static_arrays: list[list[Any]] = []  # `arrays_in_statics`, until the trace ends
         self.started = time.perf_counter()

@@ -12,7 +12,7 @@ from partax._pytree.filters import FilterSpec, filter_name
 from partax._pytree.flat_partition import labels
 from partax._pytree.partition import PyTree, filter
 from partax._pytree.short_text import record_text
-from partax._report.table import Row, Shown, Table, Tables
+from partax._report.table import Row, Table
 
 _SHOWN = 100  # lines for subtrees in a printed table; the data have all
 _HEADINGS = ("subtree", "group", "leaves", "parameters", "bytes")
@@ -44,7 +44,7 @@ class SummaryRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary(Shown):
+class Summary:
     """The table that `summary` makes; `print` shows it.
 
     Example:
@@ -71,8 +71,8 @@ class Summary(Shown):
             f"{len(self.rows):,} rows>"
         )
 
-    def _tables(self) -> Tables:
-        return Tables(_table(self))
+    def __str__(self) -> str:
+        return str(_table(self))
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax"  # where users find them, and pickles too

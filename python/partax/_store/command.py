@@ -6,7 +6,7 @@ import sys
 import time
 
 from partax._pytree.short_text import printable
-from partax._report.table import Table, Tables
+from partax._report.table import Table
 from partax._store.folder import Folder
 from partax._store.records import Record, record_of
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
             if records.get(it.key) is None:
                 it.path.unlink(missing_ok=True)
                 dropped += 1
-    print(Tables(_table(folder, records)).text(sys.stdout))
+    print(_table(folder, records))
     if dropped:
         print(f"{dropped} dropped")
 

@@ -218,7 +218,7 @@ class Programs:
         self._loaded.append(program)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
-        _core.note_load().loads.append((search.begun, load))
+        _core.note_load().loads.append(load)
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 

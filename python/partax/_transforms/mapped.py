@@ -1,7 +1,6 @@
 """One program for many values along an axis: filter_vmap."""
 
 import dataclasses
-import re
 from collections.abc import Callable, Hashable
 from numbers import Integral
 from typing import Any, NamedTuple, Never
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
+from partax._jax.private import unmapped_result
 from partax._pytree.filters import is_array
 from partax._pytree.partition import is_none, partition
 from partax._transforms.objects import Objects
@@ -58,10 +58,11 @@ class _Vmap(Transformed[..., Any]):
             out = given.call(function, mapped, arrays)
             stacked, kept, rest = _split(out, out_axes)
             if any(array is not None for array in kept):
-                kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
+                paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
+                kept_at[:] = [None] * len(stacked) + [paths[i] for i, array in enumerate(kept) if array is not None]
             return stacked, kept, rest
 
-        kept_at: list[Any] = []  # where the leaves of the result are, for an error about those without an axis
+        kept_at: list[Any] = []  # of each array of the result, those with an axis first, where it is if it has none
         values = [given.leaves[i] for i in mapped]
         if not mapped and axis_size is None:
             stacked, kept, result = on_one(values)
@@ -77,10 +78,10 @@ class _Vmap(Transformed[..., Any]):
         try:
             stacked, kept, result = run(values)
         except ValueError as error:
-            found = re.match(r"at vmap out_axes\[1\]\[(\d+)\], got axis spec None", str(error))
-            if found is None:
+            index = unmapped_result(error) if kept_at else None  # `fun` may call jax.vmap too
+            if index is None:
                 raise
-            path = jax.tree_util.keystr(kept_at[int(found[1])])
+            path = jax.tree_util.keystr(kept_at[index])
             raise ValueError(
                 f"`the result{path}`: found an array that differs along the axis, but out_axes has None for it; give "
                 "it an axis"

@@ -137,7 +137,7 @@ def _refuses_static_array(error: TypeError) -> bool:
     """Whether a call of ours was refused for an array among its static values, before anything of it has run."""
     # Where the function has run, or one of a node, there is its frame.
     is_first = error.__traceback__ is None or error.__traceback__.tb_next is None
-    return is_first and "found an array (" in str(error) and ") as a static value" in str(error)
+    return is_first and getattr(error, "is_of_static_array", False)
 
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
