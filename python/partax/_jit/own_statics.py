@@ -79,7 +79,10 @@ def held_by(value: Any) -> Held:
         return Held(CONSTANT)
     asked = how_shown(cls)
     if asked is not None:
-        told = asked(value)
+        try:
+            told = asked(value)
+        except TypeError:  # of what nobody can prove
+            return Held(CONSTANT, is_opaque=True)
         return Held(CONSTANT, _items(told) if type(told) in _CONTAINERS else (told,))
     return Held(CONSTANT if callable(value) else CHANGES, is_opaque=True)
 
