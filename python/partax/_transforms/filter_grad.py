@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, Typ
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
+from partax._pytree.methods import close_methods
 from partax._transforms.on_arrays import differentiated, joined, split, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, wrapped
 
@@ -30,7 +31,7 @@ class _Derivative(Transformed[..., Any]):
             return self._numbers(value), split(aux)
 
         found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        return self._result(found, has_aux)
+        return close_methods(self._result(found, has_aux))
 
     def _numbers(self, value: Any) -> Any:
         """What of the value of the function has a derivative."""

@@ -14,6 +14,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
 from partax._pytree.filters import is_array
+from partax._pytree.methods import close_methods
 from partax._pytree.partition import combine, is_none, partition
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
@@ -106,7 +107,7 @@ class _Result(NamedTuple):
                 leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
             elif kept[i] is not None:
                 leaves[i] = kept[i]
-        return jax.tree.unflatten(self.structure, leaves)
+        return close_methods(jax.tree.unflatten(self.structure, leaves))
 
 
 def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
@@ -245,7 +246,7 @@ class _ShardMap(Transformed[..., Any]):
         options = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
         mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
         arrays, rest = mapped([given.leaves[i] for i in places])
-        return arrays if rest.value is None else combine(arrays, rest.value)
+        return close_methods(arrays if rest.value is None else combine(arrays, rest.value))
 
 
 def _is_spec(node: Any) -> bool:
