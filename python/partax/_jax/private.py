@@ -61,7 +61,9 @@ def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
         return jitted.__wrapped__, _attribute(jitted, "_jit_info")
     miss = inspect.unwrap(_attribute(jitted, "_cache_miss"))
     names = _attribute(_attribute(miss, "__code__"), "co_freevars") or ()
-    cells = {name: cell.cell_contents for name, cell in zip(names, _attribute(miss, "__closure__") or (), strict=True)}
+    cells: dict[str, Any] = {
+        name: cell.cell_contents for name, cell in zip(names, _attribute(miss, "__closure__") or (), strict=True)
+    }
     return cells.get("fun"), cells.get("jit_info")
 
 
