@@ -172,3 +172,39 @@ def test_messages_name_the_way_to_an_array_in_it():
     call(method, X)
     with pytest.raises((RuntimeError, ValueError), match=r"method\.__self__\.weight"):
         call(method, X)
+
+
+class Counter(nnx.Module):
+    def __init__(self):
+        self.count = nnx.Variable(jnp.array(0))
+
+    def add(self, x):
+        self.count[...] += 1
+        return x + self.count[...]
+
+
+@pytest.mark.parametrize("put_in", [lambda it: it, lambda it: [it], lambda it: {"f": it}], ids=["it", "list", "dict"])
+@pytest.mark.parametrize("with_object", [False, True])
+def test_what_it_changes_in_a_flax_object_is_changed(put_in, with_object):
+    counter = Counter()
+
+    @partax.nnx.jit
+    def call(first, tree, x):
+        (method,) = jax.tree.leaves(tree, is_leaf=callable)
+        return method(x)
+
+    given = (counter, put_in(counter.add)) if with_object else (None, put_in(counter.add))
+    assert [int(call(*given, 10)) for _ in range(3)] == [11, 12, 13]
+    assert int(counter.count[...]) == 3
+
+
+def test_what_it_changes_in_a_flax_object_is_no_silent_loss_under_filter_jit():
+    counter = Counter()
+    with pytest.raises(ValueError, match=r"method\.__self__\.count"):
+        partax.filter_jit(apply)(counter.add, 10)
+
+
+def test_it_comes_back_from_nnx_jit_with_the_callers_object():
+    counter = Counter()
+    result = partax.nnx.jit(lambda method: (method(1), method))(counter.add)
+    assert int(result[1](1)) == 3 and int(counter.count[...]) == 2
