@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, Typ
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
-from partax._pytree.methods import close_methods
+from partax._pytree.methods import close_methods, open_methods
 from partax._transforms.on_arrays import differentiated, joined, split, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, wrapped
 
@@ -24,14 +24,16 @@ class _Derivative(Transformed[..., Any]):
         has_aux, wrt, options = self._options
         check_first(self, args)
         first, *rest = args
-        differentiable, whole = differentiated(first, wrt)
+        opened = open_methods(first)
+        differentiable, whole = differentiated(opened, wrt)
 
         def on_arrays(part: Any) -> Any:
             value, aux = value_and_aux(self.__wrapped__(whole(part), *rest, **kwargs), has_aux, self.__name__)
             return self._numbers(value), split(aux)
 
         found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        return close_methods(self._result(found, has_aux))
+        result = self._result(found, has_aux)
+        return result if opened is first else close_methods(result)
 
     def _numbers(self, value: Any) -> Any:
         """What of the value of the function has a derivative."""
