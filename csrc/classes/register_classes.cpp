@@ -12,7 +12,7 @@ namespace {
 // The family of a node, or the sort of a leaf.
 const char* node_kind(PyObject* object) {
   TypeTable::instance().epoch();
-  const TypeInfo& info = TypeTable::instance().find(object);
+  const TypeInfo& info = TypeTable::instance().find_in_tree(object);
   if (info.kind != Kind::kStaticLeaf) return kind_name(info.kind);
   return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
 }

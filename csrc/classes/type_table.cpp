@@ -119,6 +119,21 @@ void describe(PyObject* object, TypeInfo& info) {
   if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
 }
 
+// A method as a node: its object is the child, and its function the aux data.
+PyObject* flatten_method(PyObject* /*module*/, PyObject* method) noexcept {
+  const Turn turn;
+  return Py_BuildValue("(O)O", PyMethod_GET_SELF(method), PyMethod_GET_FUNCTION(method));
+}
+
+PyObject* unflatten_method(PyObject* /*module*/, PyObject* given) noexcept {
+  const Turn turn;
+  PyObject *function, *object;
+  return PyArg_ParseTuple(given, "O(O)", &function, &object) != 0 ? PyMethod_New(function, object) : nullptr;
+}
+
+PyMethodDef method_functions[] = {{"flatten_method", flatten_method, METH_O, nullptr},
+                                  {"unflatten_method", unflatten_method, METH_VARARGS, nullptr}};
+
 }  // namespace
 
 TypeTable& TypeTable::instance() {
@@ -143,7 +158,21 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
   return *known->second;
 }
 
+const TypeInfo& TypeTable::find_method(PyObject* method, const TypeInfo& as_leaf) {
+  if (find(PyMethod_GET_SELF(method)).kind == Kind::kStaticLeaf) return as_leaf;
+  if (!method_) {
+    auto info = std::make_shared<TypeInfo>();
+    info->type = &PyMethod_Type;
+    info->kind = Kind::kRegistered;
+    info->flatten_function = Ref::checked(PyCFunction_New(&method_functions[0], nullptr));
+    info->unflatten_function = Ref::checked(PyCFunction_New(&method_functions[1], nullptr));
+    method_ = std::move(info);
+  }
+  return *method_;
+}
+
 TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
+  if (method_.get() == &info) return method_;
   auto known = types_.find(info.type);
   if (known == types_.end() || known->second.get() != &info)
     raise_error(PyExc_RuntimeError, "partax: a type changed while it was being read");

@@ -107,6 +107,11 @@ class TypeTable {
     const TypeInfo* cached = recent_[slot(type)];
     return cached != nullptr && cached->type == type ? *cached : find_slow(object);
   }
+  // What an object is in a tree: as `find`, but a method of a node is a node itself, with that one as its child.
+  const TypeInfo& find_in_tree(PyObject* object) {
+    const TypeInfo& info = find(object);
+    return info.kind == Kind::kStaticLeaf && PyMethod_Check(object) ? find_method(object, info) : info;
+  }
   TypeInfoPtr shared(const TypeInfo& info) const;
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
@@ -127,6 +132,7 @@ class TypeTable {
     return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
   }
   const TypeInfo& find_slow(PyObject* object);
+  const TypeInfo& find_method(PyObject* method, const TypeInfo& as_leaf);
   void refresh_registrations();
 
   static constexpr std::size_t kRecent = 509;
@@ -134,6 +140,7 @@ class TypeTable {
   Py_ssize_t registrations_ = 0;
   std::uint64_t epoch_ = 0;
   std::unordered_map<PyTypeObject*, TypeInfoPtr> types_;
+  TypeInfoPtr method_;  // of methods of nodes
 };
 
 // True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.

@@ -26,7 +26,7 @@ FlattenOptions children_only() {
   return options;
 }
 
-bool is_node(PyObject* object) { return TypeTable::instance().find(object).kind != Kind::kStaticLeaf; }
+bool is_node(PyObject* object) { return TypeTable::instance().find_in_tree(object).kind != Kind::kStaticLeaf; }
 
 bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&

@@ -89,7 +89,8 @@ void Flattener::leaf(PyObject* object, bool dynamic) {
 
 // Whether the object is a leaf that the observer need not meet; then it has been added.
 bool Flattener::add_known_leaf(PyObject* object, const Step& step) {
-  if (options_.observer == nullptr || TypeTable::instance().find(object).kind != Kind::kStaticLeaf) return false;
+  if (options_.observer == nullptr || TypeTable::instance().find_in_tree(object).kind != Kind::kStaticLeaf)
+    return false;
   const std::optional<bool> dynamic = options_.observer->known_leaf(object, step);
   if (dynamic) add_leaf(object, *dynamic);
   return dynamic.has_value();
@@ -128,7 +129,7 @@ void Flattener::walk_object(PyObject* object) {
     const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
     if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
   }
-  const TypeInfo& info = TypeTable::instance().find(object);
+  const TypeInfo& info = TypeTable::instance().find_in_tree(object);
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);

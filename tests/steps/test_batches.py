@@ -104,3 +104,33 @@ def test_nothing_is_kept_of_a_batch_but_its_values(on_device: bool) -> None:
     for batch in batches:
         batch.delete() if isinstance(batch, jax.Array) else batch.fill(-1)
     assert [it[:, 0].tolist() for _, it in results] == [[0, 1], [2, 3]]
+
+
+SHAPES = {
+    "a short last one": [4, 4, 4, 2],
+    "after a full chunk": [4, 4, 2],
+    "the second": [4, 2],
+    "in each epoch": [4, 4, 4, 2] * 3,
+    "two in a row": [4, 4, 2, 3, 4],
+    "longer than the first": [2, 4, 4],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("make", [np.ones, jnp.ones])
+@pytest.mark.parametrize("size", [1, 2, 8])
+def test_a_batch_of_another_shape_is_a_step_by_itself(name: str, make: Callable[..., Any], size: int) -> None:
+    over = [make((rows, 3), "f4") * (i + 1) for i, rows in enumerate(SHAPES[name])]
+
+    @partax.filter_jit
+    def step(state: Any, x: Any) -> Any:
+        return {"w": state["w"] * 0.5 + x.sum(0)}, x.mean(), x
+
+    state, means = {"w": jnp.zeros(3)}, []
+    for x in over:
+        state, mean, _ = step(state, x)
+        means.append(float(mean))
+    chunks = list(partax.steps(step, size)({"w": jnp.zeros(3)}, over=over))
+    assert chunks[-1][0]["w"].tolist() == state["w"].tolist()
+    assert [it for _, values, _ in chunks for it in values.tolist()] == means
+    assert [len(row) for _, _, rows in chunks for row in rows] == SHAPES[name]

@@ -25,7 +25,7 @@ FIXED: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "an int": (3, lambda it: it, lambda x: x.sum().astype(int)),
     "a bool": (True, lambda it: 3 if it else 0, lambda x: x.sum() > 100),
     "a vector beside it": (3.0, lambda it: it, lambda x: x * 2),
-    "a number beside it": (3.0, lambda it: it, lambda _: 4.0),
+    "another kind of number beside it": (3.0, lambda it: it, lambda _: 4),
     "in a dictionary": ({"rate": 3.0}, lambda it: it["rate"], lambda x: {"rate": x.sum()}),
     "in a named tuple": (Config(3), lambda it: it.rate, lambda x: Config(x.sum())),
     "two, one of which is an array then": ([3.0, 1], lambda it: it[0], lambda x: [x.sum(), 1]),
@@ -57,6 +57,61 @@ def test_numbers_alone_are_carried_where_that_is_said(carry: Any) -> None:
     both = ("state", "count") if carry == "count" else {"state": 0, **carry}
     chunks = list(partax.steps(partax.filter_jit(step), 2, carry=both)({"w": ONE}, 0, over=[ONE] * 5))
     assert [int(count) for _, count in chunks] == [2, 4, 5]
+
+
+CHANGED: dict[str, tuple[Any, Callable[[Any], Any], str, Any]] = {
+    # The argument, what a step makes of it, the place that the message names, and the numbers after five steps.
+    "a counter": (0, lambda i: i + 1, r"`result\[1\]`: found 1 where `count` was 0", 5),
+    "a rate": (1.0, lambda rate: rate * 0.5, r"`result\[1\]`: found 0.5 where `count` was 1.0", 0.03125),
+    "a whole rate": (1, lambda rate: rate * 0.5, r"`result\[1\]`: found 0.5 where `count` was 1,", 0.03125),
+    "a flag": (False, lambda flag: True, r"`result\[1\]`: found True where `count` was False", True),
+    "in a dictionary": (
+        {"i": 0, "n": 3},
+        lambda it: {"i": it["i"] + 1, "n": it["n"]},
+        r"`result\[1\]`: found 1 where `count\['i'\]` was 0",
+        {"i": 5, "n": 3},
+    ),
+    "in a named tuple": (
+        Config(0, 3),
+        lambda it: it._replace(rate=it.rate + 1),
+        r"`result\[1\]`: found 1 where `count.rate` was 0",
+        Config(5, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_number_that_a_step_changes_is_refused_with_what_carries_it(name: str, by_name: bool) -> None:
+    first, change, message, expected = CHANGED[name]
+
+    def step(state: Any, count: Any, x: Any) -> Any:
+        return {"w": state["w"] + x}, change(count)
+
+    jitted, over = partax.filter_jit(step), [ONE] * 5
+    given = ((), {"state": {"w": ONE}, "count": first}) if by_name else (({"w": ONE}, first), {})
+    with pytest.raises(ValueError, match=message) as error:
+        list(partax.steps(jitted, 2)(*given[0], over=over, **given[1]))
+    assert "carry={'state': 0, 'count': 1}" in str(error.value)
+    chunks = list(partax.steps(jitted, 2, carry={"state": 0, "count": 1})(*given[0], over=over, **given[1]))
+    assert jax.tree.leaves(chunks[-1][1]) == jax.tree.leaves(expected)
+
+
+def test_a_number_that_is_not_carried_by_decision_stays() -> None:
+    step = partax.filter_jit(lambda state, n, x: ({"w": state["w"] + n * x}, n + 1))
+    *_, (state, _) = partax.steps(step, 2, carry=("state",))({"w": ONE}, 2, over=[ONE] * 4)
+    assert state["w"].tolist() == [9.0, 9.0]
+
+
+def test_a_number_that_trace_makes_an_array_is_not_passed_over() -> None:
+    def step(state: Any, i: Any, x: Any) -> Any:
+        return {"w": state["w"] + i * x}, i + 1
+
+    traced = partax.filter_jit(step, trace=("i",))
+    with pytest.raises(ValueError, match=r"`i`, which is .* as carry="):
+        list(partax.steps(traced, 2)({"w": ONE}, 0, over=[ONE] * 4))
+    *_, (state, i) = partax.steps(traced, 2, carry=("state", "i"))({"w": ONE}, 0, over=[ONE] * 4)
+    assert (state["w"].tolist(), int(i)) == ([7.0, 7.0], 4)
 
 
 WRONG: dict[str, Callable[[Any, Any], Any]] = {

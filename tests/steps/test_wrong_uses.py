@@ -82,7 +82,6 @@ VALUES: dict[str, Callable[[], Any]] = {
     r"as carry=\('key', 'a', 'b'\)": run(
         lambda key, a, b, x: (key, a + x, b + 1), jax.random.key(0), ONE, jnp.array(1)
     ),
-    r"batch 1: `batch\['batch'\]`: found float32\[1,2\], expected float32\[2\]": run(add, W, over=[X, X[None]]),
     "batch 1: .*float64": run(add, W, over=[X, np.ones(2)]),
     r"batch 1: .*: found float32\[\] of weak type, expected float32\[\], as in batch 0": run(
         add, W, over=[jnp.float32(1), jnp.asarray(1.0)]

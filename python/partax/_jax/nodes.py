@@ -1,5 +1,6 @@
 """The nodes of trees as jax knows them: which classes there are, how one is taken apart, how it is built again."""
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +51,11 @@ def flatten_one_level_with_keys(node: Any) -> Any:
 
 
 def child_keys(node: Any) -> tuple[Any, ...]:
-    """The keys of the children of a node, as jax has them; none where it cannot tell. Called by the native walks."""
+    """The keys of the children of a node, as jax has them; none where it cannot tell. Called by the native walks, for
+    which a method of a node is a node too.
+    """
+    if isinstance(node, types.MethodType):
+        return (jax.tree_util.GetAttrKey("__self__"),)
     try:
         return tuple(key for key, _ in flatten_one_level_with_keys(node)[0])
     except MemoryError:

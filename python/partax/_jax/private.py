@@ -5,6 +5,7 @@ Each is taken by `_name` or `_attribute`, with the public names that serve where
 
 import functools
 import importlib
+import inspect
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -51,16 +52,30 @@ def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
     return operator.attrgetter(*names) if set(names) >= _NEEDED_OPTIONS else None
 
 
+def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
+    """The function behind a `jax.jit` and its options. One that was copied or unpickled has none of its attributes:
+    there both are in the closure of what jax calls for what its dispatch does not know.
+    """
+    if hasattr(jitted, "__wrapped__"):
+        return jitted.__wrapped__, _attribute(jitted, "_jit_info")
+    miss = inspect.unwrap(_attribute(jitted, "_cache_miss"))
+    names = _attribute(_attribute(miss, "__code__"), "co_freevars") or ()
+    cells: dict[str, Any] = {
+        name: cell.cell_contents for name, cell in zip(names, _attribute(miss, "__closure__") or (), strict=True)
+    }
+    return cells.get("fun"), cells.get("jit_info")
+
+
 def jit_parts(jitted: Any) -> tuple[Any, Any]:
     """The function behind a `jax.jit` and all its options, or what equals nothing where this jax does not tell them."""
-    info = _attribute(jitted, "_jit_info")
+    wrapped, info = _wrapped_and_info(jitted)
     read = _options_reader(type(info))
-    return jitted.__wrapped__, object() if read is None else read(info)
+    return wrapped, object() if read is None else read(info)
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """The options of a `jax.jit` by name, or None where this jax does not tell them."""
-    info = _attribute(jitted, "_jit_info")
+    _, info = _wrapped_and_info(jitted)
     if _options_reader(type(info)) is None:
         return None
     return {name: value for name, value in info._asdict().items() if name not in _NO_OPTIONS}

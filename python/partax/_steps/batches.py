@@ -37,13 +37,23 @@ class Batches:
         self._iterator: Iterator[Any] = iter(batches)
         self._size, self._names, self._taken = size, names, 0
         self._first: Flat | None = None
+        self._other: list[Any] | None = None  # of a batch of other shapes, which is taken by itself
 
     def take(self) -> Taken | None:
-        """The next batches; fewer at the end, or before an error, and None where there are none."""
+        """The next batches; fewer at the end, or before an error or a batch of other shapes than the first, which comes
+        by itself. None where there are none.
+        """
+        if self._other is not None and self._first is not None:
+            columns, self._other = [[it] if isinstance(it, jax.Array) else it[None] for it in self._other], None
+            return Taken(1, self._first.spec, columns)
         columns, count = list[Any](), 0
         while count < self._size and self.error is None:
             try:
-                leaves = self._leaves(self._named(next(self._iterator)))
+                leaves, is_like_first = self._leaves(self._named(next(self._iterator)))
+                if not is_like_first:
+                    self._taken += 1
+                    self._other = [it if isinstance(it, jax.Array) else np.array(it) for it in leaves]
+                    break
                 columns = columns or [
                     [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
                     for it in leaves
@@ -61,6 +71,8 @@ class Batches:
                 break
             except BaseException as error:
                 self.error = error
+        if not count and self._other is not None:
+            return self.take()
         return None if not count or self._first is None else Taken(count, self._first.spec, columns)
 
     def _named(self, batch: Any) -> dict[str, Any]:
@@ -86,7 +98,8 @@ class Batches:
             )
         return dict(zip(self._names, batch, strict=True))
 
-    def _leaves(self, batch: dict[str, Any]) -> list[Any]:
+    def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
+        """The arrays of a batch, and whether they have the shapes of those of the first."""
         expected = self._first
         leaves = None if expected is None else expected.spec.match(batch)
         if expected is None or leaves is None:
@@ -96,7 +109,7 @@ class Batches:
             flat = Flat(spec, list(map(_type_of, leaves)))
             if expected is None:
                 self._first = flat
-                return leaves
+                return leaves, True
             found = first_difference(expected, flat, "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
             beside = "" if found is None else f", expected {found.first}, as in batch 0"
@@ -104,17 +117,19 @@ class Batches:
                 f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone: make a number one, "
                 "as `np.float32(1)`"
             )
+        is_like_first = True
         for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
             if type(leaf) is np.ndarray and (leaf.shape, leaf.dtype, False) == first:
                 continue
             self._refuse_masked(i, leaf, expected.spec)
             found = _type_of(leaf)
-            if found != first:
+            if found._replace(shape=first.shape) != first:
                 raise ValueError(
                     f"batch {self._taken}: `{expected.spec.dynamic_paths()[i]}`: found {found.text}, expected "
-                    f"{first.text}, as in batch 0; leave a smaller one out, or give it to the step itself"
+                    f"{first.text}, as in batch 0; batches may differ in their shapes alone"
                 )
-        return leaves
+            is_like_first = is_like_first and found.shape == first.shape
+        return leaves, is_like_first
 
     def _refuse_masked(self, i: int, leaf: Any, spec: _core.TreeSpec) -> None:
         if isinstance(leaf, np.ma.MaskedArray):

@@ -9,7 +9,15 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.short_text import array_text
-from partax._transforms.carry import ArrayType, Difference, Flat, array_type, first_difference, joined
+from partax._transforms.carry import (
+    ArrayType,
+    Difference,
+    Flat,
+    array_type,
+    first_difference,
+    joined,
+    numbers_that_differ,
+)
 
 Place = int | str | tuple[int | str, ...]
 """Where a part is in a result: a position, a key or a field, or several of these one below the other."""
@@ -28,7 +36,7 @@ class Shape(NamedTuple):
     is_common: bool  # an array alone that is no key, or scalars in plain containers, as metrics are
 
 
-def candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
+def _candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
     """The names of the arguments that may be carried: those that are named in `carry`, if it is no None."""
     if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
         return tuple(name for name, value in values.items() if shape_of(value, name).avals)
@@ -40,10 +48,10 @@ def candidates(values: Mapping[str, Any], carry: Any) -> tuple[str, ...]:
 
 
 def find(values: Mapping[str, Any], result: Any, carry: Any, is_needed: bool) -> Places:
-    """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with the
-    arguments that may be carried. The user has said so in `carry`, by names, or places by name, or nothing (None).
+    """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with
+    arguments. The user has said which in `carry`, by names, or places by name, or nothing (None).
     """
-    arguments = {name: shape_of(value, name) for name, value in values.items()}
+    arguments = {name: shape_of(values[name], name) for name in _candidates(values, carry)}
     if isinstance(carry, Mapping):
         found: dict[tuple[Any, ...], str] = {}
         for name, place in carry.items():
@@ -67,7 +75,42 @@ def find(values: Mapping[str, Any], result: Any, carry: Any, is_needed: bool) ->
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
             "next step takes; return it as it came in, by itself or in a tuple, list, dict or named tuple"
         )
+    if carry is None:
+        _refuse_changed_numbers({name: it for name, it in values.items() if name not in found.values()}, result, found)
     return found
+
+
+def _refuse_changed_numbers(fixed: Mapping[str, Any], result: Any, carried: Places) -> None:
+    """Raises a ValueError where a part of the result that is not carried is an argument that is not carried, but for
+    the values of Python numbers: each step would get those of the first.
+    """
+    shapes = {name: shape_of(value, name).flat for name, value in fixed.items()}
+    for path, part in _parts_beside(carried, result, ()):
+        after = shape_of(part, "result").flat
+        for name, before in shapes.items():
+            if before.arrays or after.arrays or before.spec == after.spec:
+                continue
+            for changed, first, second, _ in numbers_that_differ(before, after, name):
+                if "None" in (first, second) or (_is_whole(second) and not _is_whole(first)):
+                    continue
+                places = {it: at[0] if len(at) == 1 else at for at, it in {**carried, path: name}.items()}
+                raise ValueError(
+                    f"`{place_text(path)}`: found {second} where `{changed}` was {first}, expected a number that no "
+                    f"step changes, as each gets {first}; say what is carried, as carry={places!r}, without {name!r} "
+                    "where it is another number"
+                )
+
+
+def _is_whole(number: str) -> bool:
+    return number.removeprefix("-").isdigit()
+
+
+def _parts_beside(carried: Places, value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if path in carried:
+        return
+    yield path, value
+    for key, child in (parts_of(value) or {}).items():
+        yield from _parts_beside(carried, child, (*path, key))
 
 
 def taken_apart(places: Places, result: Any) -> tuple[dict[str, Any], Any]:

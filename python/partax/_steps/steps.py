@@ -46,16 +46,18 @@ def steps(
 
     Called with the arguments of a step but for the batch, and with the batches as `over`, it gives an iterator: of each
     chunk of steps the result that the last one has, in which what is not carried is stacked along a new leading axis.
-    What does not fill a chunk at the end is run step by step. The batches of a chunk are taken and stacked while the
-    chunk before it runs, and count as they were when they were taken. If taking one raises, what has been taken is run
-    and handed out first. A change of what the step holds, and its `clear_cache`, count from the next chunk on.
+    What does not fill a chunk at the end is run step by step, and a batch of other shapes than the first, as a short
+    last one, by itself. The batches of a chunk are taken and stacked while the chunk before it runs, and count as they
+    were when they were taken. If taking one raises, what has been taken is run and handed out first. A change of what
+    the step holds, and its `clear_cache`, count from the next chunk on.
 
     What a step returns is carried, as that argument of the next step, if it and the argument have each other's
     structure and types and nothing else has, or if its key or field, beside all others like it, is the argument's name;
     any doubt is an error. An array alone that is no key, and scalars alone beside other arguments, need `carry`; a key
     that comes back is carried. All other arguments stay what they are, and so do Python numbers that no array is
-    beside, unless `carry` names them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a
-    chunk; a tree of Variables alone is carried where other Variables come back. Types settle as in `filter_scan`.
+    beside, unless `carry` names them; where a step returns another number for one of these, that is an error. The
+    objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk; a tree of Variables alone is
+    carried where other Variables come back. Types settle as in `filter_scan`.
 
     Args:
       step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk.
@@ -188,12 +190,12 @@ class Steps:
             refuse_objects(batch)
             objects = tuple(name for name, value in values.items() if objects_in(value))
             others = {name: it for name, it in values.items() if name not in objects or are_variables_alone(it)}
-        return _Plan(target, places.candidates(others, self._carry), objects, tuple(batch))
+        return _Plan(target, tuple(others), objects, tuple(batch))
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
         with self._lock:
             if size not in plan.chunks:
-                named = plan.may_be_carried, self._carry, plan.objects, plan.batch
+                named = plan.others, self._carry, plan.objects, plan.batch
                 made = function_of_chunk(self._step.__wrapped__, *named, size, self._unroll)
                 plan.chunks[size] = _core.make_jit_function(made, self._step._options)
             return plan.chunks[size]
@@ -202,7 +204,7 @@ class Steps:
 @dataclasses.dataclass
 class _Plan:
     program: "weakref.ref[Any]"  # refers to what the step's wrapper calls; it is gone after `clear_cache`
-    may_be_carried: tuple[str, ...]  # the names of arguments
+    others: tuple[str, ...]  # the names of arguments that are not only changed in place
     objects: tuple[str, ...]  # the names of the arguments that are changed in place
     batch: tuple[str, ...]  # the names of those that a batch gives
     chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)  # by the number of steps
@@ -302,7 +304,7 @@ def arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[
 
 
 def function_of_chunk(
-    fun: Callable[..., Any], may_be_carried: tuple[str, ...], carry: Any, objects: tuple[str, ...],
+    fun: Callable[..., Any], others: tuple[str, ...], carry: Any, objects: tuple[str, ...],
     batch: tuple[str, ...], size: int, unroll: int,
 ) -> Callable[..., Any]:  # fmt: skip
     """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
@@ -348,7 +350,7 @@ def function_of_chunk(
         first.__signature__ = inspect.signature(first)  # type: ignore[attr-defined] - where jax shows the step for it
         given = Arrays.of(begun, held_spec, "state"), Arrays.of(stacked, batch_spec, "batch")
         found = joined(jax.eval_shape(in_place_of(fun, first), *given))
-        carried = places.find({name: values[name] for name in may_be_carried}, found, carry, is_needed=not objects)
+        carried = places.find({name: values[name] for name in others}, found, carry, is_needed=not objects)
         if held:  # Variables in the place of which others come back are values
             held = held.without(carried.values())
             state = {HELD: held.state} if held else {}

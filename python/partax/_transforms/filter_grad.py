@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, Typ
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
+from partax._pytree.methods import close_methods, open_methods
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import differentiated, split, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, wrapped
@@ -25,7 +26,8 @@ class _Derivative(Transformed[..., Any]):
         check_first(self, args)
         first, *rest = args
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        differentiable, whole = differentiated(first, wrt)
+        opened = open_methods(first)
+        differentiable, whole = differentiated(opened, wrt)
 
         def aux_of(out: Any) -> Any:
             return value_and_aux(out, has_aux, self.__name__)[1]
@@ -37,7 +39,8 @@ class _Derivative(Transformed[..., Any]):
             return self._numbers(value), split((aux, changes))
 
         found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        return self._result(found, has_aux, objects)
+        result = self._result(found, has_aux, objects)
+        return result if opened is first else close_methods(result)
 
     def _numbers(self, value: Any) -> Any:
         """What of the value of the function has a derivative."""

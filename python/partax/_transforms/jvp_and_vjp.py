@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
+from partax._pytree.methods import close_methods
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import (
     Rest,
@@ -236,7 +237,7 @@ def _with_rest(bound: Any, rest: Any, has_aux: bool) -> Any:
 
 
 def _pull(pull: Any, structs: Any, cotangents: Any) -> Any:
-    return pull(filled_tangents(cotangents, structs.value, "the result", "cotangent"))
+    return close_methods(pull(filled_tangents(cotangents, structs.value, "the result", "cotangent")))
 
 
 def _push(push: Any, static: Any, *tangents: Any) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from partax import _core
 from partax._jax.private import unmapped_result
 from partax._pytree.filters import is_array
+from partax._pytree.methods import close_methods
 from partax._pytree.partition import is_none, partition
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
@@ -106,7 +107,7 @@ class _Result(NamedTuple):
                 leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
             elif kept[i] is not None:
                 leaves[i] = kept[i]
-        return jax.tree.unflatten(self.structure, leaves)
+        return close_methods(jax.tree.unflatten(self.structure, leaves))
 
 
 def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:

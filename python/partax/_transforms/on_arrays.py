@@ -11,6 +11,7 @@ from jax.custom_derivatives import zero_from_primal
 from partax import _core
 from partax._pytree.filters import FilterSpec, all_of, is_array, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.partition import combine, is_none, partition
 from partax._pytree.short_text import array_text
 
@@ -77,13 +78,13 @@ def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
 def split(value: Any, taken: FilterSpec = is_array) -> Split:
     """The arrays of a value, as a list of its leaves with None for others, and the rest of it."""
     leaves, structure = jax.tree.flatten(value)
-    arrays, static = partition(leaves, taken)  # a list: a user's node may refuse None for an array
+    arrays, static = partition(open_methods(leaves), taken)  # a list: a user's node may refuse None for an array
     return arrays, Rest((static, structure))
 
 
 def joined(result: Split) -> Any:
     static, structure = result[1].value
-    return jax.tree.unflatten(structure, combine(result[0], static))
+    return jax.tree.unflatten(structure, close_methods(combine(result[0], static)))
 
 
 def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None = None) -> Any:
@@ -107,10 +108,10 @@ def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any
             f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
         )
     which = is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
-    spec, taken, fixed = flat_partition(tree, which)
+    spec, taken, fixed = flat_partition(open_methods(tree), which)
 
     def whole(part: Any) -> Any:
-        return flat_combine(spec, dict(zip(taken, jax.tree.leaves(part), strict=True)), fixed)
+        return close_methods(flat_combine(spec, dict(zip(taken, jax.tree.leaves(part), strict=True)), fixed))
 
     return flat_combine(spec, taken, dict.fromkeys(fixed)), whole
 

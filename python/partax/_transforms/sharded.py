@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 from partax import _core
 from partax._jax.programs import varying_axes
 from partax._pytree.filters import is_array
+from partax._pytree.methods import close_methods
 from partax._pytree.partition import combine, partition
 from partax._pytree.specs import misfit_text, misnamed_text, names_in, spec_names
 from partax._transforms.objects import Objects
@@ -73,7 +74,7 @@ class _ShardMap(Transformed[..., Any]):
                     "`filter_shard`, or leave out in_specs"
                 ) from error
             raise
-        return arrays if rest.value is None else combine(arrays, rest.value)
+        return close_methods(arrays if rest.value is None else combine(arrays, rest.value))
 
 
 def _is_spec(node: Any) -> bool:

@@ -13,6 +13,7 @@ from partax import _core
 from partax._functions.reader import register_parts
 from partax._jit.filter_jit import pickled_name
 from partax._jit.options import signature_of
+from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
@@ -182,7 +183,7 @@ class Arguments:
         else:
             entries = [prefix] * len(names)
         self.names = names  # what messages call them; those that are given by name come last
-        self.values = [*args, *kwargs.values()]
+        self.values = open_methods([*args, *kwargs.values()])
         self._num_positional = len(args)
         self.leaves, self._structure = jax.tree.flatten(self.values)
         self.entries: list[Any] = []
@@ -194,9 +195,9 @@ class Arguments:
         leaves = list(self.leaves)
         for i, array in zip(places, arrays, strict=True):
             leaves[i] = array
-        values = jax.tree.unflatten(self._structure, leaves)
+        values = close_methods(jax.tree.unflatten(self._structure, leaves))
         named = dict(zip(self.names[self._num_positional :], values[self._num_positional :], strict=True))
-        return fun(*values[: self._num_positional], **named)
+        return open_methods(fun(*values[: self._num_positional], **named))
 
     def path(self, index: int) -> str:
         """The path of a leaf, such as `model.layers[0].weight`."""

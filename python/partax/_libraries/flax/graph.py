@@ -1,6 +1,7 @@
 """What an nnx graph is made of; a tree with nnx objects as jax takes it, read from them and made into them again."""
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -83,6 +84,12 @@ def with_leaves(value: Any, is_leaf: Callable[[Any], bool], made: Callable[[Any]
     return value if identical(leaves, new) else structure.unflatten(new)
 
 
+def of_method(method: Any, made: Callable[[Any], Any]) -> Any:
+    """A bound method of what is made of its object; itself where that is the object."""
+    owner = made(method.__self__)
+    return method if owner is method.__self__ else types.MethodType(method.__func__, owner)
+
+
 def is_tree_class(cls: Any) -> bool:
     return issubclass(cls, Pytree) and bool(cls._pytree__is_pytree)
 
@@ -152,6 +159,8 @@ class GraphReader:
             self.refused = value
             kind = value.var_type.__name__
             raise TypeError(f"found a hijax Variable of type `{kind}`, expected one with hijax=False")
+        if cls is types.MethodType:
+            return of_method(value, self.read)
         is_variable = issubclass(cls, Variable)
         if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
             return with_leaves(value, is_object, self.read)
@@ -218,6 +227,8 @@ class GraphBuilder:
             return value
         if cls is Seen:
             return self.objects[value.index]
+        if cls is types.MethodType:
+            return of_method(value, self.build)
         if cls is Unregistered:
             return self._unregistered(value)
         if cls is NewReference:

@@ -1,0 +1,210 @@
+"""A bound method of a tree is the tree with its function, wherever an argument or a result holds it."""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+import partax
+import partax.nnx
+
+
+class Module(eqx.Module):
+    weight: jax.Array
+
+    def scale(self, x):
+        return self.weight * x
+
+    def __call__(self, x):
+        return self.weight * x
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Dataclass:
+    weight: jax.Array
+
+    def scale(self, x):
+        return self.weight * x
+
+
+class Fields(NamedTuple):
+    weight: jax.Array
+
+    def scale(self, x):
+        return self.weight * x
+
+
+class Network(nnx.Module):
+    def __init__(self, weight):
+        self.weight = nnx.Param(weight)
+
+    def scale(self, x):
+        return self.weight[...] * x
+
+
+class Plain:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def scale(self, x):
+        return self.factor * x
+
+
+METHODS = {
+    "equinox method": lambda weight: Module(weight).scale,
+    "equinox call": lambda weight: Module(weight).__call__,
+    "dataclass": lambda weight: Dataclass(weight).scale,
+    "named tuple": lambda weight: Fields(weight).scale,
+    "nnx module": lambda weight: Network(weight).scale,
+}
+of_each_kind = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+X = jnp.array([1.0, 2.0])
+
+
+def apply(method, x):
+    return method(x)
+
+
+@of_each_kind
+@pytest.mark.parametrize("jit", [partax.filter_jit, partax.nnx.jit])
+def test_the_arrays_of_its_object_are_traced(make, jit):
+    traces = []
+
+    @jit
+    def call(method, x):
+        traces.append(method)
+        return method(x)
+
+    for weight in (2.0, 3.0, 4.0):
+        assert call(make(jnp.full(2, weight)), X).tolist() == [weight, 2 * weight]
+    assert len(traces) == 1
+
+
+@of_each_kind
+@pytest.mark.parametrize(
+    "put_in", [lambda it: [it], lambda it: {"f": it}, lambda it: ({"f": [it]},)], ids=["list", "dict", "nested"]
+)
+def test_it_is_a_part_of_a_container(make, put_in):
+    traces = []
+
+    def call(tree, x):
+        traces.append(tree)
+        (method,) = jax.tree.leaves(tree, is_leaf=callable)
+        return method(x)
+
+    compiled = partax.filter_jit(call)
+    assert [compiled(put_in(make(jnp.full(2, it))), X).tolist() for it in (2.0, 3.0)] == [[2.0, 4.0], [3.0, 6.0]]
+    assert len(traces) == 1
+
+
+@of_each_kind
+def test_it_comes_back_from_a_call(make):
+    doubled = partax.filter_jit(lambda method: make(2 * method.__self__.weight[...]))(make(jnp.full(2, 3.0)))
+    assert doubled(X).tolist() == [6.0, 12.0]
+    kept, value = partax.filter_jit(lambda method, x: (method, method(x)))(make(jnp.full(2, 3.0)), X)
+    assert kept(X).tolist() == value.tolist() == [3.0, 6.0]
+
+
+@of_each_kind
+@pytest.mark.parametrize("around", [lambda f: f, partax.filter_jit], ids=["eager", "jit"])
+def test_it_is_differentiated_as_its_tree(make, around):
+    gradient = around(partax.filter_grad(lambda method, x: method(x).sum()))(make(jnp.full(2, 3.0)), X)
+    assert gradient.__self__.weight[...].tolist() == X.tolist()
+    value, pull = partax.filter_vjp(apply, make(jnp.full(2, 3.0)), X)
+    assert value.tolist() == [3.0, 6.0]
+    assert pull(jnp.ones(2))[0].__self__.weight[...].tolist() == X.tolist()
+
+
+@of_each_kind
+def test_its_arrays_are_mapped_over(make):
+    rows = make(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert partax.filter_vmap(apply)(rows, jnp.ones((2, 2))).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert partax.filter_vmap(apply, in_axes=(None, 0))(make(X), jnp.ones((2, 2))).tolist() == [[1.0, 2.0]] * 2
+    assert partax.filter_vmap(make)(jnp.ones((3, 2))).__self__.weight[...].shape == (3, 2)
+
+
+@of_each_kind
+def test_it_passes_through_other_transformations(make):
+    method = make(X)
+    expected = method(X).tolist()
+    assert partax.filter_checkpoint(apply)(method, X).tolist() == expected
+    assert partax.filter_eval_shape(apply, method, X).shape == (2,)
+    assert partax.filter_cond(jnp.array(True), apply, lambda f, x: -f(x), method, X).tolist() == expected
+    assert partax.filter_scan(lambda f, x: (f, f(x)), method, X[None])[1].tolist() == [expected]
+
+
+@of_each_kind
+def test_it_is_taken_apart_and_put_together(make):
+    arrays, rest = partax.partition(make(X), partax.is_array)
+    assert partax.combine(arrays, rest)(X).tolist() == [1.0, 4.0]
+    assert [it.tolist() for it in partax.tree.leaves(make(X))] == [X.tolist()]
+
+
+def test_in_a_static_field_it_is_an_error_with_a_path():
+    class Holder(eqx.Module):
+        method: object = eqx.field(static=True)
+
+    with pytest.raises(TypeError, match=r"holder\.method\.__self__\.weight"):
+        partax.filter_jit(lambda holder, x: holder.method(x))(Holder(Module(X).__call__), X)
+
+
+def test_a_method_of_another_object_is_static():
+    traces = []
+
+    @partax.filter_jit
+    def call(method, x):
+        traces.append(method)
+        return method(x)
+
+    double, triple = Plain(2), Plain(3)
+    assert [call(it.scale, 1.0) for it in (double, double, triple)] == [2.0, 2.0, 3.0]
+    assert len(traces) == 2
+
+
+def test_messages_name_the_way_to_an_array_in_it():
+    call = partax.filter_jit(apply, donate="all")
+    method = Module(jnp.ones(2)).__call__
+    call(method, X)
+    with pytest.raises((RuntimeError, ValueError), match=r"method\.__self__\.weight"):
+        call(method, X)
+
+
+class Counter(nnx.Module):
+    def __init__(self):
+        self.count = nnx.Variable(jnp.array(0))
+
+    def add(self, x):
+        self.count[...] += 1
+        return x + self.count[...]
+
+
+@pytest.mark.parametrize("put_in", [lambda it: it, lambda it: [it], lambda it: {"f": it}], ids=["it", "list", "dict"])
+@pytest.mark.parametrize("with_object", [False, True])
+def test_what_it_changes_in_a_flax_object_is_changed(put_in, with_object):
+    counter = Counter()
+
+    @partax.nnx.jit
+    def call(first, tree, x):
+        (method,) = jax.tree.leaves(tree, is_leaf=callable)
+        return method(x)
+
+    given = (counter, put_in(counter.add)) if with_object else (None, put_in(counter.add))
+    assert [int(call(*given, 10)) for _ in range(3)] == [11, 12, 13]
+    assert int(counter.count[...]) == 3
+
+
+def test_what_it_changes_in_a_flax_object_is_no_silent_loss_under_filter_jit():
+    counter = Counter()
+    with pytest.raises(ValueError, match=r"method\.__self__\.count"):
+        partax.filter_jit(apply)(counter.add, 10)
+
+
+def test_it_comes_back_from_nnx_jit_with_the_callers_object():
+    counter = Counter()
+    result = partax.nnx.jit(lambda method: (method(1), method))(counter.add)
+    assert int(result[1](1)) == 3 and int(counter.count[...]) == 2
