@@ -139,9 +139,10 @@ class Sealer {
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
     const auto composite = composite_of(value);
-    bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
+    bool reusable = !is_mutable_form(form) && form != Form::kSubclass && form != Form::kInstance;
     each_item(value, form, [&](const Ref& item) {
-      composite->items.push_back(item ? seal(item.get()) : StaticValue());
+      const bool is_array = item && form == Form::kInstance && form_of(item.get()) == Form::kArray;
+      composite->items.push_back(!item ? StaticValue() : is_array ? weak(item.get()) : seal(item.get()));
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
