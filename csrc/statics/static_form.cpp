@@ -111,7 +111,8 @@ Form form_of(PyObject* value) {
     return Form::kIdentity;
   }
   if (taken_apart().treedef.is(type)) return Form::kTreedef;
-  if (type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info)) return Form::kInstance;
+  const bool is_content = type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info);
+  if (is_content && !info.is_installed) return Form::kInstance;  // a library's `==` knows what else it keeps
   return Form::kGeneric;
 }
 
