@@ -43,7 +43,7 @@ if _TYPE_CHECKING:
     from partax._doctor.doctor import Diagnosis, doctor
     from partax._doctor.finding import Finding
     from partax._guards.pure import pure
-    from partax._io.save_and_load import Mismatch, load, save
+    from partax._io.save_and_load import load, save
     from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, SlowNode, TraceReport
@@ -68,7 +68,7 @@ if _TYPE_CHECKING:
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Mismatch", "Report", "RetraceError", "RetraceWarning", "SlowNode", "Static", "Summary", "SummaryRow",
+    "Lowered", "Report", "RetraceError", "RetraceWarning", "SlowNode", "Static", "Summary", "SummaryRow",
     "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
@@ -94,7 +94,7 @@ _OF_MODULES = {
     "_doctor.finding": ("Finding",),
     "_doctor.doctor": ("Diagnosis", "doctor"),
     "_guards.pure": ("pure",),
-    "_io.save_and_load": ("Mismatch", "load", "save"),
+    "_io.save_and_load": ("load", "save"),
     "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
     "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),

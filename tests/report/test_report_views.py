@@ -15,7 +15,7 @@ import pytest
 import partax
 from doctor_pages import diagnosis
 from notebook_pages import ReadPage
-from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
+from partax import Finding, FunctionReport, KeyReport, Report, SlowNode, Summary, SummaryRow, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
 from partax._report.table import Table, Tables, figure_text, is_terminal, width_of
@@ -66,7 +66,6 @@ RECORDS: list[Any] = [
     *(made for each in (function(), function(HOSTILE, HOSTILE)) for made in (each.keys[0], each.traces[0])),
     SlowNode(HOSTILE, 1, 0.1),
     SummaryRow(HOSTILE, HOSTILE, 1, 2, 3),
-    Mismatch(HOSTILE, None, HOSTILE),
     diagnosis(),
     *diagnosis().findings,
     Finding("repeat", "high", PLACE, 1, HOSTILE, "", {}, HOSTILE, HOSTILE),
@@ -92,7 +91,6 @@ def test_a_repr_tells_the_totals() -> None:
     assert repr(report("a")).startswith("<partax.Report: 1 function, 3 traces")
     assert repr(summary()) == "<partax.Summary: 240 leaves, 7,140,000 parameters, 28,560,000 bytes in 120 rows>"
     assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
-    assert repr(Mismatch("a", None, "float32[3]")) == "Mismatch(path='a', found=None, expected='float32[3]')"
     found = Finding("repeat", "high", "/home/me/train.py", 41, "x = f(x)", "", {}, "The same, 6 times.", "Use a loop.")
     assert repr(found) == "<partax.Finding: high repeat at train.py:41: The same, 6 times.>"
     healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
