@@ -57,7 +57,7 @@ load(MODEL, "model.safetensors")
     TypeError; `path`; `MLP`; load(path, like)
 tree.at(TREE, lambda t: t["name"], 3)
     TypeError; `where`; found a `dict`; expected a function of the tree
-stack({"a": X})
+tree.stack({"a": X})
     ValueError; `layers`; found a `dict`; a list
 doctor(loss, MODEL, X, memory_limit="8 MiB")
     TypeError; memory_limit='8 MiB'; number of bytes

@@ -40,11 +40,10 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
 
 OURS = {
     **{name: "partax" for name in __all__ if name in _names_of_partax},
-    **dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree"),
+    "tree_at": "partax.tree",
 }
-"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`.
-
-Equinox's `tree_equal` gives an array where ours gives a bool.
+"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`. Its `equal` gives a bool where
+Equinox's `tree_equal` gives an array.
 """
 
 Accelerated.__module__ = "partax.equinox"  # where users find it

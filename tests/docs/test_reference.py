@@ -69,7 +69,7 @@ CLASSES = {WRAPPER: JitFunction} | {name: value for name, value in OBJECTS.items
 METHODS = {name: method for of, cls in CLASSES.items() for name, method in methods_of(of, cls)}
 DOCUMENTED = OBJECTS | METHODS
 NOT_CONSTRUCTED = {"partax.Compiled", "partax.Lowered", "partax.Traced"}  # by users
-MADE_BY_FUNCTIONS = {"partax.FlatSpec", "partax.tree.Structure"}
+MADE_BY_FUNCTIONS = {"partax.FlatSpec"}
 REFUSES_OPTIONS = {"partax.filter_grad", "partax.filter_value_and_grad", "partax.filter_vmap"}  # `**options`
 # Equinox's older names, which are there for code that has them.
 OLDER = {"partax.filter_custom_jvp.defjvp", "partax.filter_custom_jvp.defjvps", "partax.filter_custom_vjp.defvjp"}

@@ -1,4 +1,4 @@
-"""Guards the promise that reports, summaries and all tables are one line by their `repr`, and the same words as plain
+"""Guards the promise that reports and all tables are one line by their `repr`, and the same words as plain
 text, on a terminal, which they fit, and as HTML, whatever names and paths they hold."""
 
 import io
@@ -15,7 +15,7 @@ import pytest
 import partax
 from doctor_pages import diagnosis
 from notebook_pages import ReadPage
-from partax import Finding, FunctionReport, KeyReport, Report, SlowNode, Summary, SummaryRow, TraceReport
+from partax import Finding, FunctionReport, KeyReport, Report, SlowNode, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
 from partax._report.table import Table, Tables, figure_text, is_terminal, width_of
@@ -44,28 +44,17 @@ def report(*texts: str) -> Report:
     return Report(tuple(function(text, text) for text in texts))
 
 
-def summary(text: str = "is_array") -> Summary:
-    rows = tuple(SummaryRow(f"{text}/{i}", text, 2, 1000 * i, 4000 * i) for i in range(120))
-    groups = (SummaryRow("", text, 240, 7_140_000, 28_560_000), SummaryRow("", "rest", 0, 0, 0))
-    return Summary(rows, groups, SummaryRow("", "", 240, 7_140_000, 28_560_000))
-
-
-EMPTY = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
 VIEWED: dict[str, Any] = {
     "a function's report": function(),
     "a report": report("step", "loss"),
     "a report of nothing": Report(()),
     "a function without traces": FunctionReport("f", "", None, None, (), ()),
     "a hostile report": report(HOSTILE),
-    "a summary": summary(),
-    "a summary of nothing": EMPTY,
-    "a hostile summary": summary(HOSTILE),
 }
 RECORDS: list[Any] = [
     *VIEWED.values(),
     *(made for each in (function(), function(HOSTILE, HOSTILE)) for made in (each.keys[0], each.traces[0])),
     SlowNode(HOSTILE, 1, 0.1),
-    SummaryRow(HOSTILE, HOSTILE, 1, 2, 3),
     diagnosis(),
     *diagnosis().findings,
     Finding("repeat", "high", PLACE, 1, HOSTILE, "", {}, HOSTILE, HOSTILE),
@@ -89,8 +78,6 @@ def test_a_repr_tells_the_totals() -> None:
     assert repr(function()) == f"<partax.FunctionReport of step (train.py:12): {told}>"
     assert repr(report("a", "b")) == "<partax.Report: 2 functions, 6 traces, 10.1 s to trace and compile>"
     assert repr(report("a")).startswith("<partax.Report: 1 function, 3 traces")
-    assert repr(summary()) == "<partax.Summary: 240 leaves, 7,140,000 parameters, 28,560,000 bytes in 120 rows>"
-    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
     found = Finding("repeat", "high", "/home/me/train.py", 41, "x = f(x)", "", {}, "The same, 6 times.", "Use a loop.")
     assert repr(found) == "<partax.Finding: high repeat at train.py:41: The same, 6 times.>"
     healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
@@ -147,10 +134,6 @@ def test_the_tables_of_a_notebook_have_the_data() -> None:
     page = ReadPage(report("a", "b")._repr_html_())
     assert page.tags.count("table") == 2 and page.tags.count("tr") == 2 * 4
     assert {f"trace 2 at train.py:41: {name} -> 2" for name in "ab"} <= set(page.cells)
-    page = ReadPage(summary()._repr_html_())
-    assert page.tags.count("tr") == 1 + 101 + 3 and "... 20 more in `rows`" in page.cells
-    assert page.cells[:5] == ["subtree", "group", "leaves", "parameters", "bytes"]
-    assert page.cells[-4:] == ["total", "240", "7,140,000", "28,560,000"]
 
 
 def test_the_command_asks_the_stream_that_it_writes_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tre
 equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.ids flax.linen flax.nnx flax.struct
 flax.training.train_state flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
 
-partax._core partax._pytree.as_equinox partax._pytree.every_leaf partax._pytree.filters partax._pytree.flat_partition
-partax._pytree.partition partax._pytree.texts partax._report.summary
+partax._core partax._pytree.as_equinox partax._pytree.filters partax._pytree.flat_partition partax._pytree.groups
+partax._pytree.partition partax._pytree.texts
 partax._transforms.branches partax._transforms.carry partax._transforms.custom_rules partax._transforms.filter_grad
 partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.mapped
 partax._transforms.programs partax._transforms.wrapper
