@@ -21,7 +21,6 @@ from partax._pytree.filters import (
     is_array,
     is_array_like,
     is_inexact_array,
-    is_inexact_array_like,
     not_,
 )
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
@@ -55,7 +54,7 @@ if _TYPE_CHECKING:
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
     from partax._transforms.layers import fold
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
-    from partax._transforms.mapped import filter_shard_map, filter_vmap, if_array
+    from partax._transforms.mapped import filter_shard_map, filter_vmap
     from partax._transforms.programs import (
         filter_checkpoint,
         filter_closure_convert,
@@ -73,8 +72,8 @@ __all__ = [
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
-    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "fold", "if_array", "is_array",
-    "is_array_like", "is_inexact_array", "is_inexact_array_like", "load", "not_", "partition", "pure",
+    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "fold", "is_array",
+    "is_array_like", "is_inexact_array", "load", "not_", "partition", "pure",
     "register_fields", "report", "save", "steps", "store",
 ]  # fmt: skip
 
@@ -105,7 +104,7 @@ _OF_MODULES = {
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
     "_transforms.layers": ("fold",),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
-    "_transforms.mapped": ("filter_shard_map", "filter_vmap", "if_array"),
+    "_transforms.mapped": ("filter_shard_map", "filter_vmap"),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}

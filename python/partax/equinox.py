@@ -25,6 +25,7 @@ from partax import __all__ as _names_of_partax
 from partax._jit.shardings import filter_shard as _filter_shard
 from partax._libraries.equinox.accelerate import Accelerated, accelerate
 from partax._pytree.partition import PyTree as _PyTree
+from partax._transforms.callbacks import filter_pure_callback as _filter_pure_callback
 
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
@@ -69,6 +70,28 @@ def filter_shard(x: _PyTree, device_or_shardings: _Any) -> _PyTree:
       TypeError: a leaf of `device_or_shardings` is no sharding, or JAX cannot hold an array.
     """
     return _filter_shard(x, device_or_shardings)
+
+
+def filter_pure_callback(*args: _Any, vectorized: bool | None = None, **kwargs: _Any) -> _Any:
+    """`partax.filter_pure_callback`, also with `vectorized`, the older form of `vmap_method`.
+
+    Example:
+      >>> import partax.equinox as eqx
+      >>> like = jax.ShapeDtypeStruct((2,), "float32")
+      >>> eqx.filter_pure_callback(lambda x: x * 2, jnp.ones(2), result_shape_dtypes=like, vectorized=True)
+      Array([2., 2.], dtype=float32)
+
+    Args:
+      *args: the callback and its arguments.
+      vectorized: True is `vmap_method="expand_dims"`, False is `"sequential"`.
+      **kwargs: the options of `partax.filter_pure_callback`, and arguments of the callback by name.
+
+    Returns:
+      What the callback returns.
+    """
+    if vectorized is not None:
+        kwargs.setdefault("vmap_method", "expand_dims" if vectorized else "sequential")
+    return _filter_pure_callback(*args, **kwargs)
 
 
 def __getattr__(name: str) -> object:

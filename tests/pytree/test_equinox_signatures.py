@@ -122,17 +122,6 @@ def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
-def test_reduce_axes_where_jax_has_it(ours: Any, theirs: Any) -> None:
-    if "reduce_axes" not in inspect.signature(jax.grad).parameters:
-        with pytest.raises(TypeError, match="reduce_axes"):
-            ours(jnp.sum, reduce_axes=())
-        return
-    for axes in ((), []):
-        assert_close_trees(ours(jnp.sum, reduce_axes=axes)(jnp.ones(2)), theirs(jnp.sum, reduce_axes=axes)(jnp.ones(2)))
-        hash(jax.tree.structure(ours(jnp.sum, reduce_axes=axes)))
-
-
-@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
 def test_options_that_there_are_not(ours: Any, theirs: Any) -> None:
     for make in (lambda **options: ours(jnp.sum, **options), ours):
         with pytest.raises(TypeError, match="'holomorph'"):

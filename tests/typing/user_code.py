@@ -179,9 +179,7 @@ def gradients_have_the_type_of_the_first_argument(model: Model, x: jax.Array) ->
 
 def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:
     assert_type(partax.filter_vmap(scaled)(model, x, times=2), dict[str, jax.Array])
-    assert_type(
-        partax.filter_vmap(in_axes={"x": 1}, out_axes=partax.if_array(0))(scaled)(model, x), dict[str, jax.Array]
-    )
+    assert_type(partax.filter_vmap(in_axes={"x": 1}, out_axes=0)(scaled)(model, x), dict[str, jax.Array])
     assert_type(Transformed().each(x, n=2), tuple[jax.Array, int])
     assert_type(partax.filter_checkpoint(policy="dots_saveable")(scaled)(model, x), dict[str, jax.Array])
     assert_type(partax.filter_shard_map(scaled, out_specs=None)(model, x), dict[str, jax.Array])

@@ -136,8 +136,8 @@ save_only_these_names
     "penzai.core.variables": "",  # which counts the variables that it has made
     # partax itself
     "partax": """
-FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine flat_partition fold if_array is_array
-is_array_like is_inexact_array is_inexact_array_like labels not_ partition stack unstack
+FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine flat_partition fold is_array
+is_array_like is_inexact_array labels not_ partition stack unstack
 """,
     "partax._jit.filter_jit": "filter_jit",
     "partax._steps.steps": "function_of_chunk",
