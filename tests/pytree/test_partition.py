@@ -86,7 +86,7 @@ def test_every_leaf_is_where_the_slow_model_puts_it_and_combine_takes_the_parts_
 def test_arguments_by_their_keywords_and_too_many_of_them() -> None:
     tree = [1, "x", array(2)]
     for f in (is_array, str, by_path("1"), [True, False, is_array]):
-        for part, expected in zip(partax.partition(tree, filter_spec=f), partax.partition(tree, f), strict=True):
+        for part, expected in zip(partax.partition(tree, f, replace=None), partax.partition(tree, f), strict=True):
             assert_identical(part, expected)
     wrong: Any
     for wrong in ({"filter_spec": is_array}, {"unknown": 1}):
