@@ -28,11 +28,8 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
     Args:
       path: the file. One that exists is replaced, at once or not at all.
       tree_or_dict: any pytree. Its arrays are stored under the paths of `flat_partition`; those of a dictionary of
-        leaves under its own keys, where all are str.
+        leaves under its own keys, where all are str. Arrays that cannot be stored are a TypeError with their path.
       separator: how paths are written, as of `flat_partition`.
-
-    Raises:
-      TypeError: something with arrays cannot be stored; the message has its path and what to do.
     """
     library = _safetensors(path, "save(path, tree)")
     leaves, _ = _by_path(tree_or_dict, separator, lambda leaf: is_array(leaf) or bool(_advice(leaf)))
