@@ -69,7 +69,7 @@ equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.ids flax.linen fla
 flax.training.train_state flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
 
 partax._core partax._pytree.as_equinox partax._pytree.filters partax._pytree.flat_partition partax._pytree.groups
-partax._pytree.partition partax._pytree.texts
+partax._pytree.partition partax._pytree.texts partax.tree
 partax._transforms.branches partax._transforms.carry partax._transforms.custom_rules partax._transforms.filter_grad
 partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.mapped
 partax._transforms.programs partax._transforms.wrapper
@@ -137,7 +137,7 @@ save_only_these_names
     # partax itself
     "partax": """
 FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine flat_partition fold is_array
-is_array_like is_inexact_array labels not_ partition stack unstack
+is_array_like is_inexact_array not_ partition
 """,
     "partax._jit.filter_jit": "filter_jit",
     "partax._steps.steps": "function_of_chunk",
