@@ -288,7 +288,7 @@ def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
 
 def _advice(group: _Group, repeat: Repeat) -> str:
     if group.is_optimiser:
-        return "the optimiser has an update for each array of the model: stacked layers (`partax.stack`) have one"
+        return "the optimiser has an update for each array of the model: stacked layers (`partax.tree.stack`) have one"
     if not repeat.in_a_row:
         advice = f"let the compiler see `{group.line.function.rpartition('.')[2]}` once: stack its inputs and use "
         advice += "`jax.vmap`, `partax.filter_scan` or `jax.lax.map(batch_size=...)` over them; a nested "
@@ -296,7 +296,9 @@ def _advice(group: _Group, repeat: Repeat) -> str:
     if not repeat.same_shapes:
         advice = "this is a Python loop whose turns have other shapes: pad them to one shape, and let "
         return f"{advice}`partax.filter_scan` or `jax.lax.scan` compile one turn"
-    advice = "this is a Python loop: over layers, stack them (`partax.stack`) and use `partax.fold`; over time steps "
+    advice = (
+        "this is a Python loop: over layers, stack them (`partax.tree.stack`) and use `partax.fold`; over time steps "
+    )
     advice += "or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is "
     return f"{advice}compiled then"
 
