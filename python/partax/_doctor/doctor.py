@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from partax._doctor import constants, host, memory, precision, repeats, retraces, slow_operations, waste
+from partax._doctor import constants, donation, host, memory, precision, repeats, retraces, slow_operations, waste
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
 from partax._doctor.finding import Figures, Finding, worst_first
@@ -18,7 +18,7 @@ from partax._report.table import Progress, Row, Shown, Table, Tables, counted, f
 # What each looks for, and the finder, which reads the program once.
 _FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
     "repeats": repeats.find, "constants": constants.find, "retraces": retraces.find, "memory": memory.find_too_much,
-    "residuals": memory.find_residuals, "donation": memory.find_not_donated, "unused": memory.find_unused,
+    "residuals": memory.find_residuals, "donation": donation.find, "unused": memory.find_unused,
     "precision": precision.find, "host": host.find, "slow operations": slow_operations.find,
     "scalars": slow_operations.find_scalars, "dispatch": host.find_flattening,
     "short steps": host.find_short_steps, "waste": waste.find, "branches": slow_operations.find_selected,

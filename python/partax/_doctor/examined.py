@@ -23,7 +23,7 @@ from partax._pytree.short_text import one_line
 from partax._transforms.wrapper import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
-Wrapper = Literal["partax", "jax", "equinox", "nnx"]
+Wrapper = Literal["partax", "partax.nnx", "jax", "equinox", "nnx"]
 Read = TypeVar("Read")
 
 
@@ -43,6 +43,8 @@ def wrapper_kind(wrapper: Any) -> Wrapper:
     equinox_jit = equinox_private.jit_class()
     if equinox_jit is not None and isinstance(wrapper, equinox_jit):
         return "equinox"
+    if isinstance(wrapper, _core.JitFunction) and wrapper._options.graph is not None:
+        return "partax.nnx"
     return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
 
 

@@ -1,17 +1,16 @@
-"""Finds what takes memory: too much at once, what autodiff keeps of scans, arguments not donated or not read."""
+"""Finds what takes memory: too much at once, what autodiff keeps of scans, arguments that nothing reads."""
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from partax._doctor.equations import bytes_of, scan_parts, type_of
-from partax._doctor.examined import Examined, argument_name, definition, names_text, wrapper_kind
+from partax._doctor.equations import bytes_of, scan_parts
+from partax._doctor.examined import Examined, argument_name, definition
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, flat_program
 from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla, told_limit
-from partax._doctor.returned import FEWEST_BYTES, returned
 from partax._pytree.short_text import array_text
 from partax._report.table import bytes_text
 
@@ -185,52 +184,3 @@ def find_unused(examined: Examined) -> Iterator[Finding]:
         advice = "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
         advice += "dispatch time, and another shape of it traces the function again."
         yield finding_at(line, "unused", "low", message, advice, path, bytes=size, arrays=len(leaves))
-
-
-_SHARE_DOUBLED = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits
-_SMALL = 1 << 10  # bytes of an array whose part in the message nobody would miss
-
-
-def find_not_donated(examined: Examined) -> Iterator[Finding]:
-    if sum(leaf.bytes for leaf in examined.arguments if not leaf.donated) < FEWEST_BYTES:
-        return
-    by_name: dict[str, int] = {}
-    for it in returned(examined):
-        kept = [pair for pair in it.arrays if not pair.argument.donated]
-        pairs = [pair for pair in kept if type_of(pair.argument.aval) == type_of(pair.result.aval)]
-        size = sum(pair.argument.bytes for pair in pairs)
-        if sum(pair.argument.bytes for pair in pairs if pair.is_update) * 2 > size:
-            by_name[it.name] = size
-    names = [name for name, size in by_name.items() if size > _SMALL]
-    total = sum(by_name.values())
-    if total < FEWEST_BYTES or not names:
-        return
-    limit = None if is_spread(examined) else memory_limit(examined)
-    matters = limit is not None and peak_bytes(examined) > _SHARE_DOUBLED * limit
-    comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
-    called = ["a part of the arguments" if _of_equinox(name) else f"`{name}`" for name in names]
-    listed = ", ".join(f"{it} ({bytes_text(by_name[name])})" for it, name in zip(called, names, strict=True))
-    message = f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
-    message += f"{bytes_text(total)} are in memory twice."
-    advice = f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more."
-    each = {f"{name}_bytes": by_name[name] for name in names}
-    line, severity = definition(examined.function), "medium" if matters else "low"
-    yield finding_at(line, "donation", severity, message, advice, ", ".join(names), bytes=total, **each)
-
-
-def _of_equinox(name: str) -> bool:
-    """Whether it is what Equinox calls the arrays of all arguments, which a script's programs have no names for."""
-    return name.startswith("dynamic_")
-
-
-def _option(examined: Examined, names: Sequence[str]) -> str:
-    kind = wrapper_kind(examined.wrapper)
-    if examined.traced is None:
-        is_nnx = any(".states[" in leaf.path for leaf in examined.results)
-        kind = "equinox" if _of_equinox(names[0]) else "nnx" if is_nnx else "jax"
-    them, these = "it" if len(names) == 1 else "them", names_text(names)
-    if kind == "equinox":
-        some = "" if _of_equinox(names[0]) else f", `partax.filter_jit(donate={these})` these"
-        return f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments{some}'
-    jits = {"partax": "filter_jit(donate", "jax": "jax.jit(..., donate_argnames", "nnx": "nnx.jit(..., donate_argnames"}
-    return f"Donate {them}: `{jits[kind]}={these})`"
