@@ -40,7 +40,8 @@ if _TYPE_CHECKING:
     from partax import equinox as equinox
     from partax import nnx as nnx
     from partax import tree as tree
-    from partax._doctor.doctor import Diagnosis, doctor
+    from partax._doctor.diagnosis import Diagnosis
+    from partax._doctor.doctor import doctor
     from partax._doctor.finding import Finding
     from partax._guards.pure import pure
     from partax._io.save_and_load import Mismatch, load, save
@@ -92,7 +93,8 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 _MODULES = ("debug", "equinox", "nnx", "tree")
 _OF_MODULES = {
     "_doctor.finding": ("Finding",),
-    "_doctor.doctor": ("Diagnosis", "doctor"),
+    "_doctor.diagnosis": ("Diagnosis",),
+    "_doctor.doctor": ("doctor",),
     "_guards.pure": ("pure",),
     "_io.save_and_load": ("Mismatch", "load", "save"),
     "_jit.shardings": ("filter_shard",),

@@ -39,10 +39,7 @@ _COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         "run a script, and say of each program that it compiles why it costs what it costs, by line",
         ". At the end the programs that jax has compiled, the script's own and those of libraries, are on the standard "
         "error in the order of what each has cost, with what partax.doctor finds in them.",
-        {
-            "json": "write the diagnoses to this file, as JSON",
-            "html": "write findings and pictures to this file (partax[doctor])",
-        },
+        {"html": "write findings and the memory of each program to this file (partax[doctor])"},
     ),
     (
         "equinox",
@@ -149,10 +146,10 @@ def _explain(given: argparse.Namespace) -> None:
 
 
 def _doctor(given: argparse.Namespace) -> None:
-    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable, write_diagnoses
+    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable
 
-    refuse_unwritable(given.json, given.html)
-    _history.keep_all()
+    if given.html is not None:
+        refuse_unwritable(given.html)
     watch, raised = Watch(), False
     try:
         _run(given)
@@ -163,7 +160,10 @@ def _doctor(given: argparse.Namespace) -> None:
         watch.end()
         found = diagnoses(watch, dict(vars(sys.modules["__main__"])))
         print_programs(watch, found, sys.stderr, raised)
-        write_diagnoses(found, given.json, given.html)
+        if given.html is not None:
+            from partax._doctor.page import write_page  # it needs partax[doctor]
+
+            write_page(given.html, found)
 
 
 def _others_table(others: dict[str, _monitor.Other]) -> Table:

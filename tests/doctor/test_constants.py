@@ -10,14 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examining import found_by, marked
+from examining import findings_of_kind, marked
 
 from older_jax import IS_OLDER
-from partax import filter_jit
-from partax._doctor.constants import find
-from partax._doctor.finding import Finding
+from partax import Finding, filter_jit
 
-found = found_by(find)
+found = findings_of_kind("constant")
 
 MEBIBYTE = 1 << 20
 TABLE = np.arange(MEBIBYTE // 4, dtype=np.float32)
@@ -256,11 +254,3 @@ def test_what_holds_an_array_has_its_path() -> None:
     for kind, path, function, args in cases:
         (finding,) = found(function, *args)
         assert finding.path == path and finding.message.startswith(f"{kind} `{path}` holds float32[262144] (1 MiB)")
-
-
-def test_what_a_function_passes_to_a_jit_is_captured_by_none() -> None:
-    table = jnp.asarray(numbers(1_000_000))
-    inner = jax.jit(lambda table, x: x * jnp.cumsum(table))
-    for around in (functools.partial(inner, table), lambda x: inner(table, x)):
-        assert found(around, jnp.float32(2)) == []
-        assert found(jax.jit(around), jnp.float32(2)) != []

@@ -207,9 +207,9 @@ def autoregressive_sampling() -> Call:
 
     def sample(weights: Any, noise: Any) -> Any:
         image = jnp.zeros(4 + 8 * 8 * 3)
-        for i in range(8 * 8 * 3):
-            seen = jnp.tanh(image[i : i + 4] @ weights)  # here
-            image = image.at[i + 4].set(seen + noise[i])  # here
+        for i in range(8 * 8 * 3):  # here
+            seen = jnp.tanh(image[i : i + 4] @ weights)
+            image = image.at[i + 4].set(seen + noise[i])
         return image
 
     return jax.jit(sample), (floats(4), floats(192))
@@ -227,7 +227,7 @@ def recursive_jit() -> Call:
             return jnp.sin(x) * t  # here
         return fibonacci(x, t - 1) + fibonacci(x, t - 2)  # here
 
-    return functools.partial(fibonacci, t=12), (floats(),)
+    return functools.partial(fibonacci, t=14), (floats(),)
 
 
 def captured_indices_of_a_sparse_matrix() -> Call:
@@ -284,7 +284,7 @@ def training_without_donation() -> Call:
 
 # What the finding must say, computed without the doctor: its kind, figures and path; and kinds that may be beside it.
 PROGRAMS: list[tuple[Callable[[], Call], str, dict[str, Any], str, set[str]]] = [
-    (autoregressive_sampling, "repeat", {"repetitions": 192}, "", {"slow-op"}),
+    (autoregressive_sampling, "repeat", {"repetitions": 192}, "", set()),
     (recursive_jit, "repeat", {}, "", set()),
     (captured_indices_of_a_sparse_matrix, "constant", {"bytes": 200_000 * 2 * 4}, "nonzeroes", set()),
     (gather_of_many_indices, "memory", {"largest_bytes": 2048**3 * 3 * 4}, "", set()),

@@ -15,7 +15,7 @@ import pytest
 
 import partax
 from partax._doctor import doctor
-from partax._doctor.examined import Examined
+from partax._doctor.program import Program
 from partax._report import table as module
 from partax._report.table import progress
 from terminals import Terminal, terminal
@@ -131,11 +131,11 @@ def test_work_that_ends_in_an_error_leaves_no_thread(at_once: None, seen: Termin
 def test_the_doctor_shows_each_of_its_stages(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
-    def find(_: Examined) -> list[partax.Finding]:  # before it are tracing, lowering and compiling
-        told.append(seen.wait_for("looking at slow operations") and seen.wait_for("3/5"))
+    def find(_: Program) -> list[partax.Finding]:  # before it are tracing, lowering and compiling
+        told.append(seen.wait_for("looking at repeats") and seen.wait_for("3/5"))
         return []
 
-    monkeypatch.setattr(doctor, "_FINDERS", {"slow operations": find})
+    monkeypatch.setattr(doctor, "RULES", {"repeats": find})
 
     def step(x: Any) -> Any:
         told.append(seen.wait_for("tracing"))

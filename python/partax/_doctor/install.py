@@ -1,15 +1,14 @@
 """Gives the wrapper its `report` and its `doctor`, and listens to jax. What only a report needs is imported then."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import CacheInfo
-from partax._report import monitor, page
+from partax._report import monitor
 
 if TYPE_CHECKING:
-    from partax._doctor.doctor import Diagnosis
-    from partax._report.report import FunctionReport, Report
+    from partax._doctor.diagnosis import Diagnosis
+    from partax._report.report import FunctionReport
 
 
 def _report(self: JitFunction[..., Any]) -> "FunctionReport":
@@ -63,12 +62,6 @@ def _html(self: JitFunction[..., Any] | CacheInfo) -> str:
     return html_of(self)
 
 
-def _write_report(path: str | Path, report: "Report") -> None:
-    from partax._doctor.page import write_page
-
-    write_page(path, (), report)
-
-
 def install() -> None:
     """Called once, when partax is imported."""
     for cls, name, method in (
@@ -76,5 +69,4 @@ def install() -> None:
         (CacheInfo, "_repr_html_", _html),
     ):  # fmt: skip
         setattr(cls, name, method)
-    page.writer = _write_report
     monitor.listen()

@@ -109,22 +109,11 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def comes_from(equation: Any, file: str | tuple[str, ...], *functions: str) -> bool:
-    """Whether one of these functions of jax's made an equation itself, and not a function that it was given."""
-    codes = (code for code in frames_of(equation)[0] if code.co_name in functions)
-    return any(code.co_filename.replace(os.sep, "/").endswith(file) for code in codes)
-
-
 def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
     """The first line of the function that jax has traced to a program; None if it does not tell."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
     return Line(file, int(number), name) if file and number.isdigit() else None
-
-
-def is_of_jax(jaxpr: Any) -> bool:
-    line = first_line_of(jaxpr)
-    return line is not None and rank(line.file) == 0
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
@@ -152,9 +141,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @functools.lru_cache(maxsize=1024)
-def loop_around(line: Line) -> tuple[int, int] | None:
-    """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
-    found: list[tuple[int, int]] = []
+def loops_around(line: Line) -> list[tuple[int, int]]:
+    """The first and the last line of each loop around a line, in its own function; the innermost loop first."""
+    loops: list[tuple[int, int]] = []
     left: list[ast.AST] = [it for it in [_tree(line.file)] if it is not None]
     while left:
         node = left.pop()
@@ -162,11 +151,11 @@ def loop_around(line: Line) -> tuple[int, int] | None:
         if last is not None and not first <= line.line <= last:
             continue
         if isinstance(node, _FUNCTIONS) and not (isinstance(node, ast.Lambda) and "<lambda>" not in line.function):
-            found.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
+            loops.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
         elif isinstance(node, _LOOPS):
-            found.append((first, int(last or first)))
+            loops.append((first, int(last or first)))
         left += ast.iter_child_nodes(node)
-    return min(found, key=lambda it: it[1] - it[0], default=None)
+    return sorted(loops, key=lambda loop: loop[1] - loop[0])
 
 
 @functools.lru_cache(maxsize=64)

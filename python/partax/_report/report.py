@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 from partax._pytree.short_text import angled, record_text
-from partax._report import page
 from partax._report.captured_arrays import Constant
 from partax._report.table import Shown, Table, Tables, bytes_text, counted
 
@@ -262,24 +260,6 @@ class Report(Shown):
     functions: tuple[FunctionReport, ...]
 
     to_json = _to_json
-
-    def html(self, path: str | Path) -> None:
-        """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
-
-        Example:
-          >>> import os
-          >>> partax.report().html("report.html")
-          >>> os.path.exists("report.html")
-          True
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          ImportError: `partax[doctor]` is not installed.
-          OSError: the file cannot be written.
-        """
-        page.writer(path, self)
 
     def __repr__(self) -> str:
         traces = sum(len(function.traces) for function in self.functions)

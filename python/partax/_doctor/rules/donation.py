@@ -1,26 +1,30 @@
 """Finds arguments that come back in the result and are not donated, and donations that cannot work."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from partax._doctor.equations import type_of
-from partax._doctor.examined import Examined, argument_name, definition, names_text, wrapper_kind
+from partax._doctor.array_types import type_of
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
-from partax._doctor.returned import FEWEST_BYTES, returned
-from partax._jit.forwarded_arrays import arrays_in_several_places, listed
+from partax._doctor.program import Program, argument_name, definition, names_text
+from partax._doctor.returned import returned
+from partax._jit.forwarded_arrays import listed
 from partax._report.table import bytes_text
 
+_FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
 _SMALL = 1 << 10  # bytes of an argument that the message can leave out
 
 
-def find(examined: Examined) -> Iterator[Finding]:
-    yield from _donated_twice(examined)
-    if sum(leaf.bytes for leaf in examined.arguments if not leaf.donated) < FEWEST_BYTES:
-        return
+def find(program: Program) -> list[Finding]:
+    return _donated_twice(program) + _not_donated(program)
+
+
+def _not_donated(program: Program) -> list[Finding]:
+    if sum(leaf.bytes for leaf in program.arguments if not leaf.donated) < _FEWEST_BYTES:
+        return []
     by_name: dict[str, int] = {}
-    for argument in returned(examined):
+    for argument in returned(program):
         kept = [pair for pair in argument.arrays if not pair.argument.donated]
         pairs = [pair for pair in kept if type_of(pair.argument.aval) == type_of(pair.result.aval)]
         size = sum(pair.argument.bytes for pair in pairs)
@@ -28,42 +32,42 @@ def find(examined: Examined) -> Iterator[Finding]:
             by_name[argument.name] = size
     names = [name for name, size in by_name.items() if size > _SMALL]
     total = sum(by_name.values())
-    if total < FEWEST_BYTES or not names:
-        return
-    limit = None if is_spread(examined) else memory_limit(examined)
-    matters = limit is not None and peak_bytes(examined) > _SHARE_DOUBLED * limit
+    if total < _FEWEST_BYTES or not names:
+        return []
+    limit = None if is_spread(program) else memory_limit(program)
+    matters = limit is not None and peak_bytes(program) > _SHARE_DOUBLED * limit
     comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
     called = ["a part of the arguments" if _is_of_equinox(name) else f"`{name}`" for name in names]
     sizes = ", ".join(f"{it} ({bytes_text(by_name[name])})" for it, name in zip(called, names, strict=True))
     message = f"{sizes} {comes} back in the result with the same types and {are} not donated: while the program runs, "
     message += f"{bytes_text(total)} are in memory twice."
-    advice = f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more."
-    is_all = wrapper_kind(examined.wrapper) == "equinox"  # whose option donates every argument
-    shared = _arrays_shared_by(examined, [leaf.path for leaf in examined.arguments] if is_all else names)
+    advice = f"{_option(program, names)}, if the caller goes on with the result and uses what it passed no more."
+    is_all = program.kind == "equinox"  # whose option donates every argument
+    shared = _arrays_shared_by(program, [leaf.path for leaf in program.arguments] if is_all else names)
     if shared:
         same = f"{_same_text(shared)}, which no call can donate"
         advice = f"{same}: first make each its own array, by `jnp.copy`; then {advice}"
     advice = advice[0].upper() + advice[1:]
     each = {f"{name}_bytes": by_name[name] for name in names}
-    line, severity = definition(examined.function), "medium" if matters else "low"
-    yield finding_at(line, "donation", severity, message, advice, ", ".join(names), bytes=total, **each)
+    line, severity = definition(program.function), "medium" if matters else "low"
+    return [finding_at(line, "donation", severity, message, advice, ", ".join(names), bytes=total, **each)]
 
 
-def _donated_twice(examined: Examined) -> Iterator[Finding]:
+def _donated_twice(program: Program) -> list[Finding]:
     """What the call donates and has in another place too: jax raises an error when it runs."""
-    shared = _arrays_shared_by(examined, [leaf.path for leaf in examined.arguments if leaf.donated])
-    if shared:
-        message = f"{_same_text(shared)}, which the call donates: it will raise an error."
-        advice = "Pass a copy, by `jnp.copy`, in all of the places but one, or do not donate the array."
-        yield finding_at(definition(examined.function), "donation", "high", message, advice, shared[0][0])
+    shared = _arrays_shared_by(program, [leaf.path for leaf in program.arguments if leaf.donated])
+    if not shared:
+        return []
+    message = f"{_same_text(shared)}, which the call donates: it will raise an error."
+    advice = "Pass a copy, by `jnp.copy`, in all of the places but one, or do not donate the array."
+    return [finding_at(definition(program.function), "donation", "high", message, advice, shared[0][0])]
 
 
-def _arrays_shared_by(examined: Examined, donated: Sequence[str]) -> list[list[str]]:
+def _arrays_shared_by(program: Program, donated: Sequence[str]) -> list[list[str]]:
     """The paths of leaves that are one array, the largest first, where one of them or its argument is donated."""
-    leaves, paths = examined.arguments, [leaf.path for leaf in examined.arguments]
+    leaves, paths = program.arguments, [leaf.path for leaf in program.arguments]
     is_donated = [path in donated or argument_name(path) in donated for path in paths]
-    groups = arrays_in_several_places([leaf.value for leaf in leaves])
-    groups.sort(key=lambda group: -leaves[group[0]].bytes)
+    groups = sorted(program.same_arrays, key=lambda group: -leaves[group[0]].bytes)
     return [[paths[i] for i in group] for group in groups if any(is_donated[i] for i in group)]
 
 
@@ -77,10 +81,10 @@ def _is_of_equinox(name: str) -> bool:
     return name.startswith("dynamic_")
 
 
-def _option(examined: Examined, names: Sequence[str]) -> str:
-    kind = wrapper_kind(examined.wrapper)
-    if examined.traced is None:
-        is_nnx = any(".states[" in leaf.path for leaf in examined.results)
+def _option(program: Program, names: Sequence[str]) -> str:
+    kind = program.kind
+    if kind is None:
+        is_nnx = any(".states[" in leaf.path for leaf in program.results)
         kind = "equinox" if _is_of_equinox(names[0]) else "nnx" if is_nnx else "jax"
     them, quoted = "it" if len(names) == 1 else "them", names_text(names)
     if kind == "equinox":
@@ -89,16 +93,16 @@ def _option(examined: Examined, names: Sequence[str]) -> str:
     if kind == "partax":
         return f"donate {them}: `filter_jit(donate={quoted})`"
     option = f"donate_argnames={quoted}"
-    if kind != "partax.nnx" and (positions := _positions(examined, names)):
+    if kind != "partax.nnx" and (positions := _positions(program, names)):
         option = f"donate_argnums={positions}"
     jits = {"jax": "jax.jit(..., ", "nnx": "nnx.jit(..., ", "partax.nnx": "partax.nnx.jit("}
     return f"donate {them}: `{jits[kind]}{option})`"
 
 
-def _positions(examined: Examined, names: Sequence[str]) -> tuple[int, ...]:
+def _positions(program: Program, names: Sequence[str]) -> tuple[int, ...]:
     """The positions of arguments that an option cannot name, as `*args`; nothing where it can name all."""
     try:
-        parameters = list(inspect.signature(examined.function).parameters.values())
+        parameters = list(inspect.signature(program.function).parameters.values())
     except (TypeError, ValueError):  # no signature is known
         return ()
     positions: list[int] = []
@@ -106,5 +110,5 @@ def _positions(examined: Examined, names: Sequence[str]) -> tuple[int, ...]:
     for i, it in enumerate(parameters):
         if it.name in names:
             is_named &= it.kind not in (it.POSITIONAL_ONLY, it.VAR_POSITIONAL)
-            positions += range(i, len(examined.args)) if it.kind == it.VAR_POSITIONAL else [i]
+            positions += range(i, len(program.args)) if it.kind == it.VAR_POSITIONAL else [i]
     return () if is_named else tuple(positions)
