@@ -1,6 +1,4 @@
-"""Finds what a script's loops do outside of programs: single operations, where jit was forgotten, and waiting for values
-of the device.
-"""
+"""Finds what a script does outside of programs: loops where jit was forgotten, or that wait for values."""
 
 import linecache
 import re

@@ -15,7 +15,7 @@ _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'pa
 
 
 def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
-    """Writes one HTML file of diagnoses (`Diagnosis`, which imports this file). An ImportError if `partax[doctor]` is not installed."""
+    """Writes one HTML file of diagnoses. An ImportError if `partax[doctor]` is not installed."""
     try:
         import jinja2
     except ImportError as error:
