@@ -26,6 +26,7 @@ from partax._pytree.filters import (
 )
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition, labels
 from partax._pytree.partition import apply_updates, combine, filter, partition
+from partax._report import install as _report_install
 from partax._report.explain import RetraceError, RetraceWarning, explain
 from partax._transforms.filter_grad import (
     filter_grad,
@@ -85,6 +86,7 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _doctor_install.install()
+_report_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":

@@ -133,7 +133,7 @@ import time
 import jax, jax.numpy as jnp, numpy as np
 from partax._doctor import loops
 loops._ENOUGH = [(sorts, count // 10) for sorts, count in loops._ENOUGH]  # a tenth of all, in a tenth of the time
-loops._REPEATED, loops._FEWEST_WRITES, loops._LOST_SECONDS, loops._LOST_SHARE = 5, 20, 0.0, 0.0
+loops._REPEATED, loops._FEWEST_WRITES, loops._LOST_SECONDS = 5, 20, 0.0
 def loss(w, x):
     return jnp.mean((jnp.tanh(x @ w["first"] + w["shift"]) @ w["last"]) ** 2)
 def forgotten():

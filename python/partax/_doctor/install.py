@@ -1,35 +1,11 @@
-"""Gives the wrapper its `report` and its `doctor`, and listens to jax. What only a report needs is imported then."""
+"""Gives the wrapper its `doctor`, which is imported when it is called."""
 
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
-from partax._jit.filter_jit import CacheInfo
-from partax._report import monitor
 
 if TYPE_CHECKING:
     from partax._doctor.diagnosis import Diagnosis
-    from partax._report.report import FunctionReport
-
-
-def _report(self: JitFunction[..., Any]) -> "FunctionReport":
-    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
-
-    Example:
-      >>> @partax.filter_jit
-      ... def power(x, exponent):
-      ...     return x**exponent
-      >>> _ = power(jnp.ones(3), 2), power(jnp.ones(4), 2)
-      >>> [trace.reason for trace in power.report().traces]
-      ['the first', 'x: float32[3] -> float32[4]']
-
-    Wrappers of the same callable with the same options share their traces, and so the report.
-
-    Returns:
-      A `FunctionReport`, which prints as a table.
-    """
-    from partax._report.function_reports import function_report
-
-    return function_report(self)
 
 
 def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagnosis":
@@ -55,18 +31,6 @@ def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagn
     return doctor(self, *args, **kwargs)
 
 
-def _html(self: JitFunction[..., Any] | CacheInfo) -> str:
-    """A wrapper, or what its cache holds, as a table in a notebook."""
-    from partax._report.function_reports import html_of
-
-    return html_of(self)
-
-
 def install() -> None:
     """Called once, when partax is imported."""
-    for cls, name, method in (
-        (JitFunction, "report", _report), (JitFunction, "doctor", _doctor), (JitFunction, "_repr_html_", _html),
-        (CacheInfo, "_repr_html_", _html),
-    ):  # fmt: skip
-        setattr(cls, name, method)
-    monitor.listen()
+    JitFunction.doctor = _doctor  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from types import CodeType
@@ -28,7 +28,6 @@ _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
 _MUCH_SECONDS = 0.6  # that the operations of a loop took, without what compiled
 _LONGEST = 5e-4  # seconds of one run that are counted: more is what the device computes
 _MOST_OF_IT = 0.6
-_WRITES = ("scatter", "dynamic_update_slice")
 # Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
 _PREPARES = {
     "_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation", "asarray",
@@ -39,19 +38,19 @@ _PREPARED = "prepared"  # what they are counted as
 # What waits for the device, by name: what is found, and what to do.
 _WAITS = {
     FETCH: (
-        "fetches a value from the device {times:,} times, as `float(x)`, `x.item()` and `np.asarray(x)` do",
+        "fetches a value from the device {:,} times, as `float(x)`, `x.item()` and `np.asarray(x)` do",
         "Keep the arrays themselves, `losses.append(loss)`, and fetch many at once, by `jax.device_get(losses)` after "
         "the loop or every hundred turns; compile what is decided by a value.",
     ),
     WAIT: (
-        "calls `block_until_ready` {times:,} times",
+        "calls `block_until_ready` {:,} times",
         "Leave it out, which changes no result: jax waits by itself where a value is read. It is for measuring.",
     ),
-}
+}  # fmt: skip
 _CLOCK = re.compile(r"\btime\(|perf_counter|monotonic|timeit")
 _FEWEST_FETCHES = 100  # in a loop: fewer are one for each epoch
 _APART = 5e-5  # seconds between two of them
-_LOST_SECONDS, _LOST_SHARE, _VERY_MUCH_LOST = 0.2, 0.2, 5.0  # in which the device idles for it
+_LOST_SECONDS, _VERY_MUCH_LOST = 0.2, 5.0  # in which the device idles
 
 
 class _Operation(NamedTuple):
@@ -60,7 +59,6 @@ class _Operation(NamedTuple):
     lines: tuple[tuple[CodeType, int], ...]  # of the user's that it was called through, the innermost first
 
 
-_Lines = tuple[str, int, int]  # of a loop: the file, the first and the last
 _Counts = Counter[_Operation]
 
 
@@ -69,9 +67,7 @@ class Loops:
 
     def __init__(self) -> None:
         self.counts: _Counts = Counter()
-        self.seconds: defaultdict[_Operation, float] = defaultdict(float)  # that it ran, or the host waited
-        self.lost: defaultdict[_Operation, float] = defaultdict(float)  # in which the device idles for a fetch
-        self.spans: dict[_Operation, tuple[float, float]] = {}  # when the first and the latest fetch ended
+        self.seconds: defaultdict[_Operation, float] = defaultdict(float)  # that it ran, or the device idled
         self.compiling = 0.0  # seconds so far, for which the clock of fetches stops
         self.has_programs = False  # of the user's, which any loop may call
         self._fetched = 0.0  # when the latest value was there
@@ -82,78 +78,51 @@ class Loops:
         watch_arrays(until, partial(careful, self.note_fetch))
 
     def note_operation(self, name: str, took: float) -> None:
-        self._note(_PREPARED if name in _PREPARES else name, 0.0, min(took, _LONGEST))
+        self._note(_PREPARED if name in _PREPARES else name, min(took, _LONGEST))
 
     def note_fetch(self, name: str, took: float) -> None:
         now = time.perf_counter() - self.compiling
-        # Several at once, as of a list of arrays, are one.
-        operation = self._note(name, now, took) if now - took - self._fetched > _APART else None
-        if operation is not None:
-            self.lost[operation] += min(took, max(now - took - self._fetched, 0.0))
+        between = now - took - self._fetched
+        if between > _APART:  # several at once, as of a list of arrays, are one
+            self._note(name, min(took, between))
         self._fetched = time.perf_counter() - self.compiling  # without what it took to note it
 
-    def _note(self, name: str, now: float, took: float) -> _Operation | None:
+    def _note(self, name: str, seconds: float) -> None:
         lines: list[tuple[CodeType, int]] = []
         place: list[int] = []
         frame = sys._getframe(1)
         while frame is not None:
-            code = frame.f_code
-            if not (lines or place or rank(code.co_filename) or name in _WAITS) and code.co_name in _PREPARES:
+            code, kind = frame.f_code, rank(frame.f_code.co_filename)
+            if not (lines or place or kind or name in _WAITS) and code.co_name in _PREPARES:
                 name = _PREPARED
-            if name == WAIT and not lines and rank(code.co_filename) == 1:  # Equinox waits in each call of its own
-                return None
-            if rank(code.co_filename) and not lines:
+            if name == WAIT and not lines and kind == 1:  # Equinox waits in each call of its own
+                return
+            if kind and not lines:
                 place.append(frame.f_lasti)
-            if rank(code.co_filename) == USERS:
+            if kind == USERS:
                 lines.append((code, frame.f_lineno))
             frame = frame.f_back
-        if not lines:
-            return None
-        operation = _Operation(name, tuple(place), tuple(lines))
-        self.counts[operation] += 1
-        self.seconds[operation] += took
-        self.spans[operation] = self.spans.get(operation, (now, now))[0], now
-        return operation
+        if lines:
+            operation = _Operation(name, tuple(place), tuple(lines))
+            self.counts[operation] += 1
+            self.seconds[operation] += seconds
 
     def diagnoses(self) -> Iterator[Diagnosis]:
         """One for each loop that runs many sorts of operations, nothing but operations, or writes into an array again
-        and again, or fetches values.
+        and again; and for each that waits for values.
         """
         apart = {*_WAITS, _PREPARED} if self.has_programs else {*_WAITS}  # else they are all that it does
-        operations = {it: count for it, count in self.counts.items() if it.name not in apart}
-        yield from self._of_loops(operations, self._is_much, self._of_operations)
-        waits = {it: count for it, count in self.counts.items() if it.name in _WAITS}
-        yield from self._of_loops(waits, self._is_much_waiting, self._of_waits)
+        for line, counts in _loops_of({it: n for it, n in self.counts.items() if it.name not in apart}, self._is_much):
+            yield self._diagnosis(line, counts, self._of_operations(line, counts))
+        for line, counts in _loops_of({it: n for it, n in self.counts.items() if it.name in _WAITS}, self._idles):
+            yield self._diagnosis(line, counts, self._of_waits(line, counts))
 
-    def _of_loops(
-        self,
-        all_counts: Mapping[_Operation, int],
-        is_much: Callable[[_Counts], bool],
-        finding_of: Callable[[Line, _Counts], Finding],
-    ) -> Iterator[Diagnosis]:
-        by_loop: dict[_Lines, _Counts] = {}
-        for operation, count in all_counts.items():
-            lines = [Line(code.co_filename, line, code.co_qualname) for code, line in operation.lines]
-            # Once each: a comprehension has a frame of its own at the same line.
-            for loop in {(it.file, *loops[0]) for it in lines if (loops := loops_around(it))}:
-                by_loop.setdefault(loop, Counter())[operation] += count
-        covered: set[_Operation] = set()
-        # An outer loop has all that those inside of it have: the finding is at the innermost that has most of it.
-        for (file, first, last), counts in sorted(by_loop.items(), key=lambda it: it[0][2] - it[0][1]):
-            around = [
-                it for (name, begin, end), it in by_loop.items() if name == file and begin <= first and last <= end
-            ]
-            is_most = counts.total() >= _MOST_OF_IT * max(it.total() for it in around)
-            if not covered.isdisjoint(counts) or not is_most or not is_much(counts):
-                continue
-            covered.update(counts)
-            at: Counter[tuple[CodeType, int]] = Counter()
-            for operation, count in counts.items():
-                here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
-                at[here[-1]] += count
-            [((code, number), _)] = at.most_common(1)
-            line = Line(file, number, code.co_qualname)
-            yield Diagnosis(code.co_name, line.place, (finding_of(line, counts),), {"operations": counts.total()})
+    def _diagnosis(self, line: Line, counts: _Counts, finding: Finding) -> Diagnosis:
+        name = line.function.rpartition(".")[2]
+        return Diagnosis(name, line.place, (finding,), {"operations": counts.total()})
+
+    def _seconds(self, counts: _Counts) -> float:
+        return sum(self.seconds[it] for it in counts)
 
     def _is_much(self, counts: _Counts) -> bool:
         repeated = [count for count in counts.values() if count >= _REPEATED]
@@ -162,21 +131,13 @@ class Loops:
         is_enough = any(sorts >= it[0] and total >= it[1] for it in _ENOUGH)
         return _writes_of(counts) >= _FEWEST_WRITES or is_alone or is_enough
 
-    def _is_much_waiting(self, counts: _Counts) -> bool:
-        """Whether the device idles for much of the loop; a loop that measures is to wait."""
-        lost, span = self._lost(counts)
-        is_timed = any(it.name == WAIT and _is_timed(it) for it in counts)
-        return counts.total() >= _FEWEST_FETCHES and lost >= max(_LOST_SECONDS, _LOST_SHARE * span) and not is_timed
-
-    def _lost(self, counts: _Counts) -> tuple[float, float]:
-        """The seconds in which the device idles, and those from the first fetch to the latest."""
-        begins, ends = zip(*map(self.spans.__getitem__, counts), strict=True)
-        return sum(self.lost[it] for it in counts), max(ends) - min(begins)
+    def _idles(self, counts: _Counts) -> bool:
+        is_benchmark = any(it.name == WAIT and _reads_clock(it) for it in counts)
+        return counts.total() >= _FEWEST_FETCHES and self._seconds(counts) >= _LOST_SECONDS and not is_benchmark
 
     def _of_operations(self, line: Line, counts: _Counts) -> Finding:
-        total, places, writes = counts.total(), len(counts), _writes_of(counts)
+        total, places, writes, seconds = counts.total(), len(counts), _writes_of(counts), self._seconds(counts)
         copies = f"; {writes:,} of them copy an array to write a part of it" if writes >= _FEWEST_WRITES else ""
-        seconds = sum(self.seconds[it] for it in counts)
         severity: Severity = "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium"
         message = f"The loop around this line runs {total:,} operations one by one, from "
         message += f"{counted(places, 'place')}{copies}, which took about {seconds_text(seconds)} without compiling: "
@@ -188,27 +149,44 @@ class Loops:
         return finding_at(line, "dispatch", severity, message, advice, operations=total, places=places)
 
     def _of_waits(self, line: Line, counts: _Counts) -> Finding:
-        [(operation, _)], times = counts.most_common(1), counts.total()
-        seconds, (lost, _) = sum(self.seconds[it] for it in counts), self._lost(counts)
+        [(operation, _)], times, lost = counts.most_common(1), counts.total(), self._seconds(counts)
         does, advice = _WAITS[operation.name]
-        message = f"The loop around this line {does.format(times=times)}, and the host waits for each, "
-        message += f"{seconds_text(seconds)} in all: the device idles until the next turn begins, about "
-        message += f"{seconds_text(lost)}."
+        message = f"The loop around this line {does.format(times)}, and the host waits for each: the device idles "
+        message += f"until the next turn begins, about {seconds_text(lost)} in all."
         severity: Severity = "medium" if lost >= _VERY_MUCH_LOST else "low"
         return finding_at(line, "host", severity, message, advice, times=times, lost_seconds=lost)
 
 
+def _loops_of(all_counts: dict[_Operation, int], is_much: Callable[[_Counts], bool]) -> Iterator[tuple[Line, _Counts]]:
+    """The loops whose operations are much, each by the line that most of them come from."""
+    by_loop: dict[tuple[str, int, int], _Counts] = {}
+    for operation, count in all_counts.items():
+        lines = [Line(code.co_filename, line, code.co_qualname) for code, line in operation.lines]
+        # Once each: a comprehension has a frame of its own at the same line.
+        for loop in {(it.file, *loops[0]) for it in lines if (loops := loops_around(it))}:
+            by_loop.setdefault(loop, Counter())[operation] += count
+    covered: set[_Operation] = set()
+    # An outer loop has all that those inside of it have: the finding is at the innermost that has most of it.
+    for (file, first, last), counts in sorted(by_loop.items(), key=lambda it: it[0][2] - it[0][1]):
+        around = [it for (name, a, b), it in by_loop.items() if name == file and a <= first and last <= b]
+        is_most = counts.total() >= _MOST_OF_IT * max(it.total() for it in around)
+        if covered.isdisjoint(counts) and is_most and is_much(counts):
+            covered.update(counts)
+            at: Counter[Line] = Counter()
+            for operation, count in counts.items():
+                here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
+                at[Line(file, here[-1][1], here[-1][0].co_qualname)] += count
+            yield at.most_common(1)[0][0], counts
+
+
 def _writes_of(counts: _Counts) -> int:
-    return max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
+    writes = ("scatter", "dynamic_update_slice")
+    return max((count for it, count in counts.items() if it.name.startswith(writes)), default=0)
 
 
-def _is_timed(operation: _Operation) -> bool:
-    """Whether its loop, or a function that is called there, reads a clock: a benchmark is to wait."""
+def _reads_clock(operation: _Operation) -> bool:
+    """Whether the loop around its innermost line that is in one reads a clock: a benchmark is to wait."""
     for code, number in operation.lines:
-        loops = loops_around(Line(code.co_filename, number, code.co_qualname))
-        first, last = loops[0] if loops else (code.co_firstlineno, max(line or 0 for *_, line in code.co_lines()))
-        if any(_CLOCK.search(linecache.getline(code.co_filename, it)) for it in range(first, last + 1)):
-            return True
-        if loops:
-            break
+        for first, last in loops_around(Line(code.co_filename, number, code.co_qualname)):
+            return any(_CLOCK.search(linecache.getline(code.co_filename, it)) for it in range(first, last + 1))
     return False

@@ -20,7 +20,7 @@ def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
         import jinja2
     except ImportError as error:
         raise ImportError(_MISSING, name="jinja2") from error
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(figures=figure_texts, relative=file_text)
     environment.filters["place"] = lambda it: site_text((it.file, it.line)) if it.file else it.path
     template = environment.from_string(Path(__file__).with_name("page.html.jinja").read_text(encoding="utf-8"))

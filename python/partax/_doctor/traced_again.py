@@ -19,14 +19,11 @@ from partax._report.table import seconds_text
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be
 _FEWEST_SIZES = 5
 _MANY = 10
-_LEAST_SECONDS = 0.05  # that all but the first of them took
-_LEAST_SECONDS_OF_LIBRARY = 0.3
+_LEAST_SECONDS, _LEAST_SECONDS_OF_LIBRARY = 0.05, 0.3  # that all but the first of them took
 _LATEST = 3
 _OPTIMIZER = re.compile(r"(\S+)\.(?:init|update): \w+ at optax/")
-_OPTIMIZER_RECREATED = "the optimizer was created again"
 _NUMBER = re.compile(r".*?(?:^| )(\S+): static (?:int|float) ", re.DOTALL)
-_NO_CHOICE = re.compile(r"created again|dropped|optimizer| is new| at 0x|: static (?:int|float) ")
-_IS_NEW = " is new"  # how a reason says that a function is another one
+_NO_CHOICE = re.compile(r"created again|dropped| is new|: static (?:int|float) ")
 _LONGEST = 200  # characters of a reason
 
 
@@ -40,51 +37,41 @@ def find_traced_again(programs: Sequence[CompiledProgram]) -> list[Diagnosis]:
 
 def _of_function(programs: list[CompiledProgram]) -> Diagnosis | None:
     name, line = programs[0].name, programs[0].line
-    if line is None or not line.is_users:
-        return None
     programs = [it for it in programs if it.reasons[:1] != [ANOTHER]] or programs[:1]
     times = sum(it.times - it.placed - it.reasons[1:].count(ANOTHER) for it in programs)
     seconds = sum(it.seconds for it in programs) * (1 - 1 / max(times, 1))
-    if seconds < _LEAST_SECONDS:
+    if line is None or not line.is_users or seconds < _LEAST_SECONDS:
         return None
     reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(programs)))
     if times > len(programs):
-        known = [reason for it in programs for reason in it.reasons[1:] if reason and reason != ANOTHER]
+        known = [reason for it in programs for reason in it.reasons[1:] if reason not in ("", ANOTHER)]
         why = known[-1] if known else f"by another static argument, or {RECREATED}"
-        optimizer = _OPTIMIZER.match(why)  # which is several functions of optax's, each in others
-        why = f"{_OPTIMIZER_RECREATED}, `{optimizer[1]}`" if optimizer else why
         reasons.append(f"{times - len(programs)} with arrays of the types of an earlier one: {why}")
-    change = _Change(programs, times)
-    if change.is_expected:
+    shapes = [[getattr(it, "shape", ()) for it in (*one.jaxpr.in_avals, *one.jaxpr.out_avals)] for one in programs]
+    changes = _changes(programs, shapes)
+    is_small = times < _FEWEST_SIZES or (times < _MANY and _are_buckets(shapes))
+    # Two modes of each shape, as of training and evaluation with a last batch.
+    is_of_modes = set(Counter(map(str, shapes)).values()) == {2} and not any(it[0] or it[2] for it in changes)
+    is_of_shapes = is_of_modes or all(it[0] or it[1:] == (True, False) for it in changes)
+    is_of_sizes = times == len(programs) and is_of_shapes
+    # A second program for another type alone is always a mistake.
+    if is_small if is_of_sizes else times < _FEWEST and changes != [(False, False, True)]:
         return None
     message = f"`{name}` was traced and compiled {times} times, which took {seconds_text(seconds)} after the first; "
     message += f"the latest: {'; '.join(reasons[-_LATEST:])}."
-    is_chosen = times < _FEWEST_SIZES and change.is_of_same_types and not _NO_CHOICE.search(message)
-    severity: Severity = "high" if times >= _MANY else "low" if change.is_of_sizes or is_chosen else "medium"
+    is_chosen = times < _FEWEST_SIZES and not any(map(any, changes)) and not _NO_CHOICE.search(message)
+    severity: Severity = "high" if times >= _MANY else "low" if is_of_sizes or is_chosen else "medium"
     is_loop = programs[0].first_line is not None and name in SINGLE_LOOPS
-    advice = _SIZES if change.is_of_sizes else _LOOP if is_loop else _advice(reasons[-1])
+    advice = _SIZES if is_of_sizes else _LOOP if is_loop else _advice(reasons[-1])
     return _diagnosis(name, line, severity, times, seconds, message, advice)
 
 
-class _Change:
-    """How the arrays of a function's programs differ, one from the next."""
-
-    def __init__(self, programs: list[CompiledProgram], times: int) -> None:
-        paths = [(*it.paths, *it.result_paths) for it in programs]
-        avals = [(*it.jaxpr.in_avals, *it.jaxpr.out_avals) for it in programs]
-        shapes = [[getattr(it, "shape", ()) for it in row] for row in avals]
-        types = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for it in row] for row in avals]
-        rows = zip(paths, shapes, types, strict=True)
-        # Whether the paths, the shapes and the types do.
-        changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(rows)]
-        self.is_of_same_types = not any(map(any, changes))
-        # Two modes of each shape, as of training and evaluation with a last batch.
-        is_of_modes = set(Counter(map(str, shapes)).values()) == {2} and not any(it[0] or it[2] for it in changes)
-        is_of_shapes = is_of_modes or all(it[0] or it[1:] == (True, False) for it in changes)
-        self.is_of_sizes = times == len(programs) and is_of_shapes
-        is_small = times < _FEWEST_SIZES or (times < _MANY and _are_buckets(shapes))
-        # A second program for another type alone is always a mistake.
-        self.is_expected = is_small if self.is_of_sizes else times < _FEWEST and changes != [(False, False, True)]
+def _changes(programs: list[CompiledProgram], shapes: list[Any]) -> list[tuple[bool, ...]]:
+    """Of each program and the next one, whether the paths, the shapes and the types of arrays differ."""
+    avals = [(*it.jaxpr.in_avals, *it.jaxpr.out_avals) for it in programs]
+    paths = [(*it.paths, *it.result_paths) for it in programs]
+    types = [[(getattr(it, "dtype", None), bool(getattr(it, "weak_type", False))) for it in row] for row in avals]
+    return [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(zip(paths, shapes, types, strict=True))]
 
 
 def _are_buckets(shapes: Sequence[Sequence[Any]]) -> bool:
@@ -100,24 +87,22 @@ def _difference(before: CompiledProgram, after: CompiledProgram) -> str:
     if before.paths != after.paths:
         return reason or "the arguments have another structure"
     for path, old, new in zip(before.paths, before.jaxpr.in_avals, after.jaxpr.in_avals, strict=True):
-        if str(old) != str(new):
-            if reason and path.startswith("dynamic_"):  # Equinox's own name
-                return reason
-            return f"{path}: {type_text(old)} -> {type_text(new)}"
+        if str(old) != str(new):  # `dynamic_` is Equinox's own name
+            return reason if reason and path.startswith("dynamic_") else f"{path}: {type_text(old)} -> {type_text(new)}"
     return reason or "a static argument or a setting of jax is another one"
 
 
 def _of_library(program: CompiledProgram) -> Diagnosis | None:
     """Of a library's function, such as a solver, that is given another function each time."""
-    reasons = [reason for reason in program.reasons if _IS_NEW in reason]
-    seconds = program.seconds * len(reasons) / max(program.times, 1)
+    reasons = [reason for reason in program.reasons if " is new" in reason]
+    seconds, times = program.seconds * len(reasons) / max(program.times, 1), program.times
     if program.is_users or program.site is None or len(reasons) < _FEWEST - 1 or seconds < _LEAST_SECONDS_OF_LIBRARY:
         return None
-    message = f"`{program.name}` was traced and compiled {program.times} times from this line, which took "
+    message = f"`{program.name}` was traced and compiled {times} times from this line, which took "
     message += f"{seconds_text(seconds)} after the first: a function among its arguments is created again each time. "
     message += f"The latest: {one_line(reasons[-1], _LONGEST)}."
-    severity: Severity = "high" if program.times >= _MANY else "medium"
-    return _diagnosis(program.site.function, program.site, severity, program.times, seconds, message, _FOR_LIBRARY)
+    severity: Severity = "high" if times >= _MANY else "medium"
+    return _diagnosis(program.site.function, program.site, severity, times, seconds, message, _FOR_LIBRARY)
 
 
 _SIZES = """Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in
@@ -128,7 +113,7 @@ _FOR_LIBRARY = """Compile the function around this call by `jax.jit`, with what 
 inner function once, and pass what changes through the arguments that the library has for it."""
 _STATIC = """Pass `{}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a part of the
 program. This needs that no shape and no Python `if` or `min` depends on it."""
-_OPTIMIZER_ONCE = """Create the optimizer once, outside of the loop; a learning rate that changes is a schedule of
+_OPTIMIZER_ONCE = """Create the optimizer `{}` once, outside of the loop; a learning rate that changes is a schedule of
 optax, or an argument by `optax.inject_hyperparams`."""
 _NOT_CLEARED = """Leave the caches of jax, or clear them where the last program has run: each function is compiled
 again for its next call."""
@@ -138,13 +123,12 @@ the loop that calls it."""
 
 
 def _advice(reason: str) -> str:
+    if optimizer := _OPTIMIZER.search(reason):
+        return _OPTIMIZER_ONCE.format(optimizer[1])
     if number := _NUMBER.match(reason):
         return _STATIC.format(number[1])
-    if CLEARED in reason:
-        return _NOT_CLEARED
-    if CLOSES_OVER in reason:
-        return _CLOSURE.format(reason.partition(CLOSES_OVER)[2])
-    return _OPTIMIZER_ONCE if _OPTIMIZER_RECREATED in reason else _ONCE
+    closed_over = reason.partition(CLOSES_OVER)[2]
+    return _NOT_CLEARED if CLEARED in reason else _CLOSURE.format(closed_over) if closed_over else _ONCE
 
 
 def _diagnosis(

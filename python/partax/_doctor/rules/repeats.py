@@ -97,8 +97,8 @@ def _runs_of(flat: FlatProgram) -> list[_Run]:
 
     def key_of(call: Call) -> Any:
         if id(call) not in keys:
-            is_own = call.outer is None or call.jaxpr is flat.jaxpr
-            keys[id(call)] = () if is_own else (key_of(call.outer), call.eqn.source_info.traceback)
+            outer = None if call.jaxpr is flat.jaxpr else call.outer
+            keys[id(call)] = () if outer is None else (key_of(outer), call.eqn.source_info.traceback)
         return keys[id(call)]
 
     for i, (eqn, call, weight) in enumerate(zip(flat.eqns, flat.calls, flat.weights, strict=True)):
