@@ -77,7 +77,6 @@ def padded(x: Any) -> Any:
         (appended, (floats(3), floats(4, 3)), ["cache"]),
         (lambda *args: appended(*args), (floats(3), (floats(4, 3), floats(4, 3))), ["args[1][0]"]),
         (padded, (floats(4, 3),), []),
-        (lambda x, y: (jnp.concatenate([x, y]), y * 2), (floats(4, 3), floats(1, 3)), []),
     ],
 )
 def test_what_each_call_appends_to_grows_and_what_is_padded_does_not(function: Any, args: Any, paths: Any) -> None:
@@ -100,22 +99,17 @@ def test_a_static_number_with_the_name_of_a_counter_is_found(name: str) -> None:
     assert [it.path for it in static] == [name] * COUNTS[name]
 
 
-def test_a_counter_is_known_by_its_place_and_any_number_by_its_name() -> None:
+def test_a_counter_is_known_by_its_place() -> None:
     def step(state: Any, count: int, x: Any) -> Any:
         return {"a": state["a"] + x, "b": state["b"]}, count + 1
-
-    def named(state: Any, count: int, x: Any) -> Any:
-        state, count = {"a": state["a"] + x, "b": state["b"]}, count * 3
-        return state, count
 
     def resized(state: Any, size: int, x: Any) -> Any:
         return {"a": state["a"] + x, "b": state["b"]}, size * 4
 
     state = {"a": floats(3), "b": floats(3)}
-    for function, after in ((step, 8), (named, 21)):
-        (finding,) = found(filter_jit(function), state, 7, jnp.ones(3))
-        assert (finding.path, finding.severity, finding.figures["value"]) == ("count", "high", 7)
-        assert f"comes back as {after}" in finding.message and 'trace=("count",)' in finding.advice
+    (finding,) = found(filter_jit(step), state, 7, jnp.ones(3))
+    assert (finding.path, finding.severity, finding.figures["value"]) == ("count", "high", 7)
+    assert "comes back as 8" in finding.message and 'trace=("count",)' in finding.advice
     assert found(filter_jit(resized), state, 7, jnp.ones(3)) == []
     assert found(filter_jit(lambda x, n: (x * n, n)), floats(3), 4) == []
 
@@ -204,21 +198,6 @@ def test_state_of_the_callable_itself_is_found(jit: Any) -> None:
         assert (finding.path, finding.severity) == (path, "high")
         assert (finding.figures["before"], finding.figures["after"]) == ("3", "4")
     assert found(jit(eqx.nn.Linear(3, 3, key=jax.random.key(0))), X) == []
-
-
-def averaged(params: Any, average: Any, x: Any) -> Any:
-    params = {"w": params["w"] - x, "b": params["b"]}
-    new_average = params if average is None else jax.tree.map(lambda a, p: 0.9 * a + 0.1 * p, average, params)
-    return params, new_average
-
-
-@pytest.mark.parametrize("jit", [partax.filter_jit, eqx.filter_jit, jax.jit], ids=["partax", "Equinox", "jax"])
-def test_an_argument_that_begins_as_none_is_found(jit: Any) -> None:
-    (finding,) = found(jit(averaged), {"w": W, "b": W}, None, X)
-    assert (finding.kind, finding.severity, finding.path) == ("retrace", "medium", "average")
-    assert "goes in as None and comes back as float32[3] and 1 more (in `result[1]`)" in finding.message
-    assert "for `average`" in finding.advice
-    assert found(jit(averaged), {"w": W, "b": W}, {"w": W, "b": W}, X) == []
 
 
 def masked(x: Any, mask: Any) -> Any:

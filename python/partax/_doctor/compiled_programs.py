@@ -5,12 +5,11 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from partax._doctor.lines import Line, first_line_of, function_called_by, grouped
+from partax._doctor.lines import Line, first_line_of, grouped
 from partax._doctor.program import Kind, Leaf, Program
 
 SINGLE_LOOPS = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
 STAGES = ("trace", "lower", "compile")
-_READ = 20  # equations of a library's program for the user's function around them
 
 
 @dataclasses.dataclass
@@ -26,7 +25,7 @@ class CompiledProgram:
     same_arrays: Sequence[Sequence[int]] = ()  # the inputs that were one array in the latest call
     times: int = 0  # that it was lowered
     stages: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))  # their seconds
-    first_line: Line | None = None  # the function's, where partax knows it; that of a loop that is a program itself
+    first_line: Line | None = None  # the function's, if its call tells; that of a loop that is a program itself
     site: Line | None = None  # the user's line that was running
     placed: int = 0  # how often it was lowered without a trace, as for other devices
     reasons: list[str] = dataclasses.field(default_factory=list)  # of each trace; empty where it is not known
@@ -37,13 +36,8 @@ class CompiledProgram:
 
     @functools.cached_property
     def line(self) -> Line | None:
-        """The first line of the function, if it is known; of the user's own in a wrapper of a library."""
-        if self.first_line is not None or self.jaxpr is None:
-            return self.first_line
-        line = first_line_of(self.jaxpr.jaxpr, self.name)
-        if line is None or line.is_users:
-            return line
-        return function_called_by(line.file, self.jaxpr.jaxpr.eqns[:_READ]) or line
+        """The first line of the function, if it is known."""
+        return first_line_of(self.jaxpr.jaxpr, self.name) if self.first_line is None else self.first_line
 
     @property
     def result_paths(self) -> tuple[str, ...]:

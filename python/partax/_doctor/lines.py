@@ -7,14 +7,14 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from partax._jax.programs import frames_of
-from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library, site_text
+from partax._pytree.call_site import is_of_library, site_text
 
 
 class Line(NamedTuple):
@@ -84,23 +84,10 @@ def _line_at(code: types.CodeType, instruction: int) -> Line:
     return _known[id(code), instruction][1]
 
 
-def line_of(equation: Any) -> Line | None:
-    """The innermost line of the user's that an equation comes from, or else of a library's; None if jax knows none."""
-    codes, instructions = frames_of(equation)
-    ranks = [rank(code.co_filename) for code in codes]
-    at = ranks.index(max(ranks)) if any(ranks) else None
-    return None if at is None else _line_at(codes[at], instructions[at])
-
-
 def nearest_line(equations: Iterable[Any]) -> Line:
-    """The line of the first equation that comes from the user's code; the first that is known where none does."""
-    found: Line | None = None
-    for equation in equations:
-        line = line_of(equation)
-        if line is not None and line.is_users:
-            return line
-        found = found or line
-    return found or NOWHERE
+    """The innermost line of the first equation that comes from the user's code; of a library's where none does."""
+    lines = [line for equation in equations for line in reversed(stack_of(equation))]
+    return next((line for line in lines if line.is_users), lines[0] if lines else NOWHERE)
 
 
 def stack_of(equation: Any) -> tuple[Line, ...]:
@@ -114,18 +101,6 @@ def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
     return Line(file, int(number), name) if file and number.isdigit() else None
-
-
-def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
-    """The first line of the user's function that a library's wrapper in a file calls; None if it calls none."""
-    library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
-    for equation in equations:
-        codes = frames_of(equation)[0]
-        inner = [it for it in codes if rank(it.co_filename) and not it.co_filename.startswith(library)]
-        if inner and any(code.co_filename == file for code in codes):
-            line = Line(inner[-1].co_filename, inner[-1].co_firstlineno, inner[-1].co_qualname)
-            return line if line.is_users else None
-    return None
 
 
 def running_line() -> Line | None:

@@ -1,12 +1,8 @@
 """Which arguments come back in the result, as a training step's model does: the next call is made with them."""
 
-import ast
-import functools
-import inspect
 import re
-import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from partax._doctor.array_types import type_of
 from partax._doctor.flat_program import ELEMENTWISE, IN_PLACE, LITERAL, LOOPS, FlatProgram, flat_program, scan_parts
@@ -16,8 +12,6 @@ from partax._doctor.program import Leaf, Program, argument_name, kept
 _FEWEST_ARRAYS = 4  # of a state that is known by its types alone
 _MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
 _ELEMENT = re.compile(r"result\[(\d+)\](.*)", re.DOTALL)
-_AFFIXES = re.compile(r"^(new|next|updated)_|_(new|next|updated)$|_$")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class ReturnedArray(NamedTuple):
@@ -30,7 +24,6 @@ class ReturnedArray(NamedTuple):
 class Returned(NamedTuple):
     name: str  # of an argument that comes back
     arrays: Sequence[ReturnedArray]  # all of it, without what is returned unchanged
-    is_named: bool  # whether the function returns it by this name, or `new_` with it
 
 
 @kept
@@ -45,23 +38,20 @@ def returned(program: Program) -> list[Returned]:
     origins = _origins(flat, program)
     numbers = _result_numbers(program, flat)
     inputs = dict(zip((leaf.path for leaf in program.arguments), flat.inputs, strict=True))
-    names = returned_names(program.function)
     come_back: list[Returned] = []
     left = dict(arguments)
     for i, result in enumerate(results):
-        called = names[i] if len(names) == len(results) else ""
-        name = _successor_of(i, called, result, left, list(arguments), len(results))
+        name = _successor_of(i, result, left, list(arguments), len(results))
         pairs: list[ReturnedArray] = []
         for path, leaf in left[name].items() if name is not None else ():
             number = numbers.get(result[path].path)
             if number is not None:
                 is_update = number != LITERAL and inputs[leaf.path] in origins[number]
                 # By its place alone, an array may as well be one that is padded.
-                is_grown = (called == name or len(result) > 1) and _has_one_more(flat, inputs[leaf.path], number)
+                is_grown = max(len(result), len(results)) > 1 and _has_one_more(flat, inputs[leaf.path], number)
                 pairs.append(ReturnedArray(leaf, result[path], is_update, is_grown))
         if name is not None and any(pair.is_update or pair.is_grown for pair in pairs):
-            is_named = called == name and isinstance(program.out_info, (tuple, list, type(None)))
-            come_back.append(Returned(name, pairs, is_named))
+            come_back.append(Returned(name, pairs))
             del left[name]
     has_paths = program.traced is not None
     is_in_place = program.kind == "partax.nnx" or (program.kind == "nnx" and has_paths)
@@ -113,14 +103,14 @@ def _is_like(argument: dict[str, Leaf], result: dict[str, Leaf]) -> bool:
 
 
 def _successor_of(
-    index: int, called: str, result: dict[str, Leaf], left: dict[str, dict[str, Leaf]], names: list[str], count: int
+    index: int, result: dict[str, Leaf], left: dict[str, dict[str, Leaf]], names: list[str], count: int
 ) -> str | None:
-    """Which argument an element of the result is for: by name, by position, or by structure if that has arrays."""
-    if called in left and result and left[called].keys() == result.keys():
-        return called
-    in_place = names[index : index + 1] if count > 1 or index == 0 else []
+    """Which argument an element of the result is for: by position, or by structure if that has arrays."""
+    name = names[index] if index < len(names) and (count > 1 or index == 0) else ""
+    if result and name in left and (_is_like(left[name], result) or (count > 1 and left[name].keys() == result.keys())):
+        return name
     others = names if len(result) > 1 else []
-    return next((it for it in (*in_place, *others) if it in left and result and _is_like(left[it], result)), None)
+    return next((it for it in others if it in left and _is_like(left[it], result)), None)
 
 
 def _result_numbers(program: Program, flat: FlatProgram) -> dict[str, int]:
@@ -154,7 +144,7 @@ def _in_place(
                 taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, aval), is_update=True, is_grown=False)
                 break
     by_name = grouped((taken[it] for it in sorted(taken)), lambda pair: argument_name(pair.argument.path))
-    return [Returned(name, arrays, is_named=True) for name, arrays in by_name.items()]
+    return [Returned(name, arrays) for name, arrays in by_name.items()]
 
 
 def _origins(flat: FlatProgram, program: Program) -> list[tuple[int, ...]]:
@@ -177,25 +167,3 @@ def _origins(flat: FlatProgram, program: Program) -> list[tuple[int, ...]]:
         for number, var, inputs in zip(writes, eqn.outvars, sources, strict=False):
             origins[number] = tuple([it for it in inputs if shapes[it] == var.aval.shape][:_MOST_ORIGINS])
     return origins
-
-
-def returned_names(function: Any) -> tuple[str, ...]:
-    """What a function calls the elements of the tuple that it returns, or its only result, without `new_` and the like;
-    "" for no name.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    try:
-        [tree] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return ()
-    names: tuple[str, ...] = ()
-    left: list[ast.AST] = list(tree.body) if isinstance(tree, _FUNCTIONS) else []
-    while left:
-        node = left.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            names = tuple(_AFFIXES.sub("", it.id) if isinstance(it, ast.Name) else "" for it in parts)
-        elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)):
-            left += ast.iter_child_nodes(node)
-    return names

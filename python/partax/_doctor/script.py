@@ -22,6 +22,7 @@ from partax._doctor.finding import SEVERITIES, worst_first
 from partax._doctor.latest_calls import LatestCalls, call_in_progress, partax_kind
 from partax._doctor.lines import Line, grouped, running_line
 from partax._doctor.loops import Loops
+from partax._doctor.program import definition
 from partax._doctor.traced_again import find_traced_again
 from partax._jax.private import function_name, stage_of
 from partax._jax.watched import watch_lowering
@@ -77,8 +78,8 @@ class Watch:
             self.programs[key] = program
             self._large += bool(jaxpr.consts) or len(jaxpr.eqns) > _FEW_EQUATIONS
         program.times += 1
-        self.loops.has_programs |= program.is_users
         reason = self._note_call(program)
+        self.loops.has_programs |= program.is_users
         if len(program.paths) != len(jaxpr.in_avals):
             program.paths = tuple(f"input {i}" for i in range(len(jaxpr.in_avals)))
         traces = self._traces()
@@ -98,15 +99,16 @@ class Watch:
             history, record = _core.call_under_way() or (None, None)
             call, leaves, reason = call_in_progress(), list[Any](), ""
             if call is not None:
-                reason, leaves = self._calls.reason(call), call.leaves
-                program.kind, program.function = call.kind, weakref.ref(call.function)
+                reason, leaves, program.kind = self._calls.reason(call), call.leaves, call.kind
+                program.function, line = weakref.ref(call.function), definition(call.function)
+                program.first_line = line if line.is_users else program.first_line
             if history is not None:
                 leaves, program.kind, program.function = [], partax_kind(history), history.function
                 if history.defined is not None:
                     program.first_line = Line(*history.defined, history.name)
-                if record is not None:
-                    program.paths, leaves = record.array_paths, list(_core.describe_call()[1])
-                    reason = record.reason if record.number > 1 else reason
+            if record is not None:
+                program.paths, leaves = record.array_paths, list(_core.describe_call()[1])
+                reason = record.reason if record.number > 1 else reason
             is_whole = len(leaves) == len(program.jaxpr.in_avals)
             program.same_arrays = arrays_in_several_places(leaves) if is_whole else ()
             return reason
@@ -203,10 +205,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     if libraries := [it for it in programs if not it.is_users]:
         names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
         more = ", ..." if len(libraries) > _NAMED else ""
-        at = grouped(libraries, lambda it: "" if it.site is None else it.site.place)
-        most = max(at, key=lambda place: seconds_of(at[place]))  # as `model.init` outside of any jit
-        where = f"; most at {most}" if most else ""
-        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more}{where})"))
+        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more})"))
     for *cells, name in rows:
         print("  ", *(f"{cell:>8}" for cell in cells), f" {printable(name)}", file=file)
     for diagnosis in found:

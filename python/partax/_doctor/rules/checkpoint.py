@@ -28,16 +28,6 @@ class Residuals(NamedTuple):  # what a forward scan keeps for its backward scan
     def saved_bytes(self) -> int:
         return self.bytes - self.kept_bytes
 
-    @property
-    def chunk(self) -> int:
-        """How many steps of a chunk need the least memory."""
-        return max(1, math.isqrt(self.length))
-
-    @property
-    def chunked_bytes(self) -> int:
-        """What remains where whole chunks are computed again: the carries between them, and all of one chunk."""
-        return (self.kept_bytes * -(-self.length // self.chunk) + self.bytes * self.chunk) // self.length
-
 
 def find(program: Program) -> list[Finding]:
     limit = memory_limit(program, of_host=False)
@@ -54,7 +44,7 @@ def find(program: Program) -> list[Finding]:
         message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
         advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
         advice += f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
-        advice += f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
+        advice += f"chunks of {math.isqrt(it.length):,} steps, each a checkpointed scan, keeps less."
         findings.append(finding_at(it.line, "checkpoint", "medium", message, advice, **figures))
     return findings
 

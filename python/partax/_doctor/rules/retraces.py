@@ -4,16 +4,12 @@ A Python number is a part of the program, so that one which comes back as anothe
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import jax
 
 from partax._doctor.array_types import traced_type, type_text
 from partax._doctor.entries import Entry, entries_of
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.program import Program, argument_name, definition, names_text
-from partax._doctor.returned import ReturnedArray, returned, returned_names
-from partax._pytree.short_text import array_text
+from partax._doctor.returned import ReturnedArray, returned
 from partax._pytree.spec_data import ARRAY, FIELD, NODE
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
@@ -28,7 +24,7 @@ _MOST_PARTS = 50
 def find(program: Program) -> list[Finding]:
     if program.traced is None:  # what a script has compiled is known by its traces
         return []
-    return [*_changed_types(program), *_static_numbers(program), *_from_none(program), *_changed_state(program)]
+    return [*_changed_types(program), *_static_numbers(program), *_changed_state(program)]
 
 
 def _finding(
@@ -49,12 +45,17 @@ def _changed_types(program: Program) -> Iterator[Finding]:
     updates = sum(pair.is_update for it in come_back for pair in it.arrays)
     for argument in come_back:
         changed = [pair for pair in argument.arrays if traced_type(pair.argument.aval) != traced_type(pair.result.aval)]
-        # Where nothing stays as it is, this may be a function of one array, and not a step.
-        is_grown = any(pair.is_grown for pair in changed)
-        if changed and (argument.is_named or is_grown or updates > sum(pair.is_update for pair in changed)):
+        # Where all arrays change, this may be a function of one array, and not a step; a weak type is always a mistake.
+        is_state = any(pair.is_grown or _is_weak_alone(pair) for pair in changed)
+        if changed and (is_state or updates > sum(pair.is_update for pair in changed)):
             (old, new, *_), count = changed[0], len(changed)
             before, after, grows = type_text(old.aval), type_text(new.aval), old.aval.shape != new.aval.shape
             yield _finding(program, old.path, before, after, new.path, count, grows, _advice_on_type(changed[0]))
+
+
+def _is_weak_alone(pair: ReturnedArray) -> bool:
+    """Whether an array comes back with another weak type, and nothing else."""
+    return pair.is_update and traced_type(pair.argument.aval)[:2] == traced_type(pair.result.aval)[:2]
 
 
 def _advice_on_type(pair: ReturnedArray) -> str:
@@ -70,24 +71,15 @@ def _advice_on_type(pair: ReturnedArray) -> str:
     return f"Return it with the dtype that it had, by `.astype(jnp.{before.dtype})`, or begin with {after.dtype}."
 
 
-def _named_results(program: Program) -> dict[str, tuple[int, Any]]:
-    """The elements of a tuple that is returned, with their places, by what the function calls them."""
-    result = program.out_info
-    names = returned_names(program.function) if type(result) is tuple else ()
-    return dict(zip(names, enumerate(result), strict=True)) if names and len(names) == len(result) else {}
-
-
 def _static_numbers(program: Program) -> Iterator[Finding]:
     """Static numbers that look as if each call had another one."""
-    result, values, named = program.out_info, program.bound_arguments, _named_results(program)
+    result, values = program.out_info, program.bound_arguments
     in_place = dict(zip(values, result, strict=False)) if type(result) is tuple and len(result) > 1 else {}
     for name, value in values.items():
         if name not in program.statics or type(value) not in (int, float):
             continue
-        _, after = named.get(name, (0, None))
-        if after is None and type(in_place.get(name)) is type(value) and abs(in_place[name] - value) == 1:
-            after = in_place[name]
-        is_returned = type(after) is type(value) and after != value
+        after = in_place.get(name)
+        is_returned = type(after) is type(value) and abs(after - value) == 1
         if is_returned or (name in _COUNTERS and type(value) is int):
             comes_back = f", and comes back as {after!r}" if is_returned else ""
             message = f"`{name}` is {value!r}, which is part of the program{comes_back}: a call with another number "
@@ -104,17 +96,6 @@ def _how_to_trace(program: Program, name: str) -> str:
     if program.kind == "equinox":
         return f"Pass `jnp.asarray({name})`, or use `partax.filter_jit({option})`."
     return f"Take `{name}` out of the static arguments, if only its value and no shape depends on it."
-
-
-def _from_none(program: Program) -> Iterator[Finding]:
-    """Arguments that are None and come back by their name as something else, such as an average that begins so."""
-    missing = {name for name, value in program.bound_arguments.items() if value is None}
-    for name, (at, value) in _named_results(program).items() if missing else ():
-        arrays = [it for it in jax.tree.leaves(value) if isinstance(it, jax.ShapeDtypeStruct)]
-        if name in missing and arrays:
-            after = array_text(arrays[0]) + (f" and {len(arrays) - 1} more" if len(arrays) > 1 else "")
-            advice = _advice_on_begin(name, "None", after)
-            yield _finding(program, name, "None", after, f"result[{at}]", 1, False, advice)
 
 
 def _advice_on_begin(path: str, before: str, after: str) -> str:
