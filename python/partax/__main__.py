@@ -158,7 +158,7 @@ def _doctor(given: argparse.Namespace) -> None:
         raise
     finally:
         watch.end()
-        found = diagnoses(watch, dict(vars(sys.modules["__main__"])))
+        found = diagnoses(watch)
         print_programs(watch, found, sys.stderr, raised)
         if given.html is not None:
             from partax._doctor.page import write_page  # it needs partax[doctor]

@@ -1,6 +1,5 @@
 """`partax.doctor` examines any function from arrays or shapes, runs and allocates nothing, and tells what fails."""
 
-import functools
 import pickle
 import resource
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 
 import partax
 from partax import Diagnosis, Finding
-from partax._doctor.finding import worst_first
 
 W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 
@@ -41,13 +39,9 @@ KINDS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list
     "function": (apply, (Model(W, 40), X), {}, MODEL),
     "filter_jit": (partax.filter_jit(apply), (Model(W, 40), X), {"scale": 2.0}, MODEL),
     "equinox": (eqx.filter_jit(apply), (Model(W, 40), X), {}, MODEL),
-    "partial": (functools.partial(apply, scale=3.0), (Model(W, 40), X), {}, MODEL),
     "jax.jit": (jax.jit(static_scale, static_argnums=1, donate_argnums=0), ({"w": W}, 2.0, W), {"last": [W]},
         ["model['w']", "rest[0]", "last[0]"]),
-    "counted from the end": (jax.jit(lambda x, y, n: x * n + y, static_argnums=-1), (X, X, 2), {}, ["x", "y"]),
-    "left out": (jax.jit(lambda x, n=2, m=3: x * n, static_argnames=("n", "m")), (X,), {}, ["x"]),
     "of jax": (jnp.cumsum, (X,), {}, ["a"]),
-    "jax.custom_jvp of jax.jit": (jax.nn.relu, (X,), {}, ["x"]),
 }  # fmt: skip
 
 
@@ -108,12 +102,6 @@ def test_it_is_data_and_text() -> None:
     it, text = diagnosis.findings[0], str(diagnosis)
     assert all(part in text for part in (it.message, it.advice, it.severity, it.kind, it.where))
     assert isinstance(diagnosis, Diagnosis) and it.figures["repetitions"] == 40
-
-
-def test_the_worst_comes_first() -> None:
-    known: Any = [("repeat", "low", 1.0), ("host", "high", 0.1), ("constant", "medium", 0.5), ("memory", "high", 0.9)]
-    found = [Finding(kind, severity, "", 0, "", "", {"share": share}, "", "") for kind, severity, share in known]
-    assert [it.kind for it in worst_first(found)] == ["memory", "host", "constant", "repeat"]
 
 
 def test_a_healthy_program_has_no_finding_and_says_so() -> None:

@@ -83,20 +83,15 @@ def test_what_each_call_appends_to_grows_and_what_is_padded_does_not(function: A
     assert [(it.path, it.severity) for it in found(jax.jit(function), *args)] == [(path, "high") for path in paths]
 
 
-COUNTS = {"step": 1, "epoch": 1, "i": 1, "n": 0, "size": 0, "k": 0}
+def test_a_static_number_with_the_name_of_a_counter_is_found() -> None:
+    def counts(x: Any, step: Any) -> Any:
+        return x + step
 
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_static_number_with_the_name_of_a_counter_is_found(name: str) -> None:
-    scope: dict[str, Any] = {}
-    exec(f"def f(x, {name}): return x + {name}", scope)
-    findings = found(filter_jit(scope["f"]), floats(3), 7)
-    assert [it.path for it in findings] == [name] * COUNTS[name]
-    assert all(f'trace=("{name}",)' in it.advice and it.figures["value"] == 7 for it in findings)
-    assert found(filter_jit(scope["f"], trace=(name,)), floats(3), 7) == []
-    assert found(jax.jit(scope["f"]), floats(3), 7) == []
-    static = found(jax.jit(scope["f"], static_argnums=1), floats(3), 7)
-    assert [it.path for it in static] == [name] * COUNTS[name]
+    (finding,) = found(filter_jit(counts), floats(3), 7)
+    assert (finding.path, finding.figures["value"]) == ("step", 7) and 'trace=("step",)' in finding.advice
+    assert found(filter_jit(counts, trace=("step",)), floats(3), 7) == []
+    assert found(jax.jit(counts), floats(3), 7) == []
+    assert found(filter_jit(lambda x, size: x + size), floats(3), 7) == []
 
 
 def test_a_counter_is_known_by_its_place() -> None:
@@ -131,20 +126,8 @@ def in_a_module(train: Train, x: Any) -> Any:
     return eqx.tree_at(lambda it: (it.weight, it.step), train, (train.weight + x, train.step + 1))
 
 
-def a_part(state: Any, x: Any) -> Any:
-    return x, {"w": state["opt"]["w"] + x, "count": state["opt"]["count"] + 1}
-
-
 def to_an_array(state: Any, x: Any) -> Any:
     return {"w": state["w"] + x, "step": jnp.asarray(state["step"]) + 1}
-
-
-def numbers_alone(state: Any, x: Any) -> Any:
-    return {"step": state["step"] + 1}
-
-
-def to_a_number(state: Any, x: Any) -> Any:
-    return {"w": state["w"] + x, "step": 7}
 
 
 def from_none(state: Any, x: Any) -> Any:
@@ -156,15 +139,8 @@ W, X = jnp.ones(3), jnp.ones(3)
 FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str, str, str, str]]] = {
     "a dictionary": (counted, {"step": 0, "w": W}, lambda it: it[0], ("state['step']", "0", "1", "high")),
     "a module": (in_a_module, Train(W, 3), lambda it: it, ("train.step", "3", "4", "high")),
-    "a part": (a_part, {"opt": {"w": W, "count": 0}, "name": "a"}, lambda it: {"opt": it[1], "name": "a"},
-        ("state['opt']['count']", "0", "1", "high")),
     "a number that becomes an array": (to_an_array, {"w": W, "step": 0}, lambda it: it,
         ("state['step']", "0", "weak int32[]", "medium")),
-    "an array that becomes a number": (to_a_number, {"w": W, "step": jnp.int32(0)}, lambda it: it,
-        ("state['step']", "int32[]", "7", "medium")),
-    "a dictionary of numbers alone": (numbers_alone, {"step": 0}, lambda it: it, ("state['step']", "0", "1", "high")),
-    "numbers alone in their place": (lambda state, x: (numbers_alone(state, x), x), {"step": 0}, lambda it: it[0],
-        ("state['step']", "0", "1", "high")),
     "a static field": (lambda train, x: Train(train.weight + x, 3, train.rate * 2), Train(W, 3), lambda it: it,
         ("train.rate", "0.5", "1.0", "high")),
     "a flag": (lambda state, x: {"w": state["w"] + x, "first": False}, {"w": W, "first": True}, lambda it: it,

@@ -66,13 +66,6 @@ def test_a_failure_in_the_middle_leaves_the_older_file(tmp_path: Path, monkeypat
     assert file.read_text() == "older" and os.listdir(tmp_path) == ["page.html"]
 
 
-def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    for path in (tmp_path / "nowhere" / "page.html", tmp_path):  # no such folder; a folder
-        with pytest.raises(OSError, match="give a file in a folder that exists"):
-            diagnosis().html(path)
-    assert os.listdir(tmp_path) == []
-
-
 def test_without_jinja2_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'partax[doctor]'")):

@@ -229,22 +229,18 @@ IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs 
 _NAMES: dict[int, str] = {
     # Without inner programs, all of them: what is not named here is asked for some.
     OPAQUE: """
-        dot_general conv_general_dilated gather sort top_k cumsum cumprod cummax cummin cumlogsumexp fft
-        random_bits random_seed random_split random_fold_in random_wrap random_unwrap rng_bit_generator threefry2x32
-        reduce_window_sum reduce_window_max reduce_window_min cholesky lu qr eigh svd triangular_solve
-    """,
-    VIEW: """
-        reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name sharding_constraint
-    """,
+        dot_general conv_general_dilated gather sort top_k cumsum cumprod cummax cummin cumlogsumexp fft random_bits
+        random_seed random_split random_fold_in random_wrap random_unwrap rng_bit_generator threefry2x32
+        reduce_window_sum reduce_window_max reduce_window_min cholesky lu qr eigh svd triangular_solve""",
+    VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name "
+    "sharding_constraint",
     CHEAP: """
         add sub mul neg abs sign max min add_any eq ne lt le gt ge eq_to le_to lt_to and or not xor select_n clamp
         convert_element_type reduce_precision broadcast_in_dim iota integer_pow square slice split rev real imag complex
-        conj is_finite floor ceil round shift_left shift_right_logical shift_right_arithmetic pad
-    """,
+        conj is_finite floor ceil round shift_left shift_right_logical shift_right_arithmetic pad""",
     COSTLY: """
         div rem exp exp2 expm1 log log1p tanh logistic sin cos tan sinh cosh asin acos atan asinh acosh atanh atan2
-        sqrt rsqrt cbrt pow erf erfc erf_inv lgamma digamma nextafter clz population_count dynamic_slice
-    """,
+        sqrt rsqrt cbrt pow erf erfc erf_inv lgamma digamma nextafter clz population_count dynamic_slice""",
     REDUCE: "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin concatenate",
     IN_PLACE: "dynamic_update_slice",
 }

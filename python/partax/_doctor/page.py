@@ -7,7 +7,7 @@ from typing import Any
 
 from partax._doctor.finding import Figures
 from partax._io.whole_file import write_whole
-from partax._pytree.call_site import file_text, site_text
+from partax._pytree.call_site import site_text
 from partax._report.table import counted, figure_texts, seconds_text
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
@@ -21,8 +21,9 @@ def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
     except ImportError as error:
         raise ImportError(_MISSING, name="jinja2") from error
     environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(figures=figure_texts, relative=file_text)
-    environment.filters["place"] = lambda it: site_text((it.file, it.line)) if it.file else it.path
+    environment.filters.update(
+        figures=figure_texts, place=lambda it: site_text((it.file, it.line)) if it.file else it.path
+    )
     template = environment.from_string(Path(__file__).with_name("page.html.jinja").read_text(encoding="utf-8"))
     text = template.render(diagnoses=diagnoses, summary=_summary(diagnoses))
     write_whole(path, _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n")

@@ -2,14 +2,11 @@
 
 import contextlib
 import dataclasses
-import inspect
 import logging
 import os
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 import jax
@@ -133,7 +130,7 @@ class Watch:
         return sorted(self.programs.values(), key=lambda program: -program.seconds)
 
 
-def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
+def diagnoses(watch: Watch) -> list[Diagnosis]:
     """What is found in the user's functions, the costliest first, and then in those of libraries that took long."""
     in_order = [it for it in watch.programs.values() if it.jaxpr is not None]
     functions = sorted(_costliest_functions(in_order), key=lambda it: not it[0].is_users)
@@ -144,7 +141,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
             name = programs[0].name
             work.begin(f"examining {name}")
             try:
-                found.append(_diagnosis(programs, variables))
+                found.append(_diagnosis(programs))
             except Exception:  # the script has run to its end: what is known of the others is not lost
                 _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     return _joined(found, [*find_traced_again(in_order), *watch.loops.diagnoses()])
@@ -156,22 +153,9 @@ def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[Compi
     return sorted(functions, key=lambda it: -seconds_of(it))
 
 
-def _function(program: CompiledProgram, variables: Mapping[str, Any]) -> Any:
-    """The function of a program, if it was known in its call or the script has a variable of it; else None."""
-    for candidate in (program.function(), *variables.values()):
-        with contextlib.suppress(Exception):  # of the user's own objects
-            function = inspect.unwrap(candidate)
-            place = (function.__code__.co_filename, function.__code__.co_firstlineno)
-            if program.line is not None and program.line[:2] == place and function.__name__ == program.name:
-                return function
-    return None
-
-
-def _diagnosis(programs: Sequence[CompiledProgram], variables: Mapping[str, Any]) -> Diagnosis:
+def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
     """Of the costliest of a function's programs, with what all of them took."""
-    program = programs[0].program
-    program.function = _function(programs[0], variables)
-    diagnosis = diagnosis_of(program)
+    diagnosis = diagnosis_of(programs[0].program)
     times = sum(it.times for it in programs)
     figures = diagnosis.figures | {"programs": len(programs), "times": times, **stage_seconds(programs)}
     findings = diagnosis.findings
@@ -202,22 +186,17 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     rows += [_row(it, it[0].name) for it in users[:_SHOWN]]
     if others := users[_SHOWN:]:
         rows.append(_row([program for it in others for program in it], f"{len(others)} others"))
-    if libraries := [it for it in programs if not it.is_users]:
-        names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
-        more = ", ..." if len(libraries) > _NAMED else ""
-        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more})"))
+    if of_libraries := [it for it in programs if not it.is_users]:
+        names = ", ".join(dict.fromkeys(it.name for it in of_libraries[:_NAMED]))
+        more = ", ..." if len(of_libraries) > _NAMED else ""
+        rows.append(_row(of_libraries, f"{len(of_libraries)} of jax and libraries ({names}{more})"))
     for *cells, name in rows:
         print("  ", *(f"{cell:>8}" for cell in cells), f" {printable(name)}", file=file)
     for diagnosis in found:
         if diagnosis.findings and not diagnosis.is_of_library:
             print(f"\n{diagnosis}", file=file)
-    folded = [it for it in found if it.findings and it.is_of_library]
-    if folded:
-        print("\nin programs of libraries:", file=file)
-    for diagnosis in folded:
-        kinds = Counter(it.kind for it in diagnosis.findings)
-        counts = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.items())
-        print(f"  {diagnosis.name} ({diagnosis.defined or 'jax'}): {counts}", file=file)
+    if libraries := [f"{it.name} ({it.defined or 'jax'})" for it in found if it.findings and it.is_of_library]:
+        print(f"\nfindings in programs of libraries, which `--html` shows: {', '.join(libraries)}", file=file)
     if not raised and not any(diagnosis.findings for diagnosis in found):
         print("\nnothing found", file=file)
 

@@ -1,7 +1,5 @@
 """Finds where the device waits for the host inside of a program: calls of Python."""
 
-from typing import Any
-
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LOOPS, Place, places_of, scan_parts
 from partax._doctor.lines import Line, grouped, stack_of
@@ -66,22 +64,15 @@ def _callback(line: Line, name: str, places: list[Place]) -> Finding:
 def _advice(place: Place, name: str) -> str:
     loop = next((eqn for eqn in place.program.around(place.at) if eqn.primitive.name in LOOPS), None)
     is_debug = name.startswith("debug")
-    if loop is not None and place.eqn.outvars:
-        return "write it with `jax.numpy`, so that no step waits for Python, or have one call of it take many steps"
-    if loop is not None:
-        afterwards = f"{'print' if is_debug else 'call Python with'} all of it after the loop, once"
-        if _has_outputs(loop):
-            return f"return what it needs as an output of the loop and {afterwards}"
-        advice = "write what it needs into a buffer in the carry, by `.at[i].set(...)`, or make the loop a "
-        return f"{advice}`jax.lax.scan` that returns it from each step, and {afterwards}"
-    if is_debug:
+    if loop is None and is_debug:
         return "take it out when you have seen what it shows, or return the value and print it outside of the program"
-    return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"
-
-
-def _has_outputs(loop: Any) -> bool:
-    """Whether it is a scan of arrays, or one that stacks its outputs: a `fori_loop` is a scan that does neither."""
-    if loop.primitive.name != "scan":
-        return False
-    parts = scan_parts(loop)
-    return parts.xs > 0 or len(loop.outvars) > parts.carries
+    if loop is None:
+        return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"
+    if place.eqn.outvars:
+        return "write it with `jax.numpy`, so that no step waits for Python, or have one call of it take many steps"
+    afterwards = f"{'print' if is_debug else 'call Python with'} all of it after the loop, once"
+    parts = scan_parts(loop) if loop.primitive.name == "scan" else None
+    if parts is not None and (parts.xs or len(loop.outvars) > parts.carries):  # a `fori_loop` is a scan without these
+        return f"return what it needs as an output of the loop and {afterwards}"
+    advice = "write what it needs into a buffer in the carry, by `.at[i].set(...)`, or make the loop a `jax.lax.scan` "
+    return f"{advice}that returns it from each step, and {afterwards}"
