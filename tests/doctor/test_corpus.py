@@ -88,7 +88,7 @@ def vision_transformer() -> Call:
 
 @CORPUS.append
 def deep_transformer_scanned() -> Call:
-    """Twelve blocks of the size of a small language model, stacked; the state is given away."""
+    """Twelve blocks of the size of a small language model, stacked; the state is donated."""
 
     def loss(blocks: Any, x: Any) -> Any:
         return jnp.mean(partax.fold(blocks, x, call=lambda block, x: jax.vmap(block)(x), remat=True) ** 2)
@@ -99,7 +99,7 @@ def deep_transformer_scanned() -> Call:
 
 @CORPUS.append
 def decoding_with_a_cache() -> Call:
-    """The cache is given away and comes back; the weights stay."""
+    """The cache is donated and comes back; the weights stay."""
 
     def decode(weights: Any, cache: Any, at: Any, x: Any) -> Any:
         cache = {name: lax.dynamic_update_index_in_dim(cache[name], x @ weights[name], at, 1) for name in cache}
@@ -209,7 +209,7 @@ def gradient_of_a_scan() -> Call:
 
 
 def training_without_donation() -> Call:
-    """https://github.com/goodfire-ai/spd/pull/971: a model and its Adam state, which each step binds anew."""
+    """https://github.com/goodfire-ai/spd/pull/971: a model and its Adam state, which each step binds again."""
     optimiser = optax.adam(1e-3)
 
     def step(model: Any, state: Any, tokens: Any) -> Any:
@@ -221,7 +221,7 @@ def training_without_donation() -> Call:
     return eqx.filter_jit(step), (model, eqx.filter_eval_shape(optimiser.init, model), floats(8, 4096))
 
 
-# What the finding must say, computed without the doctor: its kind, figures and path; and kinds that may be beside it.
+# What the finding must say, computed without the doctor: its kind, figures and path; and other kinds that may be found.
 PROGRAMS: list[tuple[Callable[[], Call], str, dict[str, Any], str, set[str]]] = [
     (autoregressive_sampling, "repeat", {"repetitions": 192}, "", set()),
     (captured_indices_of_a_sparse_matrix, "constant", {"bytes": 200_000 * 2 * 4}, "nonzeroes", set()),

@@ -26,7 +26,8 @@ def large() -> jax.Array:
 
 
 def donations(function: Any, *args: Any, **options: Any) -> list[partax.Finding]:
-    found = partax.doctor(function, *args, **{"memory_limit": 1 << 50, **options}).findings
+    given: dict[str, Any] = {"memory_limit": 1 << 50, **options}
+    found = partax.doctor(function, *args, **given).findings
     return [finding for finding in found if finding.kind == "donation"]
 
 
@@ -70,7 +71,7 @@ def add(state: Any, x: Any) -> Any:
 
 
 # The module that the advice names; how it is called; and what is compiled.
-WRAPPERS = {
+WRAPPERS: dict[str, tuple[Any, Any]] = {
     "partax": (partax.filter_jit, add), "jax": (jax.jit, add), "nnx": (nnx.jit, add_in_place),
     "partax.nnx": (fast_nnx.jit, add_in_place),
 }  # fmt: skip
@@ -104,7 +105,7 @@ def test_of_equinox_all_arguments_are_donated() -> None:
 
 ZEROS = large()
 PARAMS = {"w": large(), "b": {"c": jnp.zeros(3)}}
-ADAM = optax.adam(1e-3).init(PARAMS)
+ADAM: Any = optax.adam(1e-3).init(PARAMS)
 # Calls with one array in two places, of a function that is to be told to donate, and the two places.
 SHARED: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
     "a dict": (partax.filter_jit(add), ({"a": ZEROS, "b": ZEROS}, jnp.ones(())), "state['a']", "state['b']"),

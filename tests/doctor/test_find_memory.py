@@ -25,7 +25,7 @@ def attend(x: Any) -> Any:
 
 def of_xla(function: Any, *args: Any) -> int:
     """XLA's figure, asked for without the doctor."""
-    stats = jax.jit(function).lower(*args).compile().memory_analysis()
+    stats: Any = jax.jit(function).lower(*args).compile().memory_analysis()
     return stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
 
 
@@ -122,7 +122,8 @@ def mlp(weights: Any, x: Any) -> Any:
 
 
 def recurrent(w: Any, xs: Any) -> Any:
-    h, sums = jax.lax.scan(lambda h, x: 2 * (jnp.tanh(h @ w + x),), jnp.zeros((64, 128)), xs)
+    step: Any = lambda h, x: 2 * (jnp.tanh(h @ w + x),)
+    h, sums = jax.lax.scan(step, jnp.zeros((64, 128)), xs)
     return (h**2).sum() + sums.mean()
 
 

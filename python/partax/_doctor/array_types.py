@@ -20,7 +20,7 @@ def type_text(aval: Any) -> str:
 
 
 def bytes_of(aval: Any) -> int:
-    """How many bytes an array of this type takes; 0 of what is no array."""
+    """How many bytes an array of this type takes; 0 of anything else."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
         return 0

@@ -45,7 +45,7 @@ def doctor(
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
         function, which is examined as `filter_jit` would compile it.
-      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
+      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may replace any array.
       compile: whether the program is compiled too, which gives XLA's own figures.
       memory_limit: how many bytes the program may take; those of the device by default.
       **kwargs: the arguments of the call by name. One that is called as an option here is passed with a

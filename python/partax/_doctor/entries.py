@@ -16,7 +16,7 @@ NUMBERS = (bool, int, float, complex)
 
 class Entry(NamedTuple):
     kind: int  # `ARRAY`, `NODE`, or of a static value
-    value: Any  # an array, a static value, or what `details` tells of a node
+    value: Any  # an array, a static value, or what `details` has for a node
 
     @property
     def is_none(self) -> bool:

@@ -26,7 +26,7 @@ _SHOWN = 2  # differences that a reason names
 RECREATED = "the function was created again, for arguments of the same types"
 CLOSES_OVER = "closes over other values of "
 CLEARED = "its program was dropped, as `jax.clear_caches()` does"
-ANOTHER = "it is another function of the same code, and the earlier ones live on"  # as of a list of them
+ANOTHER = "it is another function of the same code, and the earlier ones live on"  # such as those of a list
 
 
 class Call(NamedTuple):

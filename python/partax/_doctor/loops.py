@@ -83,7 +83,7 @@ class Loops:
     def note_fetch(self, name: str, took: float) -> None:
         now = time.perf_counter() - self.compiling
         between = now - took - self._fetched
-        if between > _APART:  # several at once, as of a list of arrays, are one
+        if between > _APART:  # several at once, such as a list of arrays, are one
             self._note(name, min(took, between))
         self._fetched = time.perf_counter() - self.compiling  # without what it took to note it
 

@@ -63,7 +63,7 @@ class Leaf(NamedTuple):
     path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
     aval: Any
     donated: bool = False
-    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` stood for it, and of results
+    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` replaced it, and of results
 
     @property
     def bytes(self) -> int:
@@ -80,9 +80,9 @@ class Program:
     kind: Kind | None  # whose jit compiles it; None where that is not known
     jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
-    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns as it came in is no output of the jaxpr
+    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns unchanged is not an output of the jaxpr
     trace_seconds: float
-    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # that came in, by path
+    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # the static arguments, by path
     out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
     traced: Any = None  # jax's or partax's traced call, to lower it; None of a script's program
     args: tuple[Any, ...] = ()
@@ -101,7 +101,7 @@ class Program:
 
     @property
     def forwarded(self) -> Sequence[int]:
-        """The indices of the arguments that partax returns as they came: they are none of the program's results."""
+        """The indices of the arguments that partax returns unchanged: they are not among the program's results."""
         if not isinstance(self.traced, Traced):
             return ()
         return _core.output_info(self.traced._of_jax.out_info)[0]
@@ -120,7 +120,7 @@ def kept(read: Callable[[Program], Read]) -> Callable[[Program], Read]:
 
 
 def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array."""
+    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` may replace an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
@@ -165,7 +165,7 @@ def _traceable(function: Any) -> tuple[Any, Any]:
 def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
-    """The arrays that came in, and the static values by path."""
+    """The arrays of the arguments, and the static values by path."""
     names = names_of_arguments(function, len(args))
     bound = [*zip(names, args, strict=True), *kwargs.items()]
     known: dict[str, Any] = {}

@@ -137,7 +137,7 @@ def _in_place(
     types = [var.aval for var in program.jaxpr.jaxpr.outvars]
     changed = [it for it in zip(flat.results, types, strict=True) if it[0] != LITERAL and it[0] not in computed]
     taken: dict[int, ReturnedArray] = {}
-    for number, aval in sorted(changed, key=lambda it: len(origins[it[0]])):  # first those of which there is no doubt
+    for number, aval in sorted(changed, key=lambda it: len(origins[it[0]])):  # first the clear ones
         for origin in sorted(origins[number]):
             leaf = leaves[origin]
             if origin != number and origin not in taken and leaf.aval.dtype == aval.dtype:

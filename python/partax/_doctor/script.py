@@ -210,4 +210,4 @@ def refuse_unwritable(path: str) -> None:
     """Ends before a script runs for hours where what is found could not be written."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
-        raise SystemExit(f"partax: cannot write {path!r}: {folder!r} is no folder that you may write to")
+        raise SystemExit(f"partax: cannot write {path!r}: {folder!r} is not a folder that you may write to")

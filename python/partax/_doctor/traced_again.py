@@ -50,7 +50,7 @@ def _of_function(programs: list[CompiledProgram]) -> Diagnosis | None:
     shapes = [[getattr(it, "shape", ()) for it in (*one.jaxpr.in_avals, *one.jaxpr.out_avals)] for one in programs]
     changes = _changes(programs, shapes)
     is_small = times < _FEWEST_SIZES or (times < _MANY and _are_buckets(shapes))
-    # Two modes of each shape, as of training and evaluation with a last batch.
+    # Two modes of each shape, such as training and evaluation with a last batch.
     is_of_modes = set(Counter(map(str, shapes)).values()) == {2} and not any(it[0] or it[2] for it in changes)
     is_of_shapes = is_of_modes or all(it[0] or it[1:] == (True, False) for it in changes)
     is_of_sizes = times == len(programs) and is_of_shapes

@@ -50,7 +50,7 @@ class _Captured:
 
 # What a value is known to be: the index of a captured array, or one of these. All else is not in the table.
 _COMPUTED = -1  # from captured arrays alone
-_FILLED = -2  # the same number in all places, as of `jnp.ones`
+_FILLED = -2  # the same number in all places, like `jnp.ones`
 
 
 class _Constants:
