@@ -103,6 +103,22 @@ def test_of_equinox_all_arguments_are_donated() -> None:
     assert 'eqx.filter_jit(donate="all")' in finding.advice
 
 
+class Model(eqx.Module):
+    first: jax.Array
+    second: jax.Array
+
+    def __call__(self, x: Any) -> Any:
+        return Model(self.first + x, self.second * x)
+
+
+def test_what_is_called_itself_is_donated_with_all() -> None:
+    (finding,) = donations(partax.filter_jit(Model(large(), large())), jnp.ones(()))
+    assert 'filter_jit(donate="all")' in finding.advice
+    model = Model(large(), large())
+    partax.filter_jit(model.__call__, donate="all")(jnp.zeros(()))
+    assert model.first.is_deleted() and model.second.is_deleted()
+
+
 ZEROS = large()
 PARAMS = {"w": large(), "b": {"c": jnp.zeros(3)}}
 ADAM: Any = optax.adam(1e-3).init(PARAMS)
@@ -126,6 +142,9 @@ SHARED: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
     "the state of an optimizer": (
         partax.filter_jit(lambda state, x: jax.tree.map(lambda leaf: leaf + x.astype(leaf.dtype), state)),
         ((ADAM[0]._replace(nu=ADAM[0].mu), ADAM[1]), jnp.ones(())), "state[0].mu['w']", "state[0].nu['w']",
+    ),
+    "an object that is called": (
+        partax.filter_jit(Model(ZEROS, ZEROS)), (jnp.ones(()),), "Model.first", "Model.second",
     ),
     "an nnx module": (fast_nnx.jit(add_in_place), (Pair(ZEROS, ZEROS),), "pair.first.value", "pair.second.value"),
     "Equinox": (eqx.filter_jit(add), ({"a": ZEROS, "b": ZEROS}, jnp.ones(())), "state['a']", "state['b']"),

@@ -166,7 +166,7 @@ def _peak_of(compiled: Any) -> int | None:
 
 
 def _hides_buffers(hlo: str) -> bool:
-    """Whether a library of the CPU (YNNPACK) has buffers that XLA does not count, such as those of a whole attention."""
+    """Whether a library of the CPU (YNNPACK) has buffers that XLA does not count, as in attention."""
     inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))
     return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
 

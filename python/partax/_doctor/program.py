@@ -169,7 +169,9 @@ def _arguments(
     names = names_of_arguments(function, len(args))
     bound = [*zip(names, args, strict=True), *kwargs.items()]
     known: dict[str, Any] = {}
-    for name, value in bound:
+    owner = getattr(function, "__self__", None)  # a method's object; an object that is called has arrays of its own
+    own = [(type(function).__name__, function) if owner is None else ("self", owner)]
+    for name, value in (*bound, *([] if inspect.isfunction(function) else own)):
         leaves, spec = _core.flatten(value, name)
         known.update(zip(spec.dynamic_paths(), leaves, strict=True))
     if isinstance(traced, Traced):

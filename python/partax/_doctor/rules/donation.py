@@ -42,7 +42,7 @@ def _not_donated(program: Program) -> list[Finding]:
     message = f"{sizes} {comes} back in the result with the same types and {are} not donated: while the program runs, "
     message += f"{bytes_text(total)} are in memory twice."
     advice = f"{_option(program, names)}, if the caller goes on with the result and uses what it passed no more."
-    is_all = program.kind == "equinox"  # whose option donates every argument
+    is_all = program.kind == "equinox" or not _can_name(program, names)  # then the option donates every argument
     shared = _arrays_shared_by(program, [leaf.path for leaf in program.arguments] if is_all else names)
     if shared:
         same = f"{_same_text(shared)}, which no call can donate"
@@ -91,12 +91,21 @@ def _option(program: Program, names: Sequence[str]) -> str:
         some = "" if _is_of_equinox(names[0]) else f", `partax.filter_jit(donate={quoted})` these"
         return f'donate {them}: `eqx.filter_jit(donate="all")` donates all arguments{some}'
     if kind == "partax":
-        return f"donate {them}: `filter_jit(donate={quoted})`"
+        option = quoted if _can_name(program, names) else '"all"'
+        return f"donate {them}: `filter_jit(donate={option})`"
     option = f"donate_argnames={quoted}"
     if kind != "partax.nnx" and (positions := _positions(program, names)):
         option = f"donate_argnums={positions}"
     jits = {"jax": "jax.jit(..., ", "nnx": "nnx.jit(..., ", "partax.nnx": "partax.nnx.jit("}
     return f"donate {them}: `{jits[kind]}{option})`"
+
+
+def _can_name(program: Program, names: Sequence[str]) -> bool:
+    """Whether all are arguments, and none is the object that is called."""
+    try:
+        return set(names) <= set(inspect.signature(program.function).parameters)
+    except (TypeError, ValueError):  # no signature is known
+        return True
 
 
 def _positions(program: Program, names: Sequence[str]) -> tuple[int, ...]:
