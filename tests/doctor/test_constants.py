@@ -127,16 +127,6 @@ def test_what_depends_on_no_argument_is_evaluated_slowly(make: Any, below: int, 
     assert finding.figures["folding_seconds"] == pytest.approx(seconds, abs=0.01) and text in finding.message
 
 
-@pytest.mark.parametrize(
-    ("reduce", "seconds"), [(jnp.sum, None), (jnp.mean, None), (jnp.max, 1.6), (jnp.all, 1.6), (jnp.argmin, 7.0)]
-)
-def test_sums_of_floats_are_cheap_and_other_reductions_are_not(reduce: Any, seconds: float | None) -> None:
-    data = jnp.asarray(numbers(1_000_000)).reshape(1000, 1000)
-    findings = folding(lambda x: x * (data - reduce(data, axis=0)), jnp.float32(2))
-    assert len(findings) == (seconds is not None)
-    assert all(it.figures["folding_seconds"] == pytest.approx(seconds, rel=0.2) for it in findings)
-
-
 def test_a_chain_is_followed_through_calls_until_an_argument_comes_in() -> None:
     data = jnp.asarray(numbers(3_000_000))
 

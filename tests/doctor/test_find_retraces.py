@@ -51,16 +51,6 @@ def test_an_array_inside_of_an_argument_is_found_by_its_path(jit: Any) -> None:
     assert finding.figures["before"] == "float16[4]" and finding.figures["after"] == "float32[4]"
 
 
-def test_an_array_that_grows_is_found_as_a_trace_for_each_call() -> None:
-    def step(state: Any, x: Any) -> Any:
-        return {"w": state["w"] * 0.5, "seen": jnp.concatenate([state["seen"], x])}
-
-    begin = {"w": jnp.ones(3), "seen": jnp.zeros(2)}
-    (finding,) = found(jax.jit(step), begin, jnp.ones(1))
-    assert finding.severity == "high" and finding.path == "state['seen']"
-    assert finding.figures["before"] == "float32[2]" and finding.figures["after"] == "float32[3]"
-
-
 def appended(x: Any, cache: Any) -> Any:
     cache = jax.tree.map(lambda it: jnp.concatenate([it, x[None]]), cache)
     return x * 2, cache
@@ -114,9 +104,6 @@ class Train(eqx.Module):
     step: Any
     rate: Any = eqx.field(static=True, default=0.5)
 
-    def __call__(self, x: Any) -> Any:
-        return x, in_a_module(self, x)
-
 
 def counted(state: Any, x: Any) -> Any:
     return {**state, "step": state["step"] + 1, "w": state["w"] + x}, x
@@ -164,16 +151,6 @@ def test_each_kind_of_state_is_found(name: str, jit: Any) -> None:
     assert (finding.kind, finding.path, finding.severity) == ("retrace", path, severity)
     assert (finding.figures["before"], finding.figures["after"]) == (before, after)
     assert finding.advice.startswith("Begin with")
-
-
-@pytest.mark.parametrize("jit", [partax.filter_jit, eqx.filter_jit], ids=["partax", "Equinox"])
-def test_state_of_the_callable_itself_is_found(jit: Any) -> None:
-    train = Train(W, 3)
-    for function, path in ((train, "Train.step"), (train.__call__, "self.step")):
-        [finding] = found(jit(function), X)
-        assert (finding.path, finding.severity) == (path, "high")
-        assert (finding.figures["before"], finding.figures["after"]) == ("3", "4")
-    assert found(jit(eqx.nn.Linear(3, 3, key=jax.random.key(0))), X) == []
 
 
 def masked(x: Any, mask: Any) -> Any:

@@ -39,11 +39,6 @@ def test_what_compiles_in_a_moment_is_not_reported(turns: int, is_found: bool) -
     assert bool(found(long_turns, W, X)) is (turns > 7)
 
 
-@pytest.mark.parametrize(("turns", "severity"), [(74, "low"), (75, "medium"), (249, "medium"), (250, "high")])
-def test_the_severity_is_by_the_number_of_equations(turns: int, severity: str) -> None:
-    assert [it.severity for it in found(loop_of(turns), W, X)] == [severity]
-
-
 def test_layers_of_different_shapes_are_found_too() -> None:
     def pyramid(ws: Any, x: Any) -> Any:
         for w in ws:
