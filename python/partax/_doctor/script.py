@@ -97,7 +97,9 @@ class Watch:
             call, leaves, reason = call_in_progress(), list[Any](), ""
             if call is not None:
                 reason, leaves, program.kind = self._calls.reason(call), call.leaves, call.kind
-                program.function, line = weakref.ref(call.function), definition(call.function)
+                line = definition(call.function)
+                with contextlib.suppress(TypeError):  # an object without weak references
+                    program.function = weakref.ref(call.function)
                 program.first_line = line if line.is_users else program.first_line
             if history is not None:
                 leaves, program.kind, program.function = [], partax_kind(history), history.function
