@@ -25,6 +25,7 @@ from partax._pytree.filters import (
 )
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
+from partax._report import install as _report_install
 from partax._report.explain import RetraceError, RetraceWarning, explain
 from partax._transforms.filter_grad import (
     filter_grad,
@@ -39,7 +40,8 @@ if _TYPE_CHECKING:
     from partax import equinox as equinox
     from partax import nnx as nnx
     from partax import tree as tree
-    from partax._doctor.doctor import Diagnosis, doctor
+    from partax._doctor.diagnosis import Diagnosis
+    from partax._doctor.doctor import doctor
     from partax._doctor.finding import Finding
     from partax._functions.pure import pure
     from partax._io.save_and_load import load, save
@@ -83,6 +85,7 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _doctor_install.install()
+_report_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
@@ -91,7 +94,8 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 _MODULES = ("debug", "equinox", "nnx", "tree")
 _OF_MODULES = {
     "_doctor.finding": ("Finding",),
-    "_doctor.doctor": ("Diagnosis", "doctor"),
+    "_doctor.diagnosis": ("Diagnosis",),
+    "_doctor.doctor": ("doctor",),
     "_functions.pure": ("pure",),
     "_io.save_and_load": ("load", "save"),
     "_jit.shardings": ("filter_shard",),

@@ -6,7 +6,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, o
 
 from typing_extensions import disjoint_base
 
-from partax._doctor.doctor import Diagnosis
+from partax._doctor.diagnosis import Diagnosis
 from partax._jit.ahead_of_time import Lowered, Traced
 from partax._jit.filter_jit import CacheInfo
 from partax._jit.options import CallShape, Options
