@@ -169,6 +169,7 @@ class Runs:
         return self.parts["table"][0][i]
 
 
+@pytest.mark.filterwarnings("ignore:.*is an array in a static")
 def test_what_holds_an_array_has_its_path() -> None:
     given, index = TABLE.copy(), jnp.int32(0)
     cases: list[tuple[str, str, Any, tuple[Any, ...]]] = [
