@@ -40,7 +40,7 @@ void TraceOutput::find_static_sources(const TreeSpec& arguments, const TreeSpec&
     const auto source = sources.find(value.identity());
     static_source.push_back(source == sources.end() ? kStored : source->second);
     if (source == sources.end()) {
-      has_own_objects = has_own_objects || has_own_object(value.identity());
+      has_own_objects = has_own_objects || (!value.absent() && has_own_object(value.identity()));
       value.own();
       continue;
     }
