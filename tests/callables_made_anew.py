@@ -8,16 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from partax._guards.walk import written_down
 
 import partax
 from partax import filter_jit
+from partax._functions.proof import prove
 
 
 def unproven(fun: Any) -> str:
     """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
-    *_, what, of_same_objects = written_down((fun,), ())
-    return what or of_same_objects
+    return prove(fun).reason
 
 
 def scaled(n: Any) -> Any:

@@ -9,6 +9,25 @@
 #include "tree/spec_data.h"
 
 namespace partax {
+namespace {
+
+// Whether a static value is, or holds, an object of which there may be another one like it.
+bool has_own_object(PyObject* value) {
+  const Form form = form_of(value);
+  if (is_composite(form)) {
+    const DepthGuard guard;
+    bool has_any = false;
+    each_item(value, form, [&](const Ref& item) { has_any = has_any || (item && has_own_object(item.get())); });
+    return has_any;
+  }
+  const TypeInfo& info = TypeTable::instance().find(value);
+  const CallableSort sort = callable_sort(value);
+  if (form == Form::kGeneric || sort == CallableSort::kOther) return !info.is_installed;
+  if (form != Form::kIdentity) return sort == CallableSort::kMethod;
+  return !info.is_enum && !PyType_Check(value) && !PyModule_Check(value) && PyCallable_Check(value) == 0;
+}
+
+}  // namespace
 
 void TraceOutput::find_static_sources(const TreeSpec& arguments, const TreeSpec& key) {
   std::unordered_map<PyObject*, std::int32_t> sources;  // by object, the first index in the key
@@ -21,6 +40,7 @@ void TraceOutput::find_static_sources(const TreeSpec& arguments, const TreeSpec&
     const auto source = sources.find(value.identity());
     static_source.push_back(source == sources.end() ? kStored : source->second);
     if (source == sources.end()) {
+      has_own_objects = has_own_objects || (!value.absent() && has_own_object(value.identity()));
       value.own();
       continue;
     }

@@ -18,7 +18,8 @@ struct TraceOutput {
   // as it is. Empty if all stay.
   static constexpr std::int32_t kStored = -1;
   std::vector<std::int32_t> static_source;
-  Ref shardings;  // explicit out_shardings, one for each result, or null
+  bool has_own_objects = false;  // some value that stays is an object that no call of another function may get
+  Ref shardings;                 // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
   // Finds the largest nodes of the result that an argument has too: of the same types, with the same static values, and

@@ -11,6 +11,17 @@
 namespace partax {
 namespace {
 
+// Has a re-created callable get no program of the call: what that returns belongs to the callables of its trace.
+void keep_to_its_functions(const CallFrame& frame) {
+  const auto refuse = [](const TreeSpec& spec) {
+    spec.each_callable([](CallableRecord& record) {
+      record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
+    });
+  };
+  refuse(frame.entry->key);
+  if (const EntryPtr root = frame.call.cache().root.lock()) refuse(root->key);
+}
+
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
 Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
@@ -52,6 +63,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
   output->spec = std::move(spec);
   output->find_passthroughs(arguments);
   output->find_static_sources(arguments, entry.key);
+  if (output->has_own_objects) keep_to_its_functions(frame);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;

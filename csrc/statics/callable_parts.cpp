@@ -106,6 +106,13 @@ void CallableRecord::check_still_proven() {
   }
 }
 
+void CallableRecord::refuse_others(const char* reason) {
+  static Name name("reason");
+  if (!is_provable) return;
+  checked_int(PyObject_SetAttr(proof.get(), name.get(), exact_unicode(reason).get()));
+  is_provable = false;
+}
+
 // `==` of code objects ignores qualified names and the kinds of local variables.
 bool is_same_code(PyObject* left, PyObject* right) {
   if (left == right) return true;

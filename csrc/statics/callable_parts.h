@@ -74,6 +74,8 @@ struct CallableRecord {
   std::string difference(PyObject* callable) const;
   // Before another trace: if what a known callable reads has changed, re-created ones do not get its programs.
   void check_still_proven();
+  // From now on re-created ones do not get its programs, for this reason.
+  void refuse_others(const char* reason);
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, known); }
 
   std::vector<CallableIdentity> known;  // the original, then the re-created ones, latest first

@@ -40,7 +40,10 @@ class UnchangedReader {
 
   // Whether a static value is surely the spec's; else it has to be compared.
   bool is_same_static(std::size_t index, PyObject* value) const {
-    return value == identity_[index] || statics_[index].is_known_callable(value);
+    if (value == identity_[index]) return true;
+    if (!statics_[index].is_known_callable(value)) return false;
+    if (!statics_[index].is_object(value)) leaves_.add_own_static(index, value);
+    return true;
   }
 
   // Of a kEntries node: `child(i, value)` for each child that is not in a row, and `other(index, value)` for a static

@@ -38,7 +38,7 @@ WRAPPED = ("module_wrapper", "module_of_module", "eqx_partial", "jax_partial_key
 operations(
     "hit",
     {
-        "one array": lambda: hit_case(trees.SAMPLES["array"], callables="identity", allocates=False),
+        "one array": lambda: hit_case(trees.SAMPLES["array"], reuse_equal_functions=False, allocates=False),
         "modules and optimizer state": lambda: hit_case(samples("module_nested", "optax_chain")),
         "dictionaries": lambda: hit_case(samples("dict", "dict_int_keys", "ordered_dict", "defaultdict")),
         "registered nodes": lambda: hit_case(samples("node_without_keys", "node_with_keys", "dataclass")),

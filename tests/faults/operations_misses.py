@@ -24,7 +24,7 @@ def whole_keys(f: Any) -> Any:
 
 @operation("miss: first call", quick=False)
 def _() -> Case:
-    f = filter_jit(trees.add_one, callables="identity")
+    f = filter_jit(trees.add_one, reuse_equal_functions=False)
     tree = {"model": trees.make_model(1), "n": [1, 2, "x"], "bag": trees.Bag(trees.array(1), label=[1])}
     return unfailing(lambda: f(tree), tree, f, prepare=f.clear_cache, state=whole_keys(f))
 
@@ -94,7 +94,7 @@ def _() -> Case:
 def _() -> Case:
     def run() -> Any:
         local = object()
-        first, like = filter_jit(lambda x: (x, local), callables="identity"), filter_jit(holds(1))
+        first, like = filter_jit(lambda x: (x, local), reuse_equal_functions=False), filter_jit(holds(1))
         return like._cache is filter_jit(holds(1))._cache, first.cache_info().static_keys
 
     return unfailing(run)
@@ -115,7 +115,7 @@ def _() -> Case:
 
 @operation("cache: info, entries")
 def _() -> Case:
-    f = filter_jit(lambda x, n: x, callables="identity")
+    f = filter_jit(lambda x, n: x, reuse_equal_functions=False)
     prepare = lambda: (f(X, 1), f(X, 2))
     prepare()
     run = lambda: (*f.cache_info()[:2], len(f._cache.entries()), f._cache in _core.caches())

@@ -23,7 +23,7 @@ def check_works(f: Any) -> None:
 
 
 def identity() -> Any:
-    f = filter_jit(lambda tree: tree, callables="identity")  # with a cache of its own
+    f = filter_jit(lambda tree: tree, reuse_equal_functions=False)  # with a cache of its own
     check_works(f)
     return f
 
@@ -148,7 +148,7 @@ def test_a_node_that_cannot_be_read_in_a_single_walk_is_named(monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(Broken, "flatten", in_one_walk(at, raises))
             try:
-                filter_jit(lambda tree: tree, callables="identity")([1, Broken(array(2))])
+                filter_jit(lambda tree: tree, reuse_equal_functions=False)([1, Broken(array(2))])
             except ZeroDivisionError as error:  # some walks are of values that are looked at again
                 named.append(error.__notes__[0].rpartition(" at ")[2])
     assert set(named) == {"`tree[1]`", "`the result[1]`"} and len(named) > 3, named
@@ -162,7 +162,7 @@ def test_a_tree_that_is_another_one_in_a_single_walk(
     arrays, outcomes = [array(2), array(2, start=1), array(2, start=2)], set[int]()
     children = lambda count, statics: (*arrays[:count], *["static"] * statics)
     for at in range(1, 9):
-        f = filter_jit(lambda node, last: (node.children, last + 1), donate=donate, callables="identity")
+        f = filter_jit(lambda node, last: (node.children, last + 1), donate=donate, reuse_equal_functions=False)
         node = Broken(*children(2, 1000))
         with monkeypatch.context() as patch:
             patch.setattr(Broken, "flatten", in_one_walk(at, lambda _: (children(count, statics), None)))
@@ -210,7 +210,7 @@ def test_an_unflatten_function_that_raises() -> None:
 )
 def test_arrays_that_jax_does_not_know(x: Any, donate: str) -> None:
     for sharding in (None, jax.sharding.SingleDeviceSharding(jax.devices()[0])):
-        f = filter_jit(lambda tree: tree, callables="identity", donate=donate, out_shardings=sharding)
+        f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate=donate, out_shardings=sharding)
         told = rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
         if x.ndim == 0:  # a scalar of such a type may get to jax before partax has met one
             told = "not a valid JAX type|found a NumPy array of dtype datetime64"

@@ -163,15 +163,3 @@ def test_clear_cache_while_the_function_is_traced() -> None:
 
     for _ in range(2):
         assert_same(f(array(2), 3), array(2) * 3)
-
-
-def test_clear_cache_drops_the_traces_of_earlier_states_too(traces: TraceCounter) -> None:
-    n, made = 1, lambda x: (traces.seen(x) + 1) * n
-    f, other, kept = filter_jit(made), filter_jit(made), filter_jit(made, donate="warn")
-    for count in (4, 6):
-        for n in (1, 2):
-            for call in (f, kept):
-                assert_same(call(array(2)), (array(2) + 1) * n)
-        assert traces.count == count
-        f.clear_cache()
-        assert other.cache_info().traces == 0

@@ -27,7 +27,7 @@ def looking(**options: Any) -> tuple[Any, list[Any]]:
         looks.append(jax.tree.map(seen, (x, y, rest, key, more)))
         return x
 
-    return filter_jit(look, **options), looks
+    return filter_jit(look, reuse_equal_functions=False, **options), looks
 
 
 @pytest.mark.parametrize("x", [1, True, 1.5, 1j, array(2), np.float32(1), [1, {"a": (2.0, None)}]], ids=str)

@@ -92,12 +92,12 @@ def given(x: Any, fun: Any) -> Any:
 
 @CASES.append
 @played(
-    'argument: a lambda made anew, with `callables="identity"`',
+    'argument: a lambda made anew, with `reuse_equal_functions=False`',
     "<lambda>: trace 2, because fun: <lambda> at FILE:LINE is new (same code and contents, but another object, "
     "compared by identity)",
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
-    f = library.jit(lambda x, fun: fun(seen(x)), static=("fun",), partax={"callables": "identity"})
+    f = library.jit(lambda x, fun: fun(seen(x)), static=("fun",), partax={"reuse_equal_functions": False})
     first, second = scaled(2), scaled(2)
     yield lambda: f(X, first)
     yield lambda: f(X, second)

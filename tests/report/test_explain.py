@@ -346,7 +346,7 @@ def test_the_place_of_a_value_that_compares_unequal(lines: Lines, make: Callable
 
 
 def test_records_keep_nothing_alive(collect: Callable[[], None]) -> None:
-    f = filter_jit(lambda net, value, fun: net, cache_size=1, callables="identity")
+    f = filter_jit(lambda net, value, fun: net, cache_size=1, reuse_equal_functions=False)
     alive: list[weakref.ref[Any]] = []
     with partax.explain():
         for i in range(10):

@@ -33,26 +33,6 @@ def values(chunks: Any) -> list[float]:
     return [float(state["w"][0]) for state, _ in chunks]
 
 
-def in_a_list() -> tuple[Any, Set]:
-    held = [1.0]
-    return (lambda state, x: (filled(state, held[0]), x)), functools.partial(held.__setitem__, 0)
-
-
-def in_a_variable() -> tuple[Any, Set]:
-    held = 1.0
-
-    def change(value: float) -> None:
-        nonlocal held
-        held = value
-
-    return (lambda state, x: (filled(state, held), x)), change
-
-
-def in_a_default() -> tuple[Any, Set]:
-    step = lambda state, x, value=1.0: (filled(state, value), x)
-    return step, lambda value: setattr(step, "__defaults__", (value,))
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Owner:
@@ -72,7 +52,7 @@ def in_the_owner_of_a_method() -> tuple[Any, Set]:
     return owner.__call__, owner.held.fill
 
 
-HOLDERS = [in_a_list, in_a_variable, in_a_default, in_a_step_that_is_an_object, in_the_owner_of_a_method]
+HOLDERS = [in_a_step_that_is_an_object, in_the_owner_of_a_method]
 
 
 @pytest.mark.parametrize("holder", HOLDERS)

@@ -103,13 +103,13 @@ class Reader:
             raise UnprovableError("more than can be compared")
 
     def _is_repeated(self, value: Any) -> bool:
-        number = self._numbers.setdefault(id(value), len(self._numbers))
+        number = self._numbers.get(id(value))
+        if number is not None:
+            self.add(("repeated", number))
+            return True
+        self._numbers[id(value)] = len(self._numbers)
         self._kept.append(value)
-        if number == len(self._kept) - 1:
-            return False
-        self._kept.append(value)
-        self.add(("repeated", number))
-        return True
+        return False
 
     def _number(self, value: Any) -> None:
         self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal

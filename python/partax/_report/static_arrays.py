@@ -62,7 +62,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
 
 def _counts_by_content(cls: Any) -> bool:
     """Whether a static value of this class with other parts is another one for the key of a call."""
-    return issubclass(cls, (list, dict, tuple, functools.partial)) or facts(cls).compares_fields
+    return issubclass(cls, (list, dict, tuple, functools.partial, types.MethodType)) or facts(cls).compares_fields
 
 
 def _compared_attributes(cls: Any) -> set[str]:
