@@ -100,8 +100,8 @@ class PlaceReader(Reader):
         self.tokens.append(token)
         self.places.append((self.root, self.place))
 
-    def _set(self, value: Any) -> None:
-        super()._set(value)
+    def read_set(self, value: Any) -> None:
+        super().read_set(value)
         del self.places[len(self.tokens) :]
 
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:

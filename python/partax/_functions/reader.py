@@ -111,7 +111,7 @@ class Reader:
         self.add(("repeated", number))
         return True
 
-    def _number(self, value: Any) -> None:
+    def read_number(self, value: Any) -> None:
         self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal
 
     def _tuple(self, value: Any) -> None:
@@ -133,7 +133,7 @@ class Reader:
         if type(value) is collections.defaultdict:
             self.read_part(value.default_factory, ".default_factory")
 
-    def _set(self, value: Any) -> None:
+    def read_set(self, value: Any) -> None:
         if self._is_repeated(value):
             return
         items = set[Any]()
@@ -181,7 +181,7 @@ class Reader:
             try:
                 value = cell.cell_contents
             except ValueError:
-                self.add(_ABSENT)
+                self.add(("absent",))
                 continue
             if not (name in names.counters and is_counter(names, name, value)):
                 self.read_variable(value, "closure", name, function)
@@ -301,7 +301,7 @@ class Reader:
             try:
                 part = object.__getattribute__(value, name)
             except AttributeError:
-                self.add(_ABSENT)
+                self.add(("absent",))
                 continue
             self.read_part(part, f".{name}")
 
@@ -366,22 +366,34 @@ def _parts(get: Callable[[Any], Any]) -> _Read:
     return read_parts
 
 
+def _constant(reader: Reader, value: Any) -> None:  # as subclasses do it, as the two below
+    reader.constant(value)
+
+
+def _identity(reader: Reader, value: Any) -> None:
+    reader.identity(value)
+
+
+def _library_object(reader: Reader, value: Any) -> None:
+    reader.library_object(value)
+
+
 _READERS: dict[type, _Read] = {
-    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), Reader.constant),
-    **dict.fromkeys((float, complex), Reader._number),
+    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), _constant),
+    **dict.fromkeys((float, complex), lambda reader, value: reader.read_number(value)),
     tuple: Reader._tuple,
     **dict.fromkeys((list, collections.deque), Reader._list),
     bytearray: _parts(bytes),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict, collections.Counter), Reader._dict),
     types.MappingProxyType: _parts(dict),
-    **dict.fromkeys((set, frozenset), Reader._set),
-    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), Reader.constant),
-    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), Reader.constant),
-    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), Reader.constant),
+    **dict.fromkeys((set, frozenset), lambda reader, value: reader.read_set(value)),
+    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), _constant),
+    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), _constant),
+    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), _constant),
     re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
     **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
-    inspect.Signature: Reader.constant,
-    **dict.fromkeys((types.UnionType, types.GenericAlias), Reader.constant),
+    inspect.Signature: _constant,
+    **dict.fromkeys((types.UnionType, types.GenericAlias), _constant),
     types.FunctionType: Reader._function,
     types.MethodType: Reader._method,
     types.BuiltinFunctionType: Reader._builtin,
@@ -395,12 +407,12 @@ _READERS: dict[type, _Read] = {
     **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
     functools.cached_property: _parts(operator.attrgetter("func")),
     **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._descriptor),
-    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), Reader.library_object),
-    types.ClassMethodDescriptorType: Reader.library_object,
+    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _library_object),
+    types.ClassMethodDescriptorType: _library_object,
     np.ndarray: Reader._numpy_array,
-    jax.tree_util.PyTreeDef: Reader.constant,
-    logging.Logger: Reader.library_object,
-    logging.RootLogger: Reader.library_object,
+    jax.tree_util.PyTreeDef: _constant,
+    logging.Logger: _library_object,
+    logging.RootLogger: _library_object,
 }
 
 
@@ -418,11 +430,11 @@ def _reader_of(cls: type) -> _Read:
     if issubclass(cls, np.generic):
         return Reader._numpy_scalar
     if issubclass(cls, np.dtype) or facts(cls).constant:
-        return Reader.constant
+        return _constant
     if facts(cls).enum:
-        return Reader.identity
+        return _identity
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
-        return Reader.library_object
+        return _library_object
     return _other
 
 

@@ -125,7 +125,7 @@ class _ContentReader(PlaceReader):
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))
 
-    def _number(self, value: Any) -> None:
+    def read_number(self, value: Any) -> None:
         if type(value) is float and value.is_integer():
             self.as_ints[len(self.tokens)] = digest_of(self._constant_content(int(value)))
         self.add(number_content(value))
