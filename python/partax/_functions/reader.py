@@ -103,11 +103,11 @@ class Reader:
             raise UnprovableError("more than can be compared")
 
     def _is_repeated(self, value: Any) -> bool:
-        number = self._numbers.setdefault(id(value), len(self._numbers))
-        self._kept.append(value)
-        if number == len(self._kept) - 1:
+        number = self._numbers.get(id(value))
+        if number is None:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
             return False
-        self._kept.append(value)
         self.add(("repeated", number))
         return True
 
