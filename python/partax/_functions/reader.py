@@ -29,14 +29,16 @@ from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
+_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _ABSENT: Any = object()
+_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
 # Entries of classes that describe the class, or follow from others.
 _ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
@@ -219,10 +221,17 @@ class Reader:
                     raise UnprovableError(f"'{name}.{rest}', which has state of its own")
                 self.library_object(value)
                 return
-            if attribute is None or attribute not in vars(value):
-                raise UnprovableError(f"the module '{value.__name__}'")
+            if attribute is None:
+                break
+            if attribute not in vars(value):
+                raise UnprovableError(f"'{attribute}' of the module '{value.__name__}'")
             value, name = vars(value)[attribute], f"{name}.{attribute}"
         self.read_variable(value, "global", name, function)
+
+    def _module(self, module: types.ModuleType) -> None:
+        if not is_listed_module(module):
+            raise UnprovableError(f"the module '{module.__name__}'")
+        self.library_object(module)
 
     def _method(self, method: Any) -> None:
         self.add(type(method))
@@ -276,8 +285,8 @@ class Reader:
             self.add(name)
             self.read_part(entry, f".{name}")
 
-    def _descriptor(self, value: Any) -> None:
-        """Of a class that is known by identity."""
+    def _by_class(self, value: Any) -> None:
+        """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
         self.add(type(value))
 
     def instance(self, value: Any) -> None:
@@ -380,11 +389,12 @@ _READERS: dict[type, _Read] = {
     **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), Reader.constant),
     re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
     **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
-    inspect.Signature: Reader.constant,
+    **dict.fromkeys((inspect.Signature, type(sys.version_info)), Reader.constant),
     **dict.fromkeys((types.UnionType, types.GenericAlias), Reader.constant),
     types.FunctionType: Reader._function,
     types.MethodType: Reader._method,
     types.BuiltinFunctionType: Reader._builtin,
+    types.ModuleType: Reader._module,
     functools.partial: Reader._partial,
     type(functools.lru_cache(len)): _parts(operator.attrgetter("__wrapped__")),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter), _parts(lambda value: value.__reduce__()[1])),
@@ -394,9 +404,11 @@ _READERS: dict[type, _Read] = {
     property: _parts(operator.attrgetter("fget", "fset", "fdel")),
     **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
     functools.cached_property: _parts(operator.attrgetter("func")),
-    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._descriptor),
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._by_class),
     **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), Reader.library_object),
     types.ClassMethodDescriptorType: Reader.library_object,
+    _TUPLE_GETTER: _parts(lambda value: value.__reduce__()[1]),
+    weakref.ReferenceType: _parts(lambda value: value()),
     np.ndarray: Reader._numpy_array,
     jax.tree_util.PyTreeDef: Reader.constant,
     logging.Logger: Reader.library_object,
@@ -421,13 +433,15 @@ def _reader_of(cls: type) -> _Read:
         return Reader.constant
     if facts(cls).enum:
         return Reader.identity
+    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
+        return Reader._by_class
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
         return Reader.library_object
     return _other
 
 
 def _other(reader: Reader, value: Any) -> None:
-    if callable(value) and is_pure(value):
+    if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
         reader.library_object(value)
     else:
         reader.instance(value)
