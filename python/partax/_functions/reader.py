@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._functions.code import is_counter, names_of
+from partax._functions.code import Names, is_counter, names_of
 from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
 from partax._functions.type_traits import facts
@@ -168,25 +168,26 @@ class Reader:
     # ---- Callables.
 
     def _function(self, function: types.FunctionType) -> None:
-        scope = function.__globals__
+        code, scope = function.__code__, function.__globals__
         is_of_library = is_listed_name(str(scope.get("__name__")))
-        if is_of_library and is_pure(function):
+        if is_of_library and "<locals>" not in code.co_qualname and is_pure(function):
             self.library_object(function)
             return
         if self._is_repeated(function):
             return
-        code = function.__code__
-        names = names_of(code)
+        # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
+        names = None if is_of_library and is_pure_code(function) else names_of(code)
         self.code(code)
         self.add(function.__name__)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                self.add(_ABSENT)
-                continue
-            if not (name in names.counters and is_counter(names, name, value)):
-                self.read_variable(value, "closure", name, function)
+        if function.__closure__ is not None:
+            for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
+                try:
+                    value = cell.cell_contents
+                except ValueError:
+                    self.add(_ABSENT)
+                    continue
+                if names is None or not is_counter(names, name, value):
+                    self.read_variable(value, "closure", name, function)
         if function.__defaults__ is not None:
             self.read_variable(function.__defaults__, "default", "", function)
         if function.__kwdefaults__ is not None:
@@ -195,16 +196,17 @@ class Reader:
             if name not in _COPIED_FROM_JIT:
                 self.add(name)
                 self.read_part(value, f".{name}")
-        if is_of_library and is_pure_code(function):
-            return
+        if names is not None:
+            self._globals(function, names)
+
+    def _globals(self, function: types.FunctionType, names: Names) -> None:
         if names.has_relative_import:
             raise UnprovableError("a relative import")
+        scope, builtins = function.__globals__, function.__builtins__
         for chain in names.chains:
             name = chain[0]
-            value = scope.get(name, _ABSENT)
-            if value is _ABSENT:
-                value = function.__builtins__.get(name, _ABSENT)
-            if not (name in names.counters and is_counter(names, name, value)):
+            value = scope[name] if name in scope else builtins.get(name, _ABSENT)
+            if not is_counter(names, name, value):
                 self._global(value, chain, function)
         for module, name in names.imports:
             self._global(sys.modules.get(module, _ABSENT), (module, name) if name else (module,), function)
