@@ -111,6 +111,8 @@ Form form_of(PyObject* value) {
     return Form::kIdentity;
   }
   if (taken_apart().treedef.is(type)) return Form::kTreedef;
+  const bool is_content = type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info);
+  if (is_content && !info.is_installed) return Form::kInstance;  // a library's `==` knows what else it keeps
   return Form::kGeneric;
 }
 
@@ -147,10 +149,14 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
     forgive();
     return -1;
   }
+  const Ref params = maybe_attribute(reinterpret_cast<PyObject*>(Py_TYPE(value)), "__dataclass_params__");
+  if (!params) forgive();
+  const std::string remedy = params ? "make the class `@dataclass(frozen=True)`, or a pytree node"
+                                    : "give the type a hash, or make it a pytree node";
   throw WalkError::diagnosed(PyExc_TypeError,
                              "found a static value of type `" + type_name(value) +
                                  "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
-                                 "`__eq__` (static); give the type a hash, or make it a pytree node");
+                                 "`__eq__` (static); " + remedy);
 }
 
 Ref field(PyObject* value, PyObject* name) {
@@ -309,10 +315,12 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
   const DepthGuard guard;
   const Form form = form_of(value);
   const std::size_t seed = pointer_hash(Py_TYPE(value));
+  if (form == Form::kInstance && unhashable == Unhashable::kRefuse) own_hash(value, unhashable);  // which raises
   if (is_composite(form)) {
     std::size_t combined = seed;
     each_item(value, form, [&](const Ref& item) {
-      combined = mix(combined, item ? hash_of_part(item.get(), unhashable, callables) : 0);
+      const bool is_skipped = !item || (form == Form::kInstance && form_of(item.get()) == Form::kArray);
+      combined = mix(combined, is_skipped ? 0 : hash_of_part(item.get(), unhashable, callables));
     });
     return combined;
   }

@@ -34,6 +34,7 @@ enum class Form : std::uint8_t {
   kTreedef,  // by its nodes: jax takes 1 for True in aux data
   kFrozenDataclass,
   kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
+  kInstance,  // of a class without a hash, such as a dataclass with configuration: the attributes, which may change
 };
 Form form_of(PyObject* value);
 
@@ -133,6 +134,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
+    case Form::kInstance:
     case Form::kSubclass: {  // the content; and the attributes by name, the dictionary first, an empty slot without
                              // value
       visit(content_of(value));

@@ -118,6 +118,17 @@ bool StaticValue::equals(const StaticValue& other) const {
 
 // ---- What of a static value a key may keep: snapshots of it.
 
+namespace {
+
+// A copy of an object; the object itself if it cannot be copied.
+Ref deep_copy(PyObject* value) {
+  const Ref module = Ref::checked(PyImport_ImportModule("copy"));
+  const auto copy = [&] { return Ref::checked(PyObject_CallMethod(module.get(), "deepcopy", "O", value)); };
+  return attempt(copy, [&] { return Ref::borrow(value); });
+}
+
+}  // namespace
+
 // Makes sealed values.
 class Sealer {
  public:
@@ -133,15 +144,18 @@ class Sealer {
     result.mode_ = StaticValue::Mode::kHeld;
     result.held_ = Ref::borrow(value);
     if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
+    // An object without a hash may change, so it is compared with a copy.
+    if (form == Form::kGeneric && result.hash_ == -1) result.held_ = deep_copy(value);
     return result;
   }
 
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
     const auto composite = composite_of(value);
-    bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
+    bool reusable = !is_mutable_form(form) && form != Form::kSubclass && form != Form::kInstance;
     each_item(value, form, [&](const Ref& item) {
-      composite->items.push_back(item ? seal(item.get()) : StaticValue());
+      const bool is_array = item && form == Form::kInstance && form_of(item.get()) == Form::kArray;
+      composite->items.push_back(!item ? StaticValue() : is_array ? weak(item.get()) : seal(item.get()));
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.

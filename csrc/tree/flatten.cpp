@@ -282,9 +282,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
   open(info.kind, children, &info);
   if (is_declared) name_children(object, children);
-  const auto unhashable = is_declared ? Unhashable::kCompare : Unhashable::kRefuse;
   const auto add_field = [&](PyObject* name, Ref value) {
-    below([&] { return attribute_segment(name); }, [&] { add_static(present(std::move(value)), unhashable); });
+    below([&] { return attribute_segment(name); }, [&] { add_static(present(std::move(value)), Unhashable::kCompare); });
   };
   for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), Ref::borrow(values[children + i]));
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.

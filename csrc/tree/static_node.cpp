@@ -58,7 +58,8 @@ std::size_t hash_of(PyObject* self) {
   std::unordered_set<std::size_t> aux_data;
   for (const Node& node : part.tree.nodes) {
     if (node.kind == Kind::kRegistered) aux_data.insert(node.first_static);
-    std::size_t count = node.kind == Kind::kDeclared ? node.info->static_names.size() : 0;
+    const bool has_fields = node.kind == Kind::kDeclared || node.kind == Kind::kModule || node.kind == Kind::kDataclass;
+    std::size_t count = has_fields ? node.info->static_names.size() : 0;
     if (node.kind == Kind::kEntries) count = EntryPlaces(node).keys - node.first_static;
     for (std::size_t i = 0; i < count; ++i) aux_data.insert(node.first_static + i);
   }

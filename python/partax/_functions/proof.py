@@ -51,13 +51,26 @@ class Proof:
         except Exception:  # whatever a user's object raises
             return _unprovable_reason(value)
         pairs = enumerate(zip(self._tokens, reader.tokens, strict=False))
-        i = next((i for i, (old, new) in pairs if old != new), min(len(self._tokens), len(reader.tokens)))
+        end = min(len(self._tokens), len(reader.tokens))
+        i = next((i for i, (old, new) in pairs if old != new), end)
         if i >= len(reader.places):
             i = len(reader.places) - 1
         place = place_text(reader.places[i][1])
         if not place:
             return "has other code" if isinstance(value, types.FunctionType) else "is another object"
-        return f"reads {place}, which has changed"
+        old, new = (tokens[i] if i < end else None for tokens in (self._tokens, reader.tokens))
+        return f"reads {place}, which {_change_text(old, new)}"
+
+
+_PLAIN = {type(None), bool, int, float, complex, str, bytes}
+
+
+def _change_text(old: Any, new: Any) -> str:
+    """How a token has changed, with the values if they are short."""
+    if not all(type(it) is tuple and len(it) == 2 and it[0] in _PLAIN for it in (old, new)):
+        return "has changed"
+    texts = [value if cls in (float, complex) else repr(value) for cls, value in (old, new)]
+    return f"changed from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= 40 else "has changed"
 
 
 def prove(value: Any) -> Proof:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._functions.code import is_counter, names_of
+from partax._functions.code import Names, is_counter, names_of
 from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
 from partax._functions.type_traits import facts
@@ -29,14 +29,16 @@ from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
+_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _ABSENT: Any = object()
+_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
 # Entries of classes that describe the class, or follow from others.
 _ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
@@ -103,11 +105,11 @@ class Reader:
             raise UnprovableError("more than can be compared")
 
     def _is_repeated(self, value: Any) -> bool:
-        number = self._numbers.setdefault(id(value), len(self._numbers))
-        self._kept.append(value)
-        if number == len(self._kept) - 1:
+        number = self._numbers.get(id(value))
+        if number is None:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
             return False
-        self._kept.append(value)
         self.add(("repeated", number))
         return True
 
@@ -166,25 +168,26 @@ class Reader:
     # ---- Callables.
 
     def _function(self, function: types.FunctionType) -> None:
-        scope = function.__globals__
+        code, scope = function.__code__, function.__globals__
         is_of_library = is_listed_name(str(scope.get("__name__")))
-        if is_of_library and is_pure(function):
+        if is_of_library and "<locals>" not in code.co_qualname and is_pure(function):
             self.library_object(function)
             return
         if self._is_repeated(function):
             return
-        code = function.__code__
-        names = names_of(code)
+        # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
+        names = None if is_of_library and is_pure_code(function) else names_of(code)
         self.code(code)
         self.add(function.__name__)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                self.add(("absent",))
-                continue
-            if not (name in names.counters and is_counter(names, name, value)):
-                self.read_variable(value, "closure", name, function)
+        if function.__closure__ is not None:
+            for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
+                try:
+                    value = cell.cell_contents
+                except ValueError:
+                    self.add(("absent",))
+                    continue
+                if names is None or not is_counter(names, name, value):
+                    self.read_variable(value, "closure", name, function)
         if function.__defaults__ is not None:
             self.read_variable(function.__defaults__, "default", "", function)
         if function.__kwdefaults__ is not None:
@@ -193,16 +196,17 @@ class Reader:
             if name not in _COPIED_FROM_JIT:
                 self.add(name)
                 self.read_part(value, f".{name}")
-        if is_of_library and is_pure_code(function):
-            return
+        if names is not None:
+            self._globals(function, names)
+
+    def _globals(self, function: types.FunctionType, names: Names) -> None:
         if names.has_relative_import:
             raise UnprovableError("a relative import")
+        scope, builtins = function.__globals__, function.__builtins__
         for chain in names.chains:
             name = chain[0]
-            value = scope.get(name, _ABSENT)
-            if value is _ABSENT:
-                value = function.__builtins__.get(name, _ABSENT)
-            if not (name in names.counters and is_counter(names, name, value)):
+            value = scope[name] if name in scope else builtins.get(name, _ABSENT)
+            if not is_counter(names, name, value):
                 self._global(value, chain, function)
         for module, name in names.imports:
             self._global(sys.modules.get(module, _ABSENT), (module, name) if name else (module,), function)
@@ -219,10 +223,17 @@ class Reader:
                     raise UnprovableError(f"'{name}.{rest}', which has state of its own")
                 self.library_object(value)
                 return
-            if attribute is None or attribute not in vars(value):
-                raise UnprovableError(f"the module '{value.__name__}'")
+            if attribute is None:
+                break
+            if attribute not in vars(value):
+                raise UnprovableError(f"'{attribute}' of the module '{value.__name__}'")
             value, name = vars(value)[attribute], f"{name}.{attribute}"
         self.read_variable(value, "global", name, function)
+
+    def _module(self, module: types.ModuleType) -> None:
+        if not is_listed_module(module):
+            raise UnprovableError(f"the module '{module.__name__}'")
+        self.library_object(module)
 
     def _method(self, method: Any) -> None:
         self.add(type(method))
@@ -276,8 +287,8 @@ class Reader:
             self.add(name)
             self.read_part(entry, f".{name}")
 
-    def _descriptor(self, value: Any) -> None:
-        """Of a class that is known by identity."""
+    def _by_class(self, value: Any) -> None:
+        """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
         self.add(type(value))
 
     def instance(self, value: Any) -> None:
@@ -392,11 +403,12 @@ _READERS: dict[type, _Read] = {
     **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), _constant),
     re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
     **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
-    inspect.Signature: _constant,
+    **dict.fromkeys((inspect.Signature, type(sys.version_info)), _constant),
     **dict.fromkeys((types.UnionType, types.GenericAlias), _constant),
     types.FunctionType: Reader._function,
     types.MethodType: Reader._method,
     types.BuiltinFunctionType: Reader._builtin,
+    types.ModuleType: Reader._module,
     functools.partial: Reader._partial,
     type(functools.lru_cache(len)): _parts(operator.attrgetter("__wrapped__")),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter), _parts(lambda value: value.__reduce__()[1])),
@@ -406,9 +418,11 @@ _READERS: dict[type, _Read] = {
     property: _parts(operator.attrgetter("fget", "fset", "fdel")),
     **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
     functools.cached_property: _parts(operator.attrgetter("func")),
-    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._descriptor),
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._by_class),
     **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _library_object),
     types.ClassMethodDescriptorType: _library_object,
+    _TUPLE_GETTER: _parts(lambda value: value.__reduce__()[1]),
+    weakref.ReferenceType: _parts(lambda value: value()),
     np.ndarray: Reader._numpy_array,
     jax.tree_util.PyTreeDef: _constant,
     logging.Logger: _library_object,
@@ -433,13 +447,15 @@ def _reader_of(cls: type) -> _Read:
         return _constant
     if facts(cls).enum:
         return _identity
+    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
+        return Reader._by_class
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
         return _library_object
     return _other
 
 
 def _other(reader: Reader, value: Any) -> None:
-    if callable(value) and is_pure(value):
+    if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
         reader.library_object(value)
     else:
         reader.instance(value)

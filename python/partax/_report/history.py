@@ -14,14 +14,16 @@ from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import read, unwrapped
 from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import FIELD, Detail, SpecData, details
+from partax._pytree.spec_data import FIELD, VALUE, Detail, SpecData, details
 from partax._report.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._report.part import ValueParts
-from partax._report.reasons import Occasion, Reasons, first_reason
+from partax._report.reasons import Occasion, Reasons
+from partax._report.recreated import first_reason, warn_of_function
 from partax._report.report import LoadReport, StepsReport
 from partax._report.snapshot import Record, Snapshot, differences, distance, places, take_snapshot
 from partax._report.static_arrays import arrays_in_statics, refuse_static_trees
 
+_PLAIN = {type(None), bool, int, float, complex, str, bytes}
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
 
@@ -43,6 +45,7 @@ class History:
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
     steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
+    number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
     _under_way: int = 0  # traces that have begun
     _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
 
@@ -72,8 +75,12 @@ class History:
             caused = None if self._under_way else self.reasons.count_number(changes)  # recursion ends by a number
             reason = self.reasons.reason(snapshot, nearest, changes, occasion)
             self._check_limits(reason)
-            if caused is not None and self.warns and not self.nested:
-                self.reasons.warn(caused, occasion, call_site())
+            if self.warns and not self.nested:
+                if caused is not None:
+                    self.reasons.warn(caused, occasion, call_site())
+                self.reasons.recreations.warn(call_site())
+                if nearest is None:
+                    warn_of_function(self.name, reason, self.number_of_code, call_site())
             self._under_way += 1
             self.count += 1
             self.live += 1
@@ -173,7 +180,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     )
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
-    history.reasons.first = first_reason(fun, history.by_structure, difference)
+    history.reasons.first, history.number_of_code = first_reason(fun, difference)
     if _all is not None:
         _all.append(history)
     return history
@@ -201,7 +208,8 @@ def begin_trace(
     fields = [path for path, kind, _ in parts if kind == FIELD]
     call = _core.call_shape()
     names = set[str]().union(*option_names(call))
-    record = history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names))
+    statics = [(path, value) for path, kind, value in parts if kind in (VALUE, FIELD) and type(value) not in _PLAIN]
+    record = history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names, statics))
     record.static_arrays = arrays_in_statics(parts, history.name, None if call[-1] else function)
     return record
 

@@ -1,17 +1,15 @@
 """Why a trace was made: what is new since the most similar one, or what has become of one of the same arguments."""
 
 import re
-import types
 import warnings
-import weakref
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._functions.objects import read, unwrapped
-from partax._report.explain import RetraceWarning, explaining
-from partax._report.part import Part, ValueParts
-from partax._report.snapshot import Difference, Record, Snapshot, below, change_text, changed_function
+from partax._report.explain import RetraceWarning
+from partax._report.part import Part
+from partax._report.recreated import Recreations
+from partax._report.snapshot import Difference, Record, Snapshot, below
 
 _DIGESTS = 1 << 16
 _SHOWN = 5  # differences in one line
@@ -28,11 +26,13 @@ class Occasion(NamedTuple):
     difference: str = ""  # what a callable made anew reads, if that makes its key another one than an earlier one
     fields: Sequence[str] = ()  # the paths of static values that are no leaves, but belong to nodes
     arguments: Collection[str] = ()  # the names that the option `trace` takes
+    statics: Sequence[tuple[str, Any]] = ()  # the static values that are objects, by path
 
 
 class Reasons:
     def __init__(self, name: str, cache_size: int, nested: bool):
         self.first = "the first"
+        self.recreations = Recreations()
         self.cleared_at = 0  # those up to this one clear_cache has dropped
         self._name = name
         self._cache_size = cache_size
@@ -72,9 +72,12 @@ class Reasons:
         """Why a trace is made, in words; `changes` are the differences from the nearest record, if there is one."""
         if nearest is None:
             return self.first
+        if occasion.new_key and not nearest.failed:
+            paths = [change.path for change in changes]
+            if text := self.recreations.reason(occasion.difference, occasion.statics, paths):
+                return text
         if not changes:
-            is_made_anew = occasion.new_key and occasion.difference
-            return occasion.difference if is_made_anew else self._again(nearest, nearest.number, occasion, snapshot)
+            return self._again(nearest, nearest.number, occasion, snapshot)
         digest = snapshot.digest()
         if digest is not None and digest in self._digests:
             return self._again(None, self._digests[digest], occasion, snapshot)
@@ -119,39 +122,6 @@ def _advice(change: Difference, occasion: Occasion) -> str:
     argument = re.split(r"[.\[]", path, maxsplit=1)[0]
     may_trace = argument in occasion.arguments and not change.is_inside
     return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")
-
-
-_Known = dict[tuple[type, types.CodeType | None], tuple[int, Part, Part]]
-
-_functions_of: weakref.WeakKeyDictionary[types.CodeType, _Known] = weakref.WeakKeyDictionary()
-_parts_of: weakref.WeakKeyDictionary[types.FunctionType, Part] = weakref.WeakKeyDictionary()
-
-
-def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
-    """Why a function is traced for the first time: it may be one that is made anew in each call."""
-    inner = unwrapped(fun)
-    if not isinstance(inner, types.FunctionType):
-        return "the first"
-    values = ValueParts(by_structure, explaining())
-    part = values.value(inner)
-    outer = part if fun is inner else values.value(fun)
-    replaced, _parts_of[inner] = _parts_of.get(inner), part
-    if replaced is not None and not replaced.items[0][1].same(part.items[0][1]):
-        return f"the first since {inner.__name__}.__code__ was replaced: {changed_function(replaced, part)}"
-    known = _functions_of.setdefault(inner.__code__, {})
-    form = (type(fun), read(fun, "__code__"))
-    count, *latest = known.get(form, (0,))
-    is_same = bool(latest) and latest[1].same(outer)
-    if is_same and replaced is not None and not difference:  # the very function, with other options
-        return "the first"
-    known[form] = (count + 1, part, outer)
-    if not latest:
-        return "the first"
-    if not is_same:
-        change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
-        return f"the first of function {count + 1} of this code: {change}"
-    why = difference or f"{part.text} was re-created, and the trace of the earlier one went with it"
-    return f"the first of function {count + 1} of this code: {why}"
 
 
 _NAMED = 3
