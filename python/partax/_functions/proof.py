@@ -106,7 +106,6 @@ class PlaceReader(Reader):
         super().__init__()
         self.places: list[tuple[str, tuple[Any, ...]]] = []
         self.root = ""
-        self.place: tuple[Any, ...] = ()
         self.add = self._add
 
     def _add(self, token: Any) -> None:
@@ -115,6 +114,10 @@ class PlaceReader(Reader):
 
     def read_set(self, value: Any) -> None:
         super().read_set(value)
+        del self.places[len(self.tokens) :]
+
+    def rewind(self, *counts: int) -> None:
+        super().rewind(*counts)
         del self.places[len(self.tokens) :]
 
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:

@@ -15,7 +15,7 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +40,9 @@ _ABOUT_CLASS = {
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
     *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
+_MAKERS = {"__init__", "__new__", "__post_init__"}  # what runs where an instance is created
+_MAKING = {"replace", "type", "__class__"}  # the names by which code creates instances of a class that it does not name
+_OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
@@ -60,6 +63,10 @@ class Reader:
         self.num_array_bytes = 0
         self._numbers: dict[int, int] = {}  # of the objects that were met, by id
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
+        self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
+        self._mentioned: list[frozenset[str]] = []  # by the code that was read
+        self._classes: set[type] = set()  # of which code may create instances
+        self._unproven: dict[Any, tuple[UnprovableError, Any]] = {}  # with places, by name; of makers by class
 
     # ---- What subclasses do otherwise.
 
@@ -179,6 +186,9 @@ class Reader:
         names = None if is_of_library and is_pure_code(function) else names_of(code)
         self.code(code)
         self.add(function.__name__)
+        if names is not None:
+            self._mentioned.append(names.mentioned)
+            self._refuse_unproven(names.mentioned)
         if function.__closure__ is not None:
             for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
                 try:
@@ -270,6 +280,13 @@ class Reader:
     # ---- Classes and instances.
 
     def _class(self, cls: type) -> None:
+        """A class of which code may create instances."""
+        self.read_class(cls)
+        for base in mro_of(cls):
+            self._classes.add(base)
+            self._refuse_unproven({base})
+
+    def read_class(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
             self.library_object(cls)
             return
@@ -280,12 +297,48 @@ class Reader:
         self.identity(cls)
         for base in mro_of(cls)[1:]:
             if not is_pure(base):
-                self.read(base)
+                self.read_class(base)
+        library = _library_bases(cls)
         for name, entry in list(entries_of(cls).items()):
             if name in _ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
             self.add(name)
-            self.read_part(entry, f".{name}")
+            if name in _MAKERS:
+                self._read_attribute(entry, name, {cls, *_MAKING})
+            elif name.startswith("__") or any(name in entries_of(base) for base in library):
+                self.read_part(entry, f".{name}")
+            else:
+                self._read_attribute(entry, name, {name, *_OF_ALL})
+
+    # An attribute of an object, or of a class of the user's, that cannot be proven counts only if code names it.
+
+    def _read_attribute(self, value: Any, name: str, uses: set[Any]) -> None:
+        """Reads an attribute that is used where code mentions one of some names, or may create instances of a class."""
+        counts = [len(it) for it in (self._numbers, self._mentioned, self._unproven, self.identities, self.tokens)]
+        place, others = self.place, len(self._mentioned)
+        try:
+            self.read_part(value, f".{name}")
+        except UnprovableError as error:
+            if any(use in self._classes or any(use in names for names in self._mentioned[:others]) for use in uses):
+                raise
+            unproven = error, self.place
+            self.rewind(*counts)
+            self.place = place
+            self._unproven |= {use: unproven for use in uses if use not in self._unproven}
+            self.add("not read")
+
+    def _refuse_unproven(self, used: Iterable[Any]) -> None:
+        if self._unproven:
+            for use in used:
+                if use in self._unproven:
+                    error, self.place = self._unproven[use]
+                    raise error
+
+    def rewind(self, numbers: int, mentioned: int, unproven: int, identities: int, tokens: int) -> None:
+        for entries, count in ((self._numbers, numbers), (self._unproven, unproven)):
+            while len(entries) > count:
+                entries.popitem()  # the latest
+        del self._mentioned[mentioned:], self.identities[identities:], self.tokens[tokens:]
 
     def _by_class(self, value: Any) -> None:
         """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
@@ -298,16 +351,20 @@ class Reader:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
-        self.read_part(cls, ".__class__")
+        self.read_class(cls)
         content, slots, has_dict, _ = _instance_layout(cls)
         if content is not None:
             self.read(content(value))
+        is_plain = content is None and not _library_bases(cls)
         if has_dict:
             attributes = object.__getattribute__(value, "__dict__")
             self.add(len(attributes))
             for name, part in list(attributes.items()):
                 self.add(name)
-                self.read_part(part, f".{name}")
+                if is_plain:
+                    self._read_attribute(part, name, {name, *_OF_ALL})
+                else:
+                    self.read_part(part, f".{name}")
         for name in slots:
             try:
                 part = object.__getattribute__(value, name)
@@ -349,6 +406,12 @@ def _instance_layout(cls: type) -> _Layout:
     base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
     unprovable = slots is None or makes_up or not _has_usual_metaclass(cls)
     return _Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
+
+
+@asked_once
+def _library_bases(cls: type) -> tuple[type, ...]:
+    """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
+    return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))
 
 
 def _has_usual_metaclass(cls: type) -> bool:

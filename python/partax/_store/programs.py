@@ -134,7 +134,7 @@ class Programs:
             known = (signature, *configuration().items())
             if known not in self._known:
                 search = self._search_of_call(signature)
-                self._known[known] = self._load(search, leaves) or self._make(search, arguments, leaves)
+                self._known[known] = self._load(search, leaves) or self._make(search, arguments)
             return self._known[known]
         except UnstoredError as error:
             self.tell(f"not stored: {error}")
@@ -226,21 +226,20 @@ class Programs:
         """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
-            return self._traced(self._search_of_call(self._signature(leaves)), arguments, leaves)[0]
+            return self._traced(self._search_of_call(self._signature(leaves)), arguments)
         except UnstoredError:
             return self.target.trace(*arguments)
 
-    def _traced(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> tuple[Any, bool]:
-        """What jax traces, and whether all that was looked for is as it was."""
+    def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
+        """What jax traces. The key is of what was there when the trace began."""
         traced = self.target.trace(*arguments)
-        is_unchanged = search.key.has_become(self._wanted(self._signature(leaves)).key())
-        if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
+        if search.is_before_trace and _core.call_progress()[1]:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
-        return traced, is_unchanged
+        return traced
 
-    def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
+    def _make(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
-        traced, is_unchanged = self._traced(search, arguments, leaves)
+        traced = self._traced(search, arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
             raise UnstoredError("it calls Python when it runs, or has other effects")
         lowered = traced.lower()
@@ -249,8 +248,6 @@ class Programs:
         result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
         if result is None:
             self.tell("not stored: its result holds what another process has not")
-        elif not is_unchanged:
-            self.tell("not stored: something that it reads has changed while it was traced")
         elif not any(it() is traced.jaxpr and read == search.key.read for it, read in self._proven):
             self.tell("not stored: it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
