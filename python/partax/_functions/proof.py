@@ -116,9 +116,8 @@ class PlaceReader(Reader):
         super().read_set(value)
         del self.places[len(self.tokens) :]
 
-    def rewind(self, *counts: int) -> None:
-        super().rewind(*counts)
-        del self.places[len(self.tokens) :]
+    def _records(self) -> list[Any]:
+        return [*super()._records(), self.places]
 
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
         self._read_below((kind, name, function), value)

@@ -40,8 +40,8 @@ _ABOUT_CLASS = {
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
     *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
-_MAKERS = {"__init__", "__new__", "__post_init__"}  # what runs where an instance is created
-_MAKING = {"replace", "type", "__class__"}  # the names by which code creates instances of a class that it does not name
+_MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
+_REPLACE = "replace"  # by which code creates instances of a class that it does not name
 _OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
@@ -65,8 +65,9 @@ class Reader:
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
         self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
         self._mentioned: list[frozenset[str]] = []  # by the code that was read
-        self._classes: set[type] = set()  # of which code may create instances
-        self._unproven: dict[Any, tuple[UnprovableError, Any]] = {}  # with places, by name; of makers by class
+        self._unmade: dict[type, None] = {}  # classes of which no instances are created as far as is known
+        self._made: dict[Any, None] = {}  # those of which code may create some
+        self._unproven: dict[str, tuple[UnprovableError, Any]] = {}  # with places, by the names that use them
 
     # ---- What subclasses do otherwise.
 
@@ -187,8 +188,7 @@ class Reader:
         self.code(code)
         self.add(function.__name__)
         if names is not None:
-            self._mentioned.append(names.mentioned)
-            self._refuse_unproven(names.mentioned)
+            self._mention(names.mentioned)
         if function.__closure__ is not None:
             for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
                 try:
@@ -283,8 +283,7 @@ class Reader:
         """A class of which code may create instances."""
         self.read_class(cls)
         for base in mro_of(cls):
-            self._classes.add(base)
-            self._refuse_unproven({base})
+            self._read_makers(base)
 
     def read_class(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
@@ -304,41 +303,59 @@ class Reader:
                 continue
             self.add(name)
             if name in _MAKERS:
-                self._read_attribute(entry, name, {cls, *_MAKING})
-            elif name.startswith("__") or any(name in entries_of(base) for base in library):
+                continue
+            if name.startswith("__") or any(name in entries_of(base) for base in library):
                 self.read_part(entry, f".{name}")
             else:
-                self._read_attribute(entry, name, {name, *_OF_ALL})
+                self._read_attribute(entry, name)
+        self._unmade[cls] = None
+        if _REPLACE in self._made:
+            self._read_makers(cls)
+
+    def _read_makers(self, cls: type) -> None:
+        if cls in self._unmade and cls not in self._made:
+            self._made[cls] = None
+            for name in _MAKERS:
+                if name in entries_of(cls):
+                    self.add(name)
+                    self.read_part(entries_of(cls)[name], f".{name}")
 
     # An attribute of an object, or of a class of the user's, that cannot be proven counts only if code names it.
 
-    def _read_attribute(self, value: Any, name: str, uses: set[Any]) -> None:
-        """Reads an attribute that is used where code mentions one of some names, or may create instances of a class."""
-        counts = [len(it) for it in (self._numbers, self._mentioned, self._unproven, self.identities, self.tokens)]
-        place, others = self.place, len(self._mentioned)
+    def _read_attribute(self, value: Any, name: str) -> None:
+        records = self._records()
+        counts, place = list(map(len, records)), self.place
+        mentioned = len(self._mentioned)
         try:
             self.read_part(value, f".{name}")
         except UnprovableError as error:
-            if any(use in self._classes or any(use in names for names in self._mentioned[:others]) for use in uses):
+            uses = {name, *_OF_ALL}
+            if not all(uses.isdisjoint(names) for names in self._mentioned[:mentioned]):
                 raise
             unproven = error, self.place
-            self.rewind(*counts)
+            for record, count in zip(records, counts, strict=True):
+                while len(record) > count:
+                    record.popitem() if isinstance(record, dict) else record.pop()
             self.place = place
             self._unproven |= {use: unproven for use in uses if use not in self._unproven}
             self.add("not read")
 
-    def _refuse_unproven(self, used: Iterable[Any]) -> None:
-        if self._unproven:
-            for use in used:
-                if use in self._unproven:
-                    error, self.place = self._unproven[use]
-                    raise error
+    def _records(self) -> list[Any]:
+        """What grows while values are read."""
+        of_code = self._mentioned, self._unmade, self._made, self._unproven
+        return [*of_code, self._numbers, self.identities, self.tokens]
 
-    def rewind(self, numbers: int, mentioned: int, unproven: int, identities: int, tokens: int) -> None:
-        for entries, count in ((self._numbers, numbers), (self._unproven, unproven)):
-            while len(entries) > count:
-                entries.popitem()  # the latest
-        del self._mentioned[mentioned:], self.identities[identities:], self.tokens[tokens:]
+    def _mention(self, names: frozenset[str]) -> None:
+        """Notes all names of some code that is read, which may use what was left out until then."""
+        self._mentioned.append(names)
+        for name in self._unproven:
+            if name in names:
+                error, self.place = self._unproven[name]
+                raise error
+        if _REPLACE in names and _REPLACE not in self._made:
+            self._made[_REPLACE] = None
+            for cls in list(self._unmade):
+                self._read_makers(cls)
 
     def _by_class(self, value: Any) -> None:
         """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
@@ -362,7 +379,7 @@ class Reader:
             for name, part in list(attributes.items()):
                 self.add(name)
                 if is_plain:
-                    self._read_attribute(part, name, {name, *_OF_ALL})
+                    self._read_attribute(part, name)
                 else:
                     self.read_part(part, f".{name}")
         for name in slots:
