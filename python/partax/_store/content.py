@@ -84,7 +84,8 @@ def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Con
 
     def place(at: int) -> str:  # which keeps none of the values
         root, segments = places[at]
-        return place_text(segments) or root or "its code"
+        text = place_text(segments)
+        return f"'{root}{text[1:]}" if root and text.startswith("'.") else text or root or "its code"
 
     digests = [digest_of(token) for token in reader.tokens]
     return Content(digest_of(digests).hex(), digests, place)
