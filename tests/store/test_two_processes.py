@@ -41,6 +41,7 @@ CHANGES = {
     "def f(x, c): return x * c.k",
     "a NamedTuple": "class T(typing.NamedTuple):\n  k: int\nT1 = T(VALUE)\ndef f(x): return x * T1.k",
     "an enum member": "class E(enum.Enum): A = VALUE\ndef f(x): return x * E.A.value",
+    "the value of an argument": "class E(enum.Enum): A = VALUE\nARGUMENTS = (X, E.A)\ndef f(x, e): return x * e.value",
     "which enum member": "class E(enum.Enum):\n  A2 = 2\n  A3 = 3\nARGUMENTS = (X, E.AVALUE)\n"
     "def f(x, e): return x * e.value",
     "a NumPy array": "A = np.array([1.0, VALUE, 1.0])\ndef f(x): return x * A",
@@ -95,8 +96,8 @@ STORED = {
 REFUSED = {
     "a clock": ("def f(x): return x + 0 * time.time()", "'time.time' (global of refused_0.py)"),
     "chance": ("import random\ndef f(x): return x + 0 * random.random()", "'random.random' (global of refused_1.py)"),
-    "a generator": ("rng = np.random.default_rng(0)\ndef f(x): return x + rng.normal()", "'rng' (global of refused_2.py)"),
-    "a callback": ("def f(x):\n  jax.debug.callback(print, x)\n  return x", "calls Python when it runs"),
+    "a generator": ("rng = np.random.default_rng(0)\ndef f(x): return x + 0 * rng.normal()", "'rng' (global of refused_2.py)"),
+    "a callback": ("def f(x):\n  jax.debug.callback(lambda x: None, x)\n  return x", "calls Python when it runs"),
     "a method that is named": (
         TRAINER + "  def now(self): return time.time()\n  def step(self, x): return x + 0 * self.now()\nf = T().step",
         "'time.time' (global of refused_4.py)",

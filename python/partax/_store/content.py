@@ -106,6 +106,7 @@ class _ContentReader(PlaceReader):
             self.add(self._array_content(value))
         else:
             self.add(("member", type(value).__module__, type(value).__qualname__, value.name))
+            self.read_part(value._value_, ".value")
 
     def library_object(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
