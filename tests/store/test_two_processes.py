@@ -52,14 +52,17 @@ CHANGES = {
     "class M(B): pass\nARGUMENTS = (M(X), X)\ndef f(m, x): return m.go(x)",
     "a property": "class M(eqx.Module):\n  w: object\n  @property\n  def k(self): return VALUE\n"
     "ARGUMENTS = (M(X),)\ndef f(m): return m.w * m.k",
-    "a static field": "class M(eqx.Module):\n  w: object\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(X, VALUE),)\n"
+    "a static field": "class M(eqx.Module):\n  w: object\n  k: int = eqx.field(static=True)\n"
+    "ARGUMENTS = (M(X, VALUE),)\n"
     "def f(m): return m.w * m.k",
     "what is created in a trace": "class M(eqx.Module):\n  k: object\n  def __init__(self): self.k = VALUE\n"
     "def f(x): return x * M().k",
-    "what replaces": "@dataclasses.dataclass\nclass C:\n  a: int\n  def __post_init__(self): self.k = VALUE\nCFG = C(1)\n"
+    "what replaces": "@dataclasses.dataclass\nclass C:\n  a: int\n  def __post_init__(self): self.k = VALUE\n"
+    "CFG = C(1)\n"
     "def f(x): return x * dataclasses.replace(CFG, a=2).k",
     "a partial": "def g(k, x): return x * k\nf = functools.partial(g, VALUE)",
-    "a bound method": "class T:\n  def __init__(self): self.k = VALUE\n  def step(self, x): return x * self.k\nf = T().step",
+    "a bound method": "class T:\n  def __init__(self): self.k = VALUE\n  def step(self, x): return x * self.k\n"
+    "f = T().step",
     "an optimizer": "O = optax.sgd(VALUE * 0.1)\ndef f(x): return O.update(x, O.init(x))[0]",
     "a linen module": "class N(linen.Module):\n  k: int\n  @linen.compact\n  def __call__(self, x): return x * self.k\n"
     "net = N(VALUE)\ndef f(x): return net.apply({}, x)",
@@ -69,7 +72,8 @@ CHANGES = {
     "a user's module": "import settings\ndef f(x): return x * settings.K",
     "a function of a user's module": "import settings\ndef f(x): return settings.scaled(x)",
     "a name of a user's module": "from settings import K as RATE\ndef f(x): return x * RATE",
-    "a decorator": "def by(k):\n  def wrap(g):\n    @functools.wraps(g)\n    def run(x): return g(x) * k\n    return run\n"
+    "a decorator": "def by(k):\n  def wrap(g):\n    @functools.wraps(g)\n    def run(x): return g(x) * k\n"
+    "    return run\n"
     "  return wrap\n@by(VALUE)\ndef f(x): return x",
 }
 
@@ -95,8 +99,11 @@ STORED = {
 
 REFUSED = {
     "a clock": ("def f(x): return x + 0 * time.time()", "'time.time' (global of refused_0.py)"),
-    "chance": ("import random\ndef f(x): return x + 0 * random.random()", "'random.random' (global of refused_1.py)"),
-    "a generator": ("rng = np.random.default_rng(0)\ndef f(x): return x + 0 * rng.normal()", "'rng' (global of refused_2.py)"),
+    "chance": ("import random\ndef f(x): return x + 0 * random.random()", "(global of refused_1.py)"),
+    "a generator": (
+        "rng = np.random.default_rng(0)\ndef f(x): return x + 0 * rng.normal()",
+        "'rng' (global of refused_2.py)",
+    ),
     "a callback": ("def f(x):\n  jax.debug.callback(lambda x: None, x)\n  return x", "calls Python when it runs"),
     "a method that is named": (
         TRAINER + "  def now(self): return time.time()\n  def step(self, x): return x + 0 * self.now()\nf = T().step",
@@ -112,7 +119,8 @@ with partax.explain():
     for name in sys.argv[1:]:
         module = importlib.import_module(name)
         step = partax.filter_jit(module.f)
-        same = jax.tree.map(lambda a, b: bool(abs(a - b).max() < 1e-5), step(*module.ARGUMENTS), module.f(*module.ARGUMENTS))
+        results = step(*module.ARGUMENTS), module.f(*module.ARGUMENTS)
+        same = jax.tree.map(lambda a, b: bool(abs(a - b).max() < 1e-5), *results)
         info = step.cache_info()
         print(name, info.traces, info.loads, all(jax.tree.leaves(same)))
 """

@@ -24,7 +24,7 @@ from partax._store.folder import Folder
 from partax._store.programs import record_of
 from stored import written
 
-pytestmark = pytest.mark.compiled_anew
+pytestmark = [pytest.mark.compiled_anew, pytest.mark.filterwarnings("ignore::partax.RetraceWarning")]
 
 
 def assert_loads(step: Any, call: Callable[[], Any], folder: Path, programs: int = 1) -> list[Any]:

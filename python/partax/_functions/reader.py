@@ -15,7 +15,7 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -457,8 +457,16 @@ def _parts(get: Callable[[Any], Any]) -> _Read:
     return read_parts
 
 
-def _constant(reader: Reader, value: Any) -> None:  # as subclasses do it, as the two below
+def _constant(reader: Reader, value: Any) -> None:  # as subclasses do it, as in the four below
     reader.constant(value)
+
+
+def _number(reader: Reader, value: Any) -> None:
+    reader.read_number(value)
+
+
+def _set(reader: Reader, value: Any) -> None:
+    reader.read_set(value)
 
 
 def _identity(reader: Reader, value: Any) -> None:
@@ -471,13 +479,13 @@ def _library_object(reader: Reader, value: Any) -> None:
 
 _READERS: dict[type, _Read] = {
     **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), _constant),
-    **dict.fromkeys((float, complex), lambda reader, value: reader.read_number(value)),
+    **dict.fromkeys((float, complex), _number),
     tuple: Reader._tuple,
     **dict.fromkeys((list, collections.deque), Reader._list),
     bytearray: _parts(bytes),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict, collections.Counter), Reader._dict),
     types.MappingProxyType: _parts(dict),
-    **dict.fromkeys((set, frozenset), lambda reader, value: reader.read_set(value)),
+    **dict.fromkeys((set, frozenset), _set),
     **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), _constant),
     **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), _constant),
     **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), _constant),

@@ -139,7 +139,7 @@ class Programs:
             known = (signature, *configuration().items())
             if known not in self._known:
                 search = self._search_of_call(signature)
-                self._known[known] = self._load(search, leaves) or self._make(search, arguments)
+                self._known[known] = self._load(search, leaves) or self._make(search, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
             self.refuse(str(error))
@@ -243,7 +243,7 @@ class Programs:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         return traced
 
-    def _make(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
+    def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
         traced = self._traced(search, arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
