@@ -477,7 +477,7 @@ def _library_object(reader: Reader, value: Any) -> None:
     reader.library_object(value)
 
 
-_READERS: dict[type, _Read] = {
+_READERS: dict[Any, _Read] = {
     **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), _constant),
     **dict.fromkeys((float, complex), _number),
     tuple: Reader._tuple,
