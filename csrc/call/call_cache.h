@@ -27,6 +27,8 @@ struct CallCache {
   Ref graph;                  // the option of that name; null where the function is to change no argument
   std::weak_ptr<Entry> root;  // where wrappers find this cache
   bool has_traced = false;
+  // Since it was cleared, also those of entries that were dropped.
+  std::size_t traces = 0;
   std::size_t hits = 0;
   std::size_t misses = 0;
   std::size_t loads = 0;

@@ -48,9 +48,7 @@ Ref entries_of(const CallCache& cache) {
 
 // (static keys, traces, hits, misses, size limit, loads)
 Ref info_of(const CallCache& cache) {
-  std::size_t traces = 0;
-  for (const EntryPtr& entry : cache.table.all()) traces += entry->traces;
-  return tuple_of_numbers(std::vector<std::size_t>{cache.table.size(), traces, cache.hits, cache.misses,
+  return tuple_of_numbers(std::vector<std::size_t>{cache.table.size(), cache.traces, cache.hits, cache.misses,
                                                    cache.table.max_size(), cache.loads});
 }
 
@@ -63,7 +61,7 @@ void register_cache(py::module_& module) {
       .def("info", &info_of)
       .def("clear", [](CallCache& cache) {
         cache.table.clear();
-        cache.hits = cache.misses = cache.loads = 0;
+        cache.traces = cache.hits = cache.misses = cache.loads = 0;
       });
   define(module, "caches", &living_caches, py::arg("callable") = py::none());
 }

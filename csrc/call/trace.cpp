@@ -147,6 +147,7 @@ class TraceRecorder {
     failed_ = false;
     ++frame_.entry->traces;
     frame_.call.cache().has_traced = true;
+    ++frame_.call.cache().traces;
     for (EntryTrace& trace : frame_.entry->log) {
       if (trace.number == number_) trace.calls = calls;
     }

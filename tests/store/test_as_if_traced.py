@@ -18,7 +18,7 @@ import partax
 import partax.nnx
 from stored import written
 
-pytestmark = pytest.mark.compiled_anew
+pytestmark = [pytest.mark.compiled_anew, pytest.mark.filterwarnings("ignore::partax.RetraceWarning")]
 Ready = Callable[..., Any]
 
 

@@ -69,7 +69,6 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "precision": lambda: jax.default_matmul_precision("highest"),
     "kinds of numbers": lambda: jax.enable_x64(not jax.config.jax_enable_x64),
     "mesh": lambda: jax.set_mesh(jax.make_mesh((8,), ("a",))),
-    "names of axes": lambda: linen.logical_axis_rules((("rows", "a"),)),
 }
 
 

@@ -1,6 +1,5 @@
 """Guards the promise that calls of every kind are stored: nnx in place, several devices, own folders."""
 
-import functools
 import json
 import pickle
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from partax._store.folder import Folder
 from partax._store.programs import record_of
 from stored import written
 
-pytestmark = pytest.mark.compiled_anew
+pytestmark = [pytest.mark.compiled_anew, pytest.mark.filterwarnings("ignore::partax.RetraceWarning")]
 
 
 def assert_loads(step: Any, call: Callable[[], Any], folder: Path, programs: int = 1) -> list[Any]:
@@ -132,28 +131,6 @@ def test_another_graph_of_nnx_is_another_program(tmp_path: Path) -> None:
 
     (apart, shared), _ = assert_loads(add, call, tmp_path, programs=2)
     assert np.allclose(apart, 2) and np.allclose(shared, 6)
-
-
-def by_name(name: str, x: Any) -> Any:
-    kind = nnx.variable_type_from_name(name)
-    return x * getattr(kind, "by", 1.0)
-
-
-@pytest.mark.parametrize("of_flax", [True, False])
-def test_what_a_user_s_class_says_by_a_name_that_flax_knows_is_not_stored(of_flax: bool, tmp_path: Path) -> None:
-    for factor in (2.0, 3.0):
-        kind = type("Kind", (nnx.Variable,), {"by": factor})
-        name = "kind_of_a_test"
-        nnx.register_variable_name(name, nnx.Param if of_flax else kind, overwrite=True)
-        try:
-            step = partax.filter_jit(functools.partial(by_name, name))
-            with partax.store(tmp_path):
-                assert float(step(jnp.ones(()))) == (1.0 if of_flax else factor)
-        finally:
-            nnx.variablelib.VariableTypeCache.pop(name)
-        written()
-        step.clear_cache()
-    assert len(list(tmp_path.glob("*.partax"))) == of_flax
 
 
 # ---- Devices.
@@ -282,8 +259,8 @@ def test_loads_are_counted_and_in_the_report(tmp_path: Path) -> None:
 
 
 CHANGES = {
-    "global 'FACTOR' through global 'helper'": ("FACTOR = 2", "FACTOR = 3"),
-    "py:3 helper": ("x * FACTOR", "FACTOR * x"),
+    "'FACTOR' (global of module_of_the_user": ("FACTOR = 2", "FACTOR = 3"),
+    "'helper' (global of module_of_the_user": ("x * FACTOR", "FACTOR * x"),
     "the setting jax_default_matmul_precision": ("", ""),
 }
 
@@ -298,7 +275,7 @@ def test_explain_says_what_has_changed(what: str, tmp_path: Path, caplog: pytest
                 run(source, tmp_path, tmp_path / "store")
         else:
             run(source.replace(*CHANGES[what]), tmp_path, tmp_path / "store")
-    assert f"{what} has changed" in caplog.text and "f: traced, since " in caplog.text
+    assert f"f: traced, since {what}" in caplog.text
 
 
 # ---- Meshes that the code names, or that are set around it.

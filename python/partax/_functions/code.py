@@ -30,6 +30,8 @@ class Names(NamedTuple):
     counters: frozenset[str]
     """Globals and variables of enclosing functions that are only counted up, appended to or given items."""
     has_relative_import: bool
+    mentioned: frozenset[str]
+    """All names and strings of the code: what it may read by name of any object."""
 
 
 @asked_once
@@ -37,8 +39,10 @@ def names_of(code: types.CodeType) -> Names:
     chains: dict[tuple[str, ...], None] = {}
     uses: dict[str, bool] = {}  # whether a variable is more than counted
     imports: dict[tuple[str, str], None] = {}
+    mentioned = set[str]()
     is_relative = False
     for part in _nested_codes(code):
+        mentioned.update(part.co_names, (it for it in part.co_consts if type(it) is str))
         steps = [step for step in dis.get_instructions(part) if step.opname not in _IDLE]
         for i, step in enumerate(steps):
             if step.opname in _GLOBALS:
@@ -52,7 +56,7 @@ def names_of(code: types.CodeType) -> Names:
             if step.opname in _GLOBALS or step.opname in _CELLS:
                 uses[step.argval] = uses.get(step.argval, False) or not _is_counted(steps, i)
     counters = frozenset(name for name, is_read in uses.items() if not is_read)
-    return Names(tuple(chains), tuple(imports), counters, is_relative)
+    return Names(tuple(chains), tuple(imports), counters, is_relative, frozenset(mentioned))
 
 
 def is_counter(names: Names, name: str, value: object) -> bool:

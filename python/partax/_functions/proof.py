@@ -108,16 +108,18 @@ class PlaceReader(Reader):
         super().__init__()
         self.places: list[tuple[str, tuple[Any, ...]]] = []
         self.root = ""
-        self.place: tuple[Any, ...] = ()
         self.add = self._add
 
     def _add(self, token: Any) -> None:
         self.tokens.append(token)
         self.places.append((self.root, self.place))
 
-    def _set(self, value: Any) -> None:
-        super()._set(value)
+    def read_set(self, value: Any) -> None:
+        super().read_set(value)
         del self.places[len(self.tokens) :]
+
+    def _records(self) -> list[Any]:
+        return [*super()._records(), self.places]
 
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
         self._read_below((kind, name, function), value)

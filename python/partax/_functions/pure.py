@@ -2,7 +2,8 @@
 
 What they define is known by identity. What stands in no listed library is read as the user's own code is, or cannot be
 proven unchanged. A library stands here if the results of its functions depend on their arguments alone, and on jax's
-configuration, which is part of jax's own cache key. Printing, logging and warning are side effects of tracing.
+configuration, which is part of jax's own cache key. Printing, logging, warning and measuring time are side effects of
+tracing.
 """
 
 import functools
@@ -20,6 +21,8 @@ typing warnings weakref
 beartype chex diffrax einops equinox flax haiku jax jaxlib jaxtyping lineax ml_dtypes numpy optax optimistix penzai
 quax typing_extensions wadler_lindig
 partax
+nt.fspath posix.fspath sys.intern
+time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns time.process_time time.process_time_ns
 """
 # What listed libraries define that reads the world, has state of its own, or leads to what the code does not name.
 _IMPURE = """
@@ -69,10 +72,9 @@ def is_listed_name(module: str, name: str = "") -> bool:
         parents.append(parents[-1].rpartition(".")[0])
     if not _declared.isdisjoint(parents):
         return True
-    path = f"{module}.{name}".split(".")
-    if any(".".join(path[:i]) in _impure for i in range(1, len(path) + 1)):
-        return False
-    return parents[-1] in _libraries and is_installed(module)
+    parts = f"{module}.{name}".split(".")
+    paths = {".".join(parts[:i]) for i in range(1, len(parts) + 1)}
+    return paths.isdisjoint(_impure) and not paths.isdisjoint(_libraries) and is_installed(module)
 
 
 def module_of(value: Any) -> str:

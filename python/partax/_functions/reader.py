@@ -29,15 +29,20 @@ from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
+_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _ABSENT: Any = object()
+_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
 # Entries of classes that describe the class, or follow from others.
 _ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
+_MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
+_REPLACE = "replace"  # by which code creates instances of a class that it does not name
+_OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
@@ -58,6 +63,11 @@ class Reader:
         self.num_array_bytes = 0
         self._numbers: dict[int, int] = {}  # of the objects that were met, by id
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
+        self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
+        self._mentioned: list[frozenset[str]] = []  # by the code that was read
+        self._unmade: dict[type, None] = {}  # classes of which no instances are created as far as is known
+        self._made: dict[Any, None] = {}  # those of which code may create some
+        self._unproven: dict[str, tuple[UnprovableError, Any]] = {}  # with places, by the names that use them
 
     # ---- What subclasses do otherwise.
 
@@ -104,14 +114,14 @@ class Reader:
 
     def _is_repeated(self, value: Any) -> bool:
         number = self._numbers.get(id(value))
-        if number is not None:
-            self.add(("repeated", number))
-            return True
-        self._numbers[id(value)] = len(self._numbers)
-        self._kept.append(value)
-        return False
+        if number is None:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+            return False
+        self.add(("repeated", number))
+        return True
 
-    def _number(self, value: Any) -> None:
+    def read_number(self, value: Any) -> None:
         self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal
 
     def _tuple(self, value: Any) -> None:
@@ -133,7 +143,7 @@ class Reader:
         if type(value) is collections.defaultdict:
             self.read_part(value.default_factory, ".default_factory")
 
-    def _set(self, value: Any) -> None:
+    def read_set(self, value: Any) -> None:
         if self._is_repeated(value):
             return
         items = set[Any]()
@@ -177,12 +187,14 @@ class Reader:
         names = None if is_of_library and is_pure_code(function) else names_of(code)
         self.code(code)
         self.add(function.__name__)
+        if names is not None:
+            self._mention(names.mentioned)
         if function.__closure__ is not None:
             for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
                 try:
                     value = cell.cell_contents
                 except ValueError:
-                    self.add(_ABSENT)
+                    self.add(("absent",))
                     continue
                 if names is None or not is_counter(names, name, value):
                     self.read_variable(value, "closure", name, function)
@@ -221,10 +233,17 @@ class Reader:
                     raise UnprovableError(f"'{name}.{rest}', which has state of its own")
                 self.library_object(value)
                 return
-            if attribute is None or attribute not in vars(value):
-                raise UnprovableError(f"the module '{value.__name__}'")
+            if attribute is None:
+                break
+            if attribute not in vars(value):
+                raise UnprovableError(f"'{attribute}' of the module '{value.__name__}'")
             value, name = vars(value)[attribute], f"{name}.{attribute}"
         self.read_variable(value, "global", name, function)
+
+    def _module(self, module: types.ModuleType) -> None:
+        if not is_listed_module(module):
+            raise UnprovableError(f"the module '{module.__name__}'")
+        self.library_object(module)
 
     def _method(self, method: Any) -> None:
         self.add(type(method))
@@ -261,6 +280,12 @@ class Reader:
     # ---- Classes and instances.
 
     def _class(self, cls: type) -> None:
+        """A class of which code may create instances."""
+        self.read_class(cls)
+        for base in mro_of(cls):
+            self._read_makers(base)
+
+    def read_class(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
             self.library_object(cls)
             return
@@ -271,15 +296,69 @@ class Reader:
         self.identity(cls)
         for base in mro_of(cls)[1:]:
             if not is_pure(base):
-                self.read(base)
+                self.read_class(base)
+        library = _library_bases(cls)
         for name, entry in list(entries_of(cls).items()):
             if name in _ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
             self.add(name)
-            self.read_part(entry, f".{name}")
+            if name in _MAKERS:
+                continue
+            if name.startswith("__") or any(name in entries_of(base) for base in library):
+                self.read_part(entry, f".{name}")
+            else:
+                self._read_attribute(entry, name)
+        self._unmade[cls] = None
+        if _REPLACE in self._made:
+            self._read_makers(cls)
 
-    def _descriptor(self, value: Any) -> None:
-        """Of a class that is known by identity."""
+    def _read_makers(self, cls: type) -> None:
+        if cls in self._unmade and cls not in self._made:
+            self._made[cls] = None
+            for name in _MAKERS:
+                if name in entries_of(cls):
+                    self.add(name)
+                    self.read_part(entries_of(cls)[name], f".{name}")
+
+    # An attribute of an object, or of a class of the user's, that cannot be proven counts only if code names it.
+
+    def _read_attribute(self, value: Any, name: str) -> None:
+        records = self._records()
+        counts, place = list(map(len, records)), self.place
+        mentioned = len(self._mentioned)
+        try:
+            self.read_part(value, f".{name}")
+        except UnprovableError as error:
+            uses = {name, *_OF_ALL}
+            if not all(uses.isdisjoint(names) for names in self._mentioned[:mentioned]):
+                raise
+            unproven = error, self.place
+            for record, count in zip(records, counts, strict=True):
+                while len(record) > count:
+                    record.popitem() if isinstance(record, dict) else record.pop()
+            self.place = place
+            self._unproven |= {use: unproven for use in uses if use not in self._unproven}
+            self.add("not read")
+
+    def _records(self) -> list[Any]:
+        """What grows while values are read."""
+        of_code = self._mentioned, self._unmade, self._made, self._unproven
+        return [*of_code, self._numbers, self.identities, self.tokens]
+
+    def _mention(self, names: frozenset[str]) -> None:
+        """Notes all names of some code that is read, which may use what was left out until then."""
+        self._mentioned.append(names)
+        for name in self._unproven:
+            if name in names:
+                error, self.place = self._unproven[name]
+                raise error
+        if _REPLACE in names and _REPLACE not in self._made:
+            self._made[_REPLACE] = None
+            for cls in list(self._unmade):
+                self._read_makers(cls)
+
+    def _by_class(self, value: Any) -> None:
+        """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
         self.add(type(value))
 
     def instance(self, value: Any) -> None:
@@ -289,21 +368,25 @@ class Reader:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
-        self.read_part(cls, ".__class__")
+        self.read_class(cls)
         content, slots, has_dict, _ = _instance_layout(cls)
         if content is not None:
             self.read(content(value))
+        is_plain = content is None and not _library_bases(cls)
         if has_dict:
             attributes = object.__getattribute__(value, "__dict__")
             self.add(len(attributes))
             for name, part in list(attributes.items()):
                 self.add(name)
-                self.read_part(part, f".{name}")
+                if is_plain:
+                    self._read_attribute(part, name)
+                else:
+                    self.read_part(part, f".{name}")
         for name in slots:
             try:
                 part = object.__getattribute__(value, name)
             except AttributeError:
-                self.add(_ABSENT)
+                self.add(("absent",))
                 continue
             self.read_part(part, f".{name}")
 
@@ -342,6 +425,12 @@ def _instance_layout(cls: type) -> _Layout:
     return _Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
 
 
+@asked_once
+def _library_bases(cls: type) -> tuple[type, ...]:
+    """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
+    return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))
+
+
 def _has_usual_metaclass(cls: type) -> bool:
     return type(cls) is type or is_pure(type(cls))
 
@@ -368,25 +457,46 @@ def _parts(get: Callable[[Any], Any]) -> _Read:
     return read_parts
 
 
-_READERS: dict[type, _Read] = {
-    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), Reader.constant),
-    **dict.fromkeys((float, complex), Reader._number),
+def _constant(reader: Reader, value: Any) -> None:  # as subclasses do it, as in the four below
+    reader.constant(value)
+
+
+def _number(reader: Reader, value: Any) -> None:
+    reader.read_number(value)
+
+
+def _set(reader: Reader, value: Any) -> None:
+    reader.read_set(value)
+
+
+def _identity(reader: Reader, value: Any) -> None:
+    reader.identity(value)
+
+
+def _library_object(reader: Reader, value: Any) -> None:
+    reader.library_object(value)
+
+
+_READERS: dict[Any, _Read] = {
+    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), _constant),
+    **dict.fromkeys((float, complex), _number),
     tuple: Reader._tuple,
     **dict.fromkeys((list, collections.deque), Reader._list),
     bytearray: _parts(bytes),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict, collections.Counter), Reader._dict),
     types.MappingProxyType: _parts(dict),
-    **dict.fromkeys((set, frozenset), Reader._set),
-    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), Reader.constant),
-    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), Reader.constant),
-    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), Reader.constant),
+    **dict.fromkeys((set, frozenset), _set),
+    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), _constant),
+    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), _constant),
+    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), _constant),
     re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
     **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
-    inspect.Signature: Reader.constant,
-    **dict.fromkeys((types.UnionType, types.GenericAlias), Reader.constant),
+    **dict.fromkeys((inspect.Signature, type(sys.version_info)), _constant),
+    **dict.fromkeys((types.UnionType, types.GenericAlias), _constant),
     types.FunctionType: Reader._function,
     types.MethodType: Reader._method,
     types.BuiltinFunctionType: Reader._builtin,
+    types.ModuleType: Reader._module,
     functools.partial: Reader._partial,
     type(functools.lru_cache(len)): _parts(operator.attrgetter("__wrapped__")),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter), _parts(lambda value: value.__reduce__()[1])),
@@ -396,13 +506,15 @@ _READERS: dict[type, _Read] = {
     property: _parts(operator.attrgetter("fget", "fset", "fdel")),
     **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
     functools.cached_property: _parts(operator.attrgetter("func")),
-    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._descriptor),
-    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), Reader.library_object),
-    types.ClassMethodDescriptorType: Reader.library_object,
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._by_class),
+    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _library_object),
+    types.ClassMethodDescriptorType: _library_object,
+    _TUPLE_GETTER: _parts(lambda value: value.__reduce__()[1]),
+    weakref.ReferenceType: _parts(lambda value: value()),
     np.ndarray: Reader._numpy_array,
-    jax.tree_util.PyTreeDef: Reader.constant,
-    logging.Logger: Reader.library_object,
-    logging.RootLogger: Reader.library_object,
+    jax.tree_util.PyTreeDef: _constant,
+    logging.Logger: _library_object,
+    logging.RootLogger: _library_object,
 }
 
 
@@ -420,16 +532,18 @@ def _reader_of(cls: type) -> _Read:
     if issubclass(cls, np.generic):
         return Reader._numpy_scalar
     if issubclass(cls, np.dtype) or facts(cls).constant:
-        return Reader.constant
+        return _constant
     if facts(cls).enum:
-        return Reader.identity
+        return _identity
+    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
+        return Reader._by_class
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
-        return Reader.library_object
+        return _library_object
     return _other
 
 
 def _other(reader: Reader, value: Any) -> None:
-    if callable(value) and is_pure(value):
+    if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
         reader.library_object(value)
     else:
         reader.instance(value)

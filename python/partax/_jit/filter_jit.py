@@ -45,7 +45,7 @@ class CacheInfo(_Counts):
 
     Attributes:
       static_keys: how many there are, each for other static values.
-      traces: how many there are, of all static keys.
+      traces: how many there have been since `clear_cache()`, also of static keys that were dropped.
       hits: the calls that did not trace.
       misses: the calls that did, or loaded a stored program in the place of a trace.
       max_size: how many static keys are kept.

@@ -102,7 +102,7 @@ def function_report(self: Any) -> FunctionReport:
 
 
 def report() -> Report:
-    """What every filter_jit function has cost that lives and has been traced.
+    """What every filter_jit function has cost that has been traced; of those that are gone the latest 256.
 
     Example:
       >>> @partax.filter_jit

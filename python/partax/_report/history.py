@@ -1,5 +1,6 @@
 """All traces of a function: begun, ended, counted, limited and reported."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -24,7 +25,7 @@ from partax._report.snapshot import Record, Snapshot, differences, distance, pla
 from partax._report.static_arrays import arrays_in_statics, refuse_static_trees
 
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
-_KEPT = 256  # records of one function that are kept in full
+_KEPT = 256  # records of one function, and functions, that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
 
 
@@ -151,17 +152,18 @@ class History:
         return record
 
 
-_all: list[History] | None = None
+_all: collections.deque[History] = collections.deque(maxlen=_KEPT)
 
 
 def keep_all() -> None:
-    """Keeps the history of each function from now on, also of those that are gone by the time of a report."""
+    """Keeps the history of each function from now on, and not only the latest ones that are gone."""
     global _all
-    _all = []
+    _all = collections.deque(_all)
 
 
 def kept() -> list[History]:
-    return _all or []
+    """The histories of functions, also of those that are gone."""
+    return list(_all)
 
 
 def new_history(fun: Any, options: Any, difference: str) -> History:
@@ -181,8 +183,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
     history.reasons.first, history.number_of_code = first_reason(fun, difference)
-    if _all is not None:
-        _all.append(history)
+    _all.append(history)
     return history
 
 

@@ -223,7 +223,7 @@ class Report:
       True
 
     Attributes:
-      functions: those that live and have been traced, the costliest first.
+      functions: those that have been traced, also the latest that are gone, the costliest first.
     """
 
     functions: tuple[FunctionReport, ...]

@@ -59,12 +59,11 @@ def layout_content(array: Any) -> str:
 class Content(NamedTuple):
     digest: str  # of all of it
     digests: list[bytes]  # of each token
-    as_ints: dict[int, bytes]  # of those that are floats, by number, what they are as the equal int
     place: Callable[[int], str]  # what a token is read of, in words
 
 
-def content_of(roots: Iterable[tuple[str, Any]]) -> Content:
-    """The content of some values, each with its path, and of all that code in them can read.
+def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Content:
+    """The content of some values, each with its path, of classes of instances, and of all that code in them can read.
 
     Raises an `UnstoredError` for what another process could not find again.
     """
@@ -74,6 +73,9 @@ def content_of(roots: Iterable[tuple[str, Any]]) -> Content:
         for path, value in roots:
             reader.root = path
             reader.read(value)
+        path = ""
+        for cls in classes:
+            reader.read_class(cls)
     except UnprovableError as error:
         what = unprovable_text(reader.place, str(error))
         raise UnstoredError(f"`{path}` {what}" if path else what) from error
@@ -82,10 +84,11 @@ def content_of(roots: Iterable[tuple[str, Any]]) -> Content:
 
     def place(at: int) -> str:  # which keeps none of the values
         root, segments = places[at]
-        return place_text(segments) or root or "its code"
+        text = place_text(segments)
+        return f"'{root}{text[1:]}" if root and text.startswith("'.") else text or root or "its code"
 
     digests = [digest_of(token) for token in reader.tokens]
-    return Content(digest_of(digests).hex(), digests, reader.as_ints, place)
+    return Content(digest_of(digests).hex(), digests, place)
 
 
 class _ContentReader(PlaceReader):
@@ -93,7 +96,6 @@ class _ContentReader(PlaceReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self.as_ints: dict[int, bytes] = {}
         self._libraries: set[str] = set()
         self._bytes = 0
 
@@ -104,6 +106,7 @@ class _ContentReader(PlaceReader):
             self.add(self._array_content(value))
         else:
             self.add(("member", type(value).__module__, type(value).__qualname__, value.name))
+            self.read_part(value._value_, ".value")
 
     def library_object(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
@@ -125,9 +128,7 @@ class _ContentReader(PlaceReader):
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))
 
-    def _number(self, value: Any) -> None:
-        if type(value) is float and value.is_integer():
-            self.as_ints[len(self.tokens)] = digest_of(self._constant_content(int(value)))
+    def read_number(self, value: Any) -> None:
         self.add(number_content(value))
 
     def add_versions(self) -> None:

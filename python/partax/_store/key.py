@@ -11,7 +11,7 @@ from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement
 from partax._store.code_content import code_digest, digest_of
-from partax._store.content import Content, content_of
+from partax._store.content import content_of
 from partax._store.environment import environment
 from partax._store.placement import Signature
 
@@ -23,14 +23,6 @@ class Key(NamedTuple):
     name: str  # the digest
     read: str  # what of it is of no arguments: all that a trace depends on beside these
     proof: Callable[[], Proof]  # gives what it is a digest of, one by one
-    content: Content
-
-    def has_become(self, after: "Key") -> bool:
-        """Whether another is of the same, but for ints that have become the equal floats, as in optax's schedules."""
-        known, now, as_ints = self.content.digests, after.content.digests, after.content.as_ints
-        if self.name.rpartition("-")[0] != after.name.rpartition("-")[0] or len(known) != len(now):
-            return False
-        return all(digest in (now[i], as_ints.get(i)) for i, digest in enumerate(known))
 
 
 class Wanted:
@@ -45,7 +37,8 @@ class Wanted:
             asked, devices = placement.of_options(options)
             classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
             values = static_values(described)
-            self._roots = [("", function), ("", options.without_shardings), *(("", cls) for cls in classes)]
+            self._classes = list(classes)
+            self._roots = [("", function), ("", options.without_shardings)]
             self._roots += [(path, value) for path, value in values.items() if value is not None]
             _, *given = _core.call_shape()  # which parameters the values are of
             named = read(function, "__module__"), read(function, "__qualname__")
@@ -61,14 +54,14 @@ class Wanted:
     def key(self) -> Key:
         """Reads all that the code can read, which another process has to find again."""
         with _looked_at():
-            content = content_of(self._roots)
+            content = content_of(self._roots, self._classes)
         everywhere = self._environment
 
         def proof() -> Proof:  # which keeps none of the call's values
             found = [(name, digest_of(value)) for name, value in everywhere.items()]
             return found + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
 
-        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof, content)
+        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ from partax._report.report import LoadReport
 from partax._store import UnstoredError, placement, switch
 from partax._store.folder import Folder
 from partax._store.key import Key, Wanted, what_changed
+from partax._store.outcome import note_refusal, note_use
 from partax._store.placement import Signature
 from partax._store.records import Loading, Record, record_of
 from partax._store.results import rebuilt, stored_result_of
@@ -69,7 +70,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
     try:
         programs.begin(leaves)
     except UnstoredError as error:
-        programs.tell(f"not stored: {error}")
+        programs.refuse(str(error))
         return None
     return programs
 
@@ -123,6 +124,10 @@ class Programs:
         if explaining():
             report_line(call_site(), f"{self._name}: {what}")
 
+    def refuse(self, reason: str) -> None:
+        note_refusal(call_site(), f"{self._name}: not stored: {reason}")
+        self.tell(f"not stored: {reason}")
+
     def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
@@ -137,7 +142,7 @@ class Programs:
                 self._known[known] = self._load(search, leaves) or self._make(search, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
-            self.tell(f"not stored: {error}")
+            self.refuse(str(error))
             _core.forget_program()
             return self.target
 
@@ -214,6 +219,7 @@ class Programs:
         if program is None:
             return None
         self._folder.note_use(search.key.name)
+        note_use()
         self._beside(self._note, search.key.name, search.signature.devices)
         self._loaded.append(program)
         seconds = time.perf_counter() - search.begun
@@ -226,21 +232,20 @@ class Programs:
         """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
-            return self._traced(self._search_of_call(self._signature(leaves)), arguments, leaves)[0]
+            return self._traced(self._search_of_call(self._signature(leaves)), arguments)
         except UnstoredError:
             return self.target.trace(*arguments)
 
-    def _traced(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> tuple[Any, bool]:
-        """What jax traces, and whether all that was looked for is as it was."""
+    def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
+        """What jax traces. The key is of what was there when the trace began."""
         traced = self.target.trace(*arguments)
-        is_unchanged = search.key.has_become(self._wanted(self._signature(leaves)).key())
-        if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
+        if search.is_before_trace and _core.call_progress()[1]:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
-        return traced, is_unchanged
+        return traced
 
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
-        traced, is_unchanged = self._traced(search, arguments, leaves)
+        traced = self._traced(search, arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
             raise UnstoredError("it calls Python when it runs, or has other effects")
         lowered = traced.lower()
@@ -248,11 +253,9 @@ class Programs:
         seconds = time.perf_counter() - begun
         result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
         if result is None:
-            self.tell("not stored: its result holds what another process has not")
-        elif not is_unchanged:
-            self.tell("not stored: something that it reads has changed while it was traced")
+            self.refuse("its result holds what another process has not")
         elif not any(it() is traced.jaxpr and read == search.key.read for it, read in self._proven):
-            self.tell("not stored: it was traced before, by a call that did not store it")
+            self.refuse("it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
             record: Record = {
                 "name": self._name,
@@ -290,6 +293,7 @@ class Programs:
                 self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
             else:
                 self._folder.write(search.key.name, pickle.dumps({**record, "program": data}))
+                note_use()
                 self._note(search.key.name, search.signature.devices)
         except RuntimeWarning:  # it has been told, and the user has it raised: nobody waits for this thread
             pass

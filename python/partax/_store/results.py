@@ -70,13 +70,18 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
     if cls is not type(b):
         return False
     met.add((id(a), id(b)))
-    if cls in (list, tuple, dict):
-        held, other = ((*it, *it.values()) if cls is dict else it for it in (a, b))
-    elif is_tree_node(cls):
-        held, other = ((*map(str, vars(it)), *vars(it).values()) for it in (a, b))
+    if cls is list or cls is dict or isinstance(a, tuple) or is_tree_node(cls):
+        held, other = map(_parts, (a, b))
     else:
         return _core.static_equal(a, b)
     return len(held) == len(other) and all(_same(*pair, met) for pair in zip(held, other, strict=True))
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a list, a dictionary, a tuple or an instance of a class holds."""
+    parts = list[Any](value) if isinstance(value, (list, tuple)) else []
+    content: Any = value if type(value) is dict else getattr(value, "__dict__", {})
+    return [*parts, *content, *content.values()]
 
 
 # Values without a life of their own, which pickle writes as they are.
