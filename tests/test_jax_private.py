@@ -36,6 +36,7 @@ def test_all_works_without(names: list[str]) -> None:
     assert asked_without(names) == sorted(names), "partax does not ask for one: nothing has been tested"
 
 
+@pytest.mark.slow
 def test_all_works_without_any_of_them() -> None:
     # What names a registry or says nothing else where another one is gone is not asked for.
     assert len(asked_without(_NAMES)) > len(_NAMES) / 2

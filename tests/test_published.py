@@ -134,6 +134,7 @@ def test_import_is_silent_and_takes_in_no_extra() -> None:
     assert (ran.stdout, ran.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_no_module_starts_jax_when_it_is_imported() -> None:
     """Until a backend starts, a program may still say which devices there are, and join others."""
     pytest.importorskip("flax")

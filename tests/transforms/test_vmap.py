@@ -194,6 +194,7 @@ def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
     assert out["y"].sharding.spec == P("d")
 
 
+@pytest.mark.slow
 def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
     options: Any = {"mesh": mesh, "in_specs": (None, P("d")), "out_specs": P()}
     loss = filter_shard_map(lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), **options)
