@@ -15,9 +15,6 @@ trap 'rm -rf "$WORK"' EXIT
 # The versions of Python that the project declares.
 mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]+)".*/\1/p' "$ROOT/pyproject.toml")
 
-# The oldest jax that is declared, and one between.
-older_jaxes=(0.8.0 0.9.0)
-
 # The vector instructions of older processors. XLA leaves out those that come after the one named, and rounds otherwise.
 older_isas=()
 if [[ $(uname -m) == x86_64 ]]; then older_isas=(SSE4_2 AVX AVX2); fi

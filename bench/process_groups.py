@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import inspect
 import os
 import re
 import signal
@@ -43,14 +42,12 @@ def join(rank: int, count: int, port: int, timeout: float) -> None:
     faulthandler.dump_traceback_later(timeout, exit=True)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if count > 1:
-        known = inspect.signature(jax.distributed.initialize).parameters
-        seconds = {
-            "initialization_timeout": 60,
-            "heartbeat_timeout_seconds": HEARTBEAT_SECONDS,
-            "shutdown_timeout_seconds": 60,  # which jax has since 0.9
-        }
-        found = {name: value for name, value in seconds.items() if name in known}
-        jax.distributed.initialize(f"127.0.0.1:{port}", count, rank, **found)
+        jax.distributed.initialize(
+            *(f"127.0.0.1:{port}", count, rank),
+            initialization_timeout=60,
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=60,
+        )
 
 
 def _end_with(parent: int) -> None:

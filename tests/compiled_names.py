@@ -1,7 +1,7 @@
 """What XLA compiles, as jax itself tells."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -20,13 +20,4 @@ def compiled_names() -> Iterator[list[str]]:
     try:
         yield names
     finally:
-        _unregister(listen)
-
-
-def _unregister(listen: Callable[..., None]) -> None:
-    public = getattr(jax.monitoring, "unregister_event_duration_listener", None)  # since jax 0.9
-    if public is None:
-        from jax._src import monitoring
-
-        public = monitoring._unregister_event_duration_listener_by_callback
-    public(listen)
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -56,12 +56,9 @@ from packaging.version import Version
 from compiled_names import compiled_names
 from counting import TraceCounter
 from meshes import mesh_of, on
-from older_jax import IS_OLDER
 
 # Files need it; a free-threaded Python has none.
 collect_ignore = [] if find_spec("safetensors") else ["io"]
-if IS_OLDER:
-    collect_ignore += ["docs", "store"]  # what they show is the newest jax's; and there is no store
 if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
     sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
 # What a file names that has threads.
@@ -87,11 +84,6 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_loca
 if os.environ.get("PARTAX_OPTIMIZED") != "1" and hasattr(traceback_util, "_path_starts_with"):
     # Of each frame of an error jax asks whether its file is jax's, and the file system whether two paths are one.
     traceback_util._path_starts_with = functools.cache(traceback_util._path_starts_with)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if IS_OLDER:  # of which libraries of today name what was about to go
-        config.addinivalue_line("filterwarnings", r"ignore:jax\.\S+ is deprecated:DeprecationWarning")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -91,8 +91,7 @@ def notes(error: BaseException) -> list[str]:
     return [note for note in getattr(error, "__notes__", ()) if note.startswith("partax")]
 
 
-SIZED = [jnp.zeros, jnp.arange, lambda n: X.reshape(n, 1), jnp.eye, lambda n: X[:n]]
-SIZED += [] if jax.__version_info__ < (0, 10) else [lambda n: jnp.tile(X[:1], n)]  # which named no size
+SIZED = [jnp.zeros, jnp.arange, lambda n: X.reshape(n, 1), jnp.eye, lambda n: X[:n], lambda n: jnp.tile(X[:1], n)]
 
 
 @pytest.mark.parametrize("body", [*SIZED, lambda n: jnp.stack([X[0] for _ in range(n)])])

@@ -97,10 +97,10 @@ WITH_FLAX = pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
 # one of Equinox or nnx.jit returns more, so that XLA may fuse otherwise.
 WAYS = [
     ("equinox", "after"),
-    ("equinox", "another import"),
-    ("equinox", "accelerated"),
-    ("jax_jit", "after"),
-    pytest.param("flax_nnx", "after", marks=WITH_FLAX),
+    pytest.param("equinox", "another import", marks=pytest.mark.slow),
+    pytest.param("equinox", "accelerated", marks=pytest.mark.slow),
+    pytest.param("jax_jit", "after", marks=pytest.mark.slow),
+    pytest.param("flax_nnx", "after", marks=[WITH_FLAX, pytest.mark.slow]),
 ]
 
 

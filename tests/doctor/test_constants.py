@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from examining import findings_of_kind, marked
 
-from older_jax import IS_OLDER
 from partax import Finding, filter_jit
 
 found = findings_of_kind("constant")
@@ -78,7 +77,6 @@ def test_the_line_is_that_of_the_first_use_in_an_inner_program(inside: str, hois
     assert (finding.file, finding.line, finding.path) == (__file__, marked(used), "data")
     assert finding.figures == {"bytes": 4 * MEBIBYTE, "arrays": 1}
     # https://github.com/jax-ml/jax/pull/36974: with this flag an array is a hidden argument, and compiled into nothing.
-    hoisted = hoisted and not IS_OLDER
     assert finding.severity == ("low" if hoisted else "medium")
     assert ("hidden argument" in finding.message) is hoisted
 

@@ -18,7 +18,6 @@ from jax.experimental.layout import Format, Layout
 import partax
 from deep_trees import self_containing
 from odd_values import Unhashable
-from older_jax import IS_OLDER, not_on_older_jax
 from partax._jax import programs
 from random_trees import build, recipes
 from reference import assert_exact
@@ -83,7 +82,7 @@ def test_programs_are_run_past_the_dispatch_of_jax(own: bool, monkeypatch: pytes
     monkeypatch.setattr(programs, "direct_run", lambda *args: runs.append(theirs(*args)) or runs[-1])
     bound = partax.filter_jit(double).bind(jnp.ones(3))
     assert [bound(jnp.ones(3))[1] for _ in range(3)] == [2] * 3
-    assert any(runs) == (own and not IS_OLDER)
+    assert any(runs) == own
 
 
 def test_other_free_arguments_after_the_first_calls() -> None:
@@ -252,7 +251,6 @@ def test_a_program_with_callbacks_runs_them_in_each_call() -> None:
     assert seen == [6.0] * 4
 
 
-@not_on_older_jax("has no store")
 def test_with_the_store(tmp_path: Any) -> None:
     step = partax.filter_jit(lambda w, x: (w * x, "a"))
     for _ in range(2):

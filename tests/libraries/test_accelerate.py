@@ -245,6 +245,7 @@ print(sys.argv[1:], eqx.partition.__module__)
 """
 
 
+@pytest.mark.slow
 def test_scripts_run_unchanged(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     for first, command, environment in (

@@ -216,6 +216,7 @@ class Net(nnx.Module):
         return x
 
 
+@pytest.mark.slow
 def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
     pair = both(lambda model, x: model(x).sum(), Net(nnx.Rngs(0)), jnp.ones((2, 4)))
     assert len(pair.ours[0].hidden.get_value()) == 3

@@ -170,6 +170,7 @@ class Machine(RuleBasedStateMachine):
         self.call((action,), ())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_machine() -> None:
     run_state_machine_as_test(

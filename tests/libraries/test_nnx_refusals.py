@@ -125,6 +125,7 @@ def test_a_new_value_that_cannot_be_set_changes_nothing(told: str) -> None:
     assert model.name == "a" and model.weight[0] == 1
 
 
+@pytest.mark.slow
 def test_flax_is_not_imported_before_it_is_used_and_its_extra_is_named_where_it_is_missing() -> None:
     code = """import sys, partax
 print('flax' in sys.modules)

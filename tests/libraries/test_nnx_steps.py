@@ -41,7 +41,7 @@ def batches(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("donated", [None, ("model", "optimizer")])
-@pytest.mark.parametrize("count", [3, 10])
+@pytest.mark.parametrize("count", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_train_step(count: int, donated: Any) -> None:
     pair, other = objects(), objects()
     model, kernel = pair[0], pair[0].first.kernel
@@ -178,6 +178,7 @@ def test_a_doubt_beside_objects_is_refused(name: str) -> None:
         list(partax.steps(partax.nnx.jit(step), 2)(Model(), one if name == "an array" else {"w": one}, over=[one] * 4))
 
 
+@pytest.mark.slow
 def test_the_state_of_an_optimizer_of_optax() -> None:
     optimizer = optax.adam(1e-2)
 

@@ -74,6 +74,7 @@ np.array([[1], [1, 2]])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["explain", "doctor"])
 def test_a_script_ends_as_python_would_end_it(command: str, tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(AS_PYTHON)
@@ -81,6 +82,7 @@ def test_a_script_ends_as_python_would_end_it(command: str, tmp_path: Path) -> N
     assert done.stdout == plain.stdout and done.stderr.endswith(f"\n{plain.stderr}")
 
 
+@pytest.mark.slow
 def test_modules_beside_the_script_are_found_and_modules_run(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "beside.py").write_text("import sys\nvalue = 7\nif __name__ == '__main__': print(sys.argv[1:])")
@@ -103,6 +105,7 @@ def test_mistakes(arguments: list[str], code: int, told: str, capsys: pytest.Cap
     assert raised.value.code == code and told in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "expected"), [("1", 2), pytest.param("0", 0, marks=pytest.mark.nightly)])
 def test_the_environment_variable(value: str, expected: int) -> None:
     script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
@@ -126,6 +129,7 @@ for libraries in (None,) if sys.argv[1:] else (False, True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "variable", "inside"),
     [([], "", [False, True]), pytest.param(["by the variable"], "all", [True], marks=pytest.mark.nightly)],

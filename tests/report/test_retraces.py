@@ -13,7 +13,6 @@ from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case
 
 import partax
 from counting import SEEN
-from older_jax import IS_OLDER
 from page_tables import assert_shown
 
 PLACE = re.compile(r"\S+\.py:\d+")
@@ -82,7 +81,7 @@ def test_partax_retraces_where_it_must_and_says_why(case: Case, caplog: pytest.L
     (line,) = told
     place, line = line.split(" ", 1)
     assert re.fullmatch(r"\S*(retrace_case|cases_\w+)\.py:\d+", place)
-    assert PLACE.sub("FILE:LINE", line) == case.line or (IS_OLDER and "setting " in line)  # without its name
+    assert PLACE.sub("FILE:LINE", line) == case.line
 
 
 @pytest.mark.nightly

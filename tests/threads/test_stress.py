@@ -21,7 +21,6 @@ import pytest
 
 import partax
 from at_once import all_right, at_once, switching
-from older_jax import not_on_older_jax
 from partax import filter_jit
 from stored import written
 
@@ -238,7 +237,6 @@ def test_bound_programs() -> None:
     stress(work)
 
 
-@not_on_older_jax("has no store")
 def test_the_store(tmp_path: Path) -> None:
     def work(rng: random.Random) -> None:
         size, x, n = rng.randrange(1, 4), numbers(rng), "n" * rng.randrange(2)

@@ -29,7 +29,6 @@ from at_once import HANGS_AFTER, all_right, assert_equal, at_once, switching, to
 from conftest import TraceCounter
 from counting import pause
 from library_trees import PAIRS, parts_of
-from older_jax import IS_OLDER
 from partax import filter_jit
 from trees import array
 
@@ -87,7 +86,7 @@ def test_threads_that_miss_at_the_same_moment_trace_once(make: Callable[[TraceCo
         all_right(results)
         for result in results:
             assert_equal(result, array(3) * 3)
-        assert traces.count == 1 or IS_OLDER  # which traces in each thread itself where there are options
+        assert traces.count == 1
 
 
 def test_shapes_of_one_key_are_traced_at_once() -> None:

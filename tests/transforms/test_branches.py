@@ -50,6 +50,7 @@ def test_a_switch_is_the_function_that_is_chosen_and_clamps_as_jax_does() -> Non
         assert tree["s"] == "s" and number == chosen
 
 
+@pytest.mark.slow
 def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
     def both(layer: Layer, x: jax.Array, cond: Any) -> jax.Array:
         return jnp.sum(cond(x[0] > 0, lambda t: (layer(t["x"]), "s"), lambda t: (t["x"] ** 2, "s"), {"x": x})[0])

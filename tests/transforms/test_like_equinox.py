@@ -15,7 +15,6 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import partax
-from older_jax import not_on_older_jax
 from partax import filter_checkpoint, filter_closure_convert, filter_io_callback, filter_pure_callback
 from transformed import arrays_of, assert_close_trees
 from trees import Bag, Layer, Pair, array, assert_same, make_model
@@ -175,7 +174,6 @@ def test_a_jacobian_is_by_what_wrt_takes_and_has_nothing_but_arrays(name: str) -
         of(f)(tree=tree, y=X, n=2)
 
 
-@not_on_older_jax("names nothing in what it prints")
 def test_policies_and_names_say_what_is_kept() -> None:
     def f(x: Any) -> Any:
         return jnp.sum(jnp.sin(checkpoint_name(jnp.sin(checkpoint_name(jnp.sin(x), "first")), "second")))

@@ -14,7 +14,6 @@ from jax.sharding import PartitionSpec as P
 
 import partax
 from meshes import Explicit, mesh_of, on
-from older_jax import IS_OLDER
 from partax import filter_jit, filter_shard_map, filter_vmap
 from transformed import assert_close_trees
 from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
@@ -78,8 +77,6 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
     fun, options, args, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
         filter_vmap(fun, **options)(*args)
-    if name == "axis_size" and IS_OLDER:
-        return  # jax before 0.10 takes any
     with pytest.raises(ValueError):
         eqx.filter_vmap(fun, **options)(*args)
 
@@ -197,6 +194,7 @@ def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
     assert out["y"].sharding.spec == P("d")
 
 
+@pytest.mark.slow
 def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
     options: Any = {"mesh": mesh, "in_specs": (None, P("d")), "out_specs": P()}
     loss = filter_shard_map(lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), **options)
@@ -266,8 +264,6 @@ WRONG_ARRAYS: dict[str, tuple[Any, Any, Any, str]] = {
 def test_arrays_that_specs_do_not_fit_are_named(devices: Any, name: str) -> None:
     f, argument, (in_specs, out_specs), message = WRONG_ARRAYS[name]
     grid = mesh_of(devices, *GRID, names=("a", "b"))
-    if IS_OLDER and "differs" in name:
-        return
     call = filter_shard_map(f, mesh=grid, in_specs=(in_specs,), out_specs=out_specs)
     with pytest.raises((ValueError, TypeError), match=message):
         call(argument)

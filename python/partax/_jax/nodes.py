@@ -20,12 +20,7 @@ def registered_nodes() -> dict[type, Any] | None:
     return registered if isinstance(registered, dict) else None
 
 
-def _is_tree_node(cls: type) -> bool:
-    return cls in (registered_nodes() or {}) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
-
-
-# Public since jax 0.10.1. Before that there is no other way to ask about a class than the registry.
-is_tree_node: Callable[[type], bool] = getattr(jax.tree_util, "is_tree_node", _is_tree_node)
+is_tree_node: Callable[[type], bool] = jax.tree_util.is_tree_node
 
 
 def _first_only() -> Callable[[Any], bool]:
@@ -100,9 +95,8 @@ def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
     if aux is None and issubclass(cls, tuple):  # a NamedTuple, of which jax would not see that it is registered
         like: Any = cls
         return one_level(like._make(children)).unflatten(children)
-    return _treedef(jax.tree_util.default_registry, (cls, aux), (_LEAF,) * len(children)).unflatten(children)
+    registry, leaves = jax.tree_util.default_registry, (_LEAF,) * len(children)
+    return jax.tree_util.PyTreeDef.from_node_data_and_children(registry, (cls, aux), leaves).unflatten(children)
 
 
 _LEAF = jax.tree.structure(0)
-_names = ("from_node_data_and_children", "make_from_node_data_and_children")  # since jax 0.10, and before
-_treedef: Any = next(filter(None, (getattr(jax.tree_util.PyTreeDef, name, None) for name in _names)))

@@ -99,9 +99,7 @@ _concrete_mesh: Callable[[], Any] | None = _name("jax._src.mesh.get_concrete_mes
 
 
 def mesh_of_call() -> Any:
-    """The same outside of a trace, by jax's public name, which jax has since 0.9."""
-    if not hasattr(jax.sharding, "get_mesh"):
-        return context_mesh()
+    """The same outside of a trace, by jax's public name."""
     mesh = jax.sharding.get_mesh()
     return None if mesh.empty else mesh
 
@@ -135,7 +133,7 @@ def names_configuration() -> bool:
 
 @functools.cache
 def _names() -> tuple[str, ...]:
-    """The names of the configuration's values; none where this jax does not tell, as before 0.10."""
+    """The names of the configuration's values; none where this jax does not tell, as before 0.10.2."""
     try:
         return () if _context_names is None else tuple(_context_names())
     except NotImplementedError:

@@ -2,7 +2,6 @@
 
 import copyreg
 import functools
-import os
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,11 +43,7 @@ def open_constants() -> list[Any] | None:
         constants += [it.val for it in operands if isinstance(it, Literal) and getattr(it.aval, "shape", ())]
         for _, holder, _ in held_programs(equation):
             constants += getattr(holder, "consts", ())
-    return [getattr(it, "original", it) for it in constants]  # jax before 0.10 has a pair with what it makes of it
-
-
-_FOLDER = os.path.dirname(str(jax.__file__)) + os.sep
-_TRACING = ("trace_to_jaxpr_dynamic", "trace_to_jaxpr")
+    return constants
 
 
 def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
@@ -59,13 +54,7 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
     """
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = getattr(traceback, "raw_frames", None)
-    if frames is None:
-        return [], []
-    codes, instructions = frames()
-    # Before jax 0.10 the frames of who traces the function follow.
-    tracing = (i for i, it in enumerate(codes) if it.co_name in _TRACING and it.co_filename.startswith(_FOLDER))
-    end = next(tracing, len(codes))
-    return codes[:end], instructions[:end]
+    return ([], []) if frames is None else frames()
 
 
 def is_read_of_programs(name: str) -> bool:
@@ -189,9 +178,7 @@ def varying_axes(array: Any) -> frozenset[Any]:
     """The mesh axes along which an array of a function under `shard_map` differs. The fallback knows of none, and
     jax's own error names no path.
     """
-    kind = getattr(array, "aval", None)
-    varying = getattr(kind, "vma", None)  # until jax 0.9
-    return frozenset(getattr(getattr(kind, "mat", None), "varying", ()) if varying is None else varying)
+    return frozenset(getattr(getattr(getattr(array, "aval", None), "mat", None), "varying", ()))
 
 
 def _plain_call(executable: Any, params: Any) -> Any:

@@ -50,8 +50,7 @@ def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
     return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
 
 
-_RUN, _RUN_BEFORE = "_run_python_pjit", "_python_pjit_helper"  # what makes such a call, and what did before jax 0.9
-_infer: Any = _name("jax._src.pjit._infer_params")
+_RUN = "_run_python_pjit"  # what makes such a call
 
 
 def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> None:
@@ -61,15 +60,12 @@ def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> Non
     An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
     """
     module = _name("jax._src.pjit")
-    infer = None if hasattr(module, _RUN) else _infer
-    made_by = _RUN if infer is None else _RUN_BEFORE
-    run: Any = getattr(module, made_by, None)
+    run: Any = getattr(module, _RUN, None)
     if run is None:
         return
 
     def watched(*given: Any, **keywords: Any) -> Any:
-        # (parameters, leaves, function, ..., arguments, keywords), or (function, options, *arguments, **keywords).
-        fun = given[2] if infer is None else given[0]
+        fun = given[2]  # after the parameters and the leaves
         name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
         is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
         if under_trace() or not is_operation:
@@ -79,7 +75,7 @@ def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> Non
         ran(str(name), time.thread_time() - begin)
         return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
-    _put(until, module, made_by, watched)
+    _put(until, module, _RUN, watched)
 
 
 class _Builtin:

@@ -23,7 +23,7 @@ class Signature(NamedTuple):
 def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     """What a program for these arrays is compiled for, if another process could say how they lie."""
     if not names_configuration():
-        raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10 do")
+        raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10.2 do")
     if configuration().get("mesh_context_manager") is not None:
         raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
     mesh = mesh_of_call()
