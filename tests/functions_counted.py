@@ -48,7 +48,8 @@ def assert_counts(pattern: Pattern) -> None:
     expected = pattern.program(pattern.by or eqx.filter_jit, theirs.tick)
     actual = pattern.program(partax.filter_jit, ours.tick)
     assert_same(actual, expected)
-    assert (ours.count, theirs.count) == (pattern.ours, pattern.theirs)
+    counts = ours.count, theirs.count
+    assert counts == (pattern.ours, pattern.theirs), f"{counts} traces"
 
 
 class Applied:

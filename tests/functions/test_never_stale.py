@@ -127,7 +127,7 @@ CASES |= {
     "a frozen dataclass": of_values(Frozen(1.0), Frozen(2.0), lambda x, value: value.scale(x)),
     "a function in a closure": of_values(jnp.sin, jnp.cos, lambda x, value: value(x)),
     "an optimizer": of_values(
-        optax.sgd(0.1), optax.sgd(0.2), lambda x, value: value.update(x, value.init(x))[0], "step_size"
+        optax.sgd(0.1), optax.sgd(0.2), lambda x, value: value.update(x, value.init(x))[0], "value[1]"
     ),
     "a range": of_values(range(2), range(3), lambda x, value: sum(x * n for n in value)),
 }
