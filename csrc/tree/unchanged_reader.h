@@ -38,9 +38,10 @@ class UnchangedReader {
     return std::memcmp(objects, identity_ + run.first_static, run.arity * sizeof(PyObject*)) == 0;
   }
 
-  // Whether a static value is surely the spec's; else it has to be compared.
+  // Whether a static value is the very one of the spec; else it has to be compared, and an equal one noted for results.
   bool is_same_static(std::size_t index, PyObject* value) const {
-    return value == identity_[index] || statics_[index].is_known_callable(value);
+    const StaticValue& known = statics_[index];
+    return value == identity_[index] || (known.is_callable() && known.is_object(value));
   }
 
   // Of a kEntries node: `child(i, value)` for each child that is not in a row, and `other(index, value)` for a static

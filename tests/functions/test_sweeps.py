@@ -15,6 +15,8 @@ import numpy as np
 import optax
 import pytest
 
+import partax
+
 from functions_counted import Pattern, Patterns, Tick, assert_counts, logger
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
@@ -236,3 +238,14 @@ def a_closure_dict_that_the_loop_updates(jit: Any, tick: Tick) -> Any:
 @patterns.each()
 def test_a_sweep_is_traced_no_more_than_its_programs(pattern: Pattern) -> None:
     assert_counts(pattern)
+
+
+def test_a_result_has_the_function_of_its_own_call() -> None:
+    def step(model: Net, x: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, model)
+
+    for seed in range(3):
+        model = Net(lambda v: jnp.tanh(v), seed)
+        compiled = partax.filter_jit(lambda model, x: step(model, x))
+        for _ in range(3):
+            assert compiled(model, x).act is model.act
