@@ -22,7 +22,7 @@ try:
     from budgets import Measure, Row, as_row, run
     from interleave import Effort, take_turns
     from partax._doctor.doctor import diagnosis_of
-    from partax._doctor.examined import Examined, examine
+    from partax._doctor.program import Program, trace_program
     from workloads import PARTAX
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
@@ -58,32 +58,31 @@ def random_code(equations: int) -> Callable[..., Any]:
     return function
 
 
-def examined_code(code: Callable[[int], Callable[..., Any]], equations: int) -> Examined:
+def traced_code(code: Callable[[int], Callable[..., Any]], equations: int) -> Program:
     arguments = jax.ShapeDtypeStruct((8, 8), jnp.float32), jax.ShapeDtypeStruct((4, 8), jnp.float32)
-    return examine(jax.jit(code(equations)), arguments, {})
+    return trace_program(jax.jit(code(equations)), arguments, {})
 
 
-def doctor_seconds(examined: Examined) -> float:
-    vars(examined).pop("equations", None)  # which it keeps, with
-    examined.read.clear()
+def doctor_seconds(program: Program) -> float:
+    program.readings.clear()
     begin = time.perf_counter()
-    diagnosis_of(examined)
+    diagnosis_of(program)
     return time.perf_counter() - begin
 
 
 def beside_lowering(code: Callable[[int], Callable[..., Any]], effort: Effort, name: str, budget: float) -> Row:
     """The seconds of the doctor over those of lowering."""
     equations = EQUATIONS // 10 if effort.quick else EQUATIONS
-    examined = examined_code(code, equations)
+    program = traced_code(code, equations)
 
     def lower() -> float:
         jax.clear_caches()
         begin = time.perf_counter()
-        examined.traced.lower()
+        program.traced.lower()
         return time.perf_counter() - begin
 
-    doctor_seconds(examined)
-    measures = {LOWER: lower, PARTAX: partial(doctor_seconds, examined)}
+    doctor_seconds(program)
+    measures = {LOWER: lower, PARTAX: partial(doctor_seconds, program)}
     timings = take_turns(measures, 3 if effort.quick else 5)
     return as_row(name, timings, budget, f"x {LOWER}", f"{equations} equations")
 
@@ -91,7 +90,7 @@ def beside_lowering(code: Callable[[int], Callable[..., Any]], effort: Effort, n
 def growth(code: Callable[[int], Callable[..., Any]], effort: Effort, name: str, budget: float) -> Row:
     """The seconds for ten times as many equations, over ten times the seconds."""
     equations = EQUATIONS // 10 if effort.quick else EQUATIONS
-    small, large = examined_code(code, equations // 10), examined_code(code, equations)
+    small, large = traced_code(code, equations // 10), traced_code(code, equations)
 
     def ten_small() -> float:
         return sum(doctor_seconds(small) for _ in range(10))

@@ -87,7 +87,7 @@ class FineTuning:
         self.groups = {name: by_path(f"layers/{layer}/{name}") for name in RATES}
         self.trained = by_path(f"layers/{layer}/**")
         transforms = {name: optax.adam(rate) for name, rate in RATES.items()} | {"frozen": optax.set_to_zero()}
-        labels = partax.labels(model, self.groups, default="frozen")
+        labels = partax.tree.labels(model, self.groups, default="frozen")
         # A function, because optax would call a label tree that is a model.
         self.optimizer = optax.multi_transform(transforms, lambda _: labels)
         self.step = make_step(self.optimizer, self.trained)
@@ -233,7 +233,7 @@ def main() -> int:
     model = pretrain(options, digits)
     before = float(accuracy(model, *test))
     tuning = FineTuning(model)
-    groups = partax.summary(model, *tuning.groups.values(), names=[*tuning.groups, "frozen"])
+    groups = partax.tree.summary(model, *tuning.groups.values(), names=[*tuning.groups, "frozen"])
     console.print(str(groups), highlight=False)
 
     start = tuning.begin(model, options.seed)

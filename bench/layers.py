@@ -72,7 +72,7 @@ def step_of(model: Callable[[Any, jax.Array], jax.Array]) -> Callable[[Any, jax.
 def forms() -> dict[str, tuple[Callable[[Any, jax.Array], jax.Array], Any]]:
     """A model and its layers as it takes them."""
     layers = [Block(key) for key in jax.random.split(jax.random.key(0), DEPTH)]
-    return {LOOP: (in_a_loop, layers), LIST: (partax.fold, layers), PARTAX: (partax.fold, partax.stack(layers))}
+    return {LOOP: (in_a_loop, layers), LIST: (partax.fold, layers), PARTAX: (partax.fold, partax.tree.stack(layers))}
 
 
 def largest_difference(one: Any, other: Any) -> float:
@@ -101,7 +101,7 @@ def compile_time(effort: Effort, name: str, budget: float) -> Row:
     fresh(PARTAX)  # What is loaded or made once per process belongs to nobody.
     timings = take_turns({form: partial(fresh, form) for form in made}, 1 if effort.quick else 5)
     value, updated = results[PARTAX]
-    results[PARTAX] = value, list(partax.unstack(updated))
+    results[PARTAX] = value, list(partax.tree.unstack(updated))
     for form in (LIST, PARTAX):
         if not (difference := largest_difference(results[LOOP], results[form])) <= TOLERANCE:
             raise RuntimeError(f"{form} differs from {LOOP} by {difference}")

@@ -124,7 +124,7 @@ def by_identity(effort: Effort, work: str, budget: float) -> Row:
     x, fun = jnp.ones(3), scaled(2.5)
     calls = {}
     for how in ("structure", "identity"):
-        step = partax.filter_jit(lambda fun, x: fun(x), callables=how)
+        step = partax.filter_jit(lambda fun, x: fun(x), reuse_equal_functions=how == "structure")
         calls[how] = functools.partial(step, fun, x)
     return ratio(work, run(effort, calls), "structure", "identity", budget)
 

@@ -133,9 +133,7 @@ def own_functions(arrays: int) -> dict[str, list[Callable[[], Any]]]:
     return {
         FLOOR: [partial(jax.jit(lambda *leaves: flat(*leaves)), *leaves) for _ in range(2)],
         PARTAX: [
-            partial(
-                partax.filter_jit(lambda tree: flat(*partax.tree.leaves(partax.filter(tree, partax.is_array)))), tree
-            )
+            partial(partax.filter_jit(lambda tree: flat(*jax.tree.leaves(partax.filter(tree, partax.is_array)))), tree)
             for _ in range(2)
         ],
     }

@@ -22,7 +22,6 @@ void configure(const pybind11::kwargs& told) {
       {"wrapper_names", &equinox().wrapper_names},
       {"partial", &taken_apart().partial},
       {"jitted", &taken_apart().jitted},
-      {"treedef", &taken_apart().treedef},
       {"registrations", &taken_apart().registrations},
       {"described_filter", &described_filter},
   };

@@ -30,7 +30,7 @@ nitpick_ignore_regex = [  # what other projects document, and type variables
     ("py:.*", r"(flax|jax|jaxlib)\..*"),
     ("py:class", r"Aux|Carry|Class|Operands|P|R|Rule|T|X|Y"),
 ]
-exclude_patterns = ["porting/*.py", "plots.py", "doctor_screenshots.py"]
+exclude_patterns = ["porting/*.py", "plots.py"]
 suppress_warnings: list[str] = []
 
 autodoc_typehints = "signature"

@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from partax._guards.walk import written_down
 
 import partax
 from partax import filter_jit
-from partax._guards.walk import written_down
 
 
 def unproven(fun: Any) -> str:

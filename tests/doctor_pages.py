@@ -1,13 +1,13 @@
 """A program with findings, of which the doctor writes a page."""
 
 import dataclasses
+import inspect
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from partax import Diagnosis, Finding, doctor
-from partax._doctor.lines import line_of
 
 LAYERS = 6
 
@@ -36,11 +36,8 @@ def arguments(rows: int = 8) -> tuple[Any, ...]:
 def diagnosis(**options: Any) -> Diagnosis:
     """Of `step`, with findings of each severity, one of which would break a page that escapes nothing."""
     found = doctor(step, *arguments(), **options)
-    assert found.examined is not None
-    equations = found.examined.equations
-    line = line_of(equations.eqns[equations.named("tanh")[0]])
-    assert line is not None
-    at = (line.file, line.line, line.source)
+    lines, first = inspect.getsourcelines(layer)
+    at = (__file__, first + 1, lines[1].strip())
     hostile = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'
     findings = (
         Finding(
@@ -50,6 +47,6 @@ def diagnosis(**options: Any) -> Diagnosis:
         Finding(
             "donation", "medium", "", 0, "", f"ws['{hostile}']", {"saved_bytes": 98304}, hostile, f"Mend {hostile}.",
         ),
-        Finding("precision", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
+        Finding("host", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
     )  # fmt: skip
     return dataclasses.replace(found, findings=findings, name=f"step {hostile}")

@@ -1,9 +1,6 @@
 """Guards the promise that what people get wrong often is told with the place in their own argument and the remedy."""
 
 import builtins
-import io
-import pickle
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import partax
@@ -61,7 +57,7 @@ load(MODEL, "model.safetensors")
     TypeError; `path`; `MLP`; load(path, like)
 tree.at(TREE, lambda t: t["name"], 3)
     TypeError; `where`; found a `dict`; expected a function of the tree
-stack({"a": X})
+tree.stack({"a": X})
     ValueError; `layers`; found a `dict`; a list
 doctor(loss, MODEL, X, memory_limit="8 MiB")
     TypeError; memory_limit='8 MiB'; number of bytes
@@ -114,29 +110,6 @@ def test_another_type_error_has_no_note() -> None:
     with pytest.raises(TypeError) as caught:
         partax.filter_jit(lambda x: x + "a")(X)
     assert notes(caught.value) == []
-
-
-def bytes_of(save: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
-    file = io.BytesIO()
-    save(file, *args, **kwargs)
-    return file.getvalue()
-
-
-OTHER_FILES: dict[str, bytes] = {
-    "a zip archive": bytes_of(np.savez, a=np.ones(2)),
-    "a file of numpy.save": bytes_of(np.save, np.ones(2)),
-    "a pickle": pickle.dumps("n"),
-    "a file of another kind": b"some text in a file",
-}
-
-
-@pytest.mark.parametrize("kind", OTHER_FILES)
-def test_a_file_of_another_kind(kind: str, tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(OTHER_FILES[kind])
-    with pytest.raises(ValueError, match=rf"{re.escape(str(path))}.* found {kind}, .*expected a safetensors file"):
-        partax.load(path, TREE)
 
 
 def test_a_file_without_arrays_is_told(tmp_path: Path) -> None:

@@ -9,13 +9,9 @@ import pytest
 
 import fuzz
 
-pytestmark = pytest.mark.compiled_anew  # a file that is written is one that no input may lead to
-
 
 @pytest.fixture(autouse=True)
-def _no_warnings(request: pytest.FixtureRequest) -> object:
-    if request.node.name.endswith("[files]"):
-        pytest.importorskip("safetensors")
+def _no_warnings() -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of re, about patterns that nobody would write
         yield

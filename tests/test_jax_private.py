@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import jax.numpy as jnp
 import pytest
+from partax._families.settings import texts_of_libraries
 
 import partax
 from older_jax import IS_OLDER
-from partax._families.settings import texts_of_libraries
 from processes import python
 from without_private_names import private_names
 

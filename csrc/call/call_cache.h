@@ -24,8 +24,8 @@ struct CallCache {
   EntryTable table;
   Callables callables;
   DynamicRule rule;
-  Ref graph;                    // the option of that name; null where the function is to change no argument
-  std::weak_ptr<Entry> root;    // where wrappers find this cache
+  Ref graph;                  // the option of that name; null where the function is to change no argument
+  std::weak_ptr<Entry> root;  // where wrappers find this cache
   bool has_traced = false;
   std::size_t hits = 0;
   std::size_t misses = 0;

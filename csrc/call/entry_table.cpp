@@ -190,9 +190,8 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
 void EntryTable::enlist(const EntryPtr& entry) {
   const TreeSpec& key = entry->key;
   try {
-    key.each_weakref([&](PyObject* weakref, bool of_callable) {
-      by_weakref_.emplace(weakref, Part{entry.get(), of_callable});
-    });
+    key.each_weakref(
+        [&](PyObject* weakref, bool of_callable) { by_weakref_.emplace(weakref, Part{entry.get(), of_callable}); });
     entries_.emplace(entry->hash, entry);
   } catch (...) {
     key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });

@@ -73,9 +73,9 @@ struct Entry {
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
-  std::size_t used = 0;               // when it was found last
-  std::weak_ptr<Entry> successor;     // the entry that followed this one last time: the first guess when it differs
-  EntryTable* table = nullptr;        // that it is in
+  std::size_t used = 0;                 // when it was found last
+  std::weak_ptr<Entry> successor;       // the entry that followed this one last time: the first guess when it differs
+  EntryTable* table = nullptr;          // that it is in
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };
 using EntryPtr = std::shared_ptr<Entry>;

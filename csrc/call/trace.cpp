@@ -109,10 +109,9 @@ class TraceRecorder {
     const bool first = frame.entry->log.empty();
     Ref described = std::move(frame.described);
     if (!described) described = spec_data(spec, frame.call.names());
-    record_ = python::begin_trace(history, frame.call.jit().function, described, values.tuple(),
-                                  tuple_of(tracers, count), truth(first),
-                                  truth(cache.table.size() >= cache.table.max_size()), epoch,
-                                  exact_unicode(frame.entry->difference));
+    record_ = python::begin_trace(
+        history, frame.call.jit().function, described, values.tuple(), tuple_of(tracers, count), truth(first),
+        truth(cache.table.size() >= cache.table.max_size()), epoch, exact_unicode(frame.entry->difference));
     frame.record = record_;
     const std::size_t number = size_of_number(attribute(record_.get(), "number").get());
     frame.entry->log.push_back(EntryTrace{number, nullptr});

@@ -1,4 +1,4 @@
-// Trees split by filters and put together again, and what is done with every leaf of a tree. All functions here raise
+// Trees split by filters and put together again, and nodes that are found in them. All functions here raise
 // PythonError, and those with `is_leaf` take None for it.
 #pragma once
 
@@ -30,23 +30,15 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
 // The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
 Ref flat_combine(PyObject* spec, PyObject* dicts);
 
-// ---- Every leaf, as the functions of jax.tree do it; a Structure is of a tree whose leaves are elsewhere.
+// ---- Nodes that are found by identity; a Structure is of a tree whose leaves are elsewhere.
 
-// The leaves, a list.
-Ref tree_leaves(PyObject* tree, PyObject* is_leaf);
-// (the leaves, a Structure).
-Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
-// The tree of this structure with these leaves, any iterable.
-Ref tree_unflatten(PyObject* structure, PyObject* leaves);
-// The first of `trees` (a tuple) with `function` of its leaves, and of what the others have in their places; with paths
-// as first arguments, if wanted.
-Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool gives_paths);
 // Where the objects of `targets` (a tuple) are in a tree; each of them counts as a leaf, and so does each empty tuple,
 // if wanted. Gives (the leaves, a Structure, [(index of a leaf, index of a target)]).
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples);
+// The tree of this structure with the leaves of a list.
+Ref tree_unflatten(PyObject* structure, PyObject* leaves);
 // Whether two arrays of jax have the same values, by `==` of each pair of elements, so that a NaN is equal to nothing.
-// Empty where it has to be asked of jax: of other objects, of arrays that are not in this process's memory, and of
-// dtypes that buffers do not tell.
+// Empty where it has to be asked of jax.
 std::optional<bool> equal_arrays(PyObject* a, PyObject* b);
 
 }  // namespace partax

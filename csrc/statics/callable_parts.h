@@ -11,7 +11,6 @@ namespace partax {
 struct TakenApart {
   Kept partial;        // functools.partial
   Kept jitted;         // what jax.jit returns
-  Kept treedef;        // jax.tree_util.PyTreeDef
   Kept registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
   Kept wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;

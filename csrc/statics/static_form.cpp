@@ -9,28 +9,19 @@ namespace {
 
 thread_local int static_depth = 0;
 
-// The built-in types whose content an instance may have: the form of that, and how it is taken out.
+// The built-in types that others derive from, with the form of their instances.
 struct Content {
   PyTypeObject* type;
   Form form;
-  PyObject* (*taken_out)(PyObject* value);
 };
 
 // What an instance has of these, or null. It is among the bases that the layout comes from.
 const Content* content_in(PyObject* value) noexcept {
   static const Content contents[] = {
-      {&PyTuple_Type, Form::kTuple, [](PyObject* it) { return PyTuple_GetSlice(it, 0, PyTuple_GET_SIZE(it)); }},
-      {&PyList_Type, Form::kList, [](PyObject* it) { return PyList_GetSlice(it, 0, PyList_GET_SIZE(it)); }},
-      {&PyDict_Type, Form::kDict, PyDict_Copy},
-      {&PySet_Type, Form::kSet, [](PyObject* it) { return PySet_New(Ref::checked(PyFrozenSet_New(it)).get()); }},
-      {&PyFrozenSet_Type, Form::kFrozenSet, PyFrozenSet_New},
-      {&PyLong_Type, Form::kAtom, [](PyObject* it) { return PyLong_Type.tp_as_number->nb_positive(it); }},
-      {&PyByteArray_Type, Form::kByteArray, PyByteArray_FromObject},
-      {&PyFloat_Type, Form::kFloat, [](PyObject* it) { return PyFloat_FromDouble(PyFloat_AS_DOUBLE(it)); }},
-      {&PyComplex_Type, Form::kComplex, [](PyObject* it) { return PyComplex_Type.tp_as_number->nb_positive(it); }},
-      {&PyUnicode_Type, Form::kAtom, PyUnicode_FromObject},
-      {&PyBytes_Type, Form::kAtom,
-       [](PyObject* it) { return PyBytes_FromStringAndSize(PyBytes_AS_STRING(it), PyBytes_GET_SIZE(it)); }},
+      {&PyTuple_Type, Form::kTuple},  {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
+      {&PySet_Type, Form::kSet},      {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
+      {&PyLong_Type, Form::kAtom},    {&PyFloat_Type, Form::kFloat},         {&PyComplex_Type, Form::kComplex},
+      {&PyUnicode_Type, Form::kAtom}, {&PyBytes_Type, Form::kAtom},
   };
   for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
     for (const Content& content : contents) {
@@ -101,16 +92,12 @@ Form form_of(PyObject* value) {
   }
   const CallableSort sort = callable_sort(value);
   if (sort != CallableSort::kNone) return Form::kCallable;
-  // As collections.Counter has, a library's own == may take no notice of types.
   const bool is_plain =
       base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
-  if (info.is_in_reach && base != nullptr && (is_plain || info.is_installed)) {
-    return has_state(value, info) ? Form::kSubclass : content->form;
-  }
+  if (is_plain) return content->form;
   if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
     return Form::kIdentity;
   }
-  if (taken_apart().treedef.is(type)) return Form::kTreedef;
   const bool is_content = type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info);
   if (is_content && !info.is_installed) return Form::kInstance;  // a library's `==` knows what else it keeps
   return Form::kGeneric;
@@ -125,12 +112,6 @@ Ref items_of_dict(PyObject* dict) {
 Ref items_of_set(PyObject* set) {
   if (PyFrozenSet_CheckExact(set) || Py_IS_TYPE(set, &PySet_Type)) return Ref::checked(PySequence_List(set));
   return Ref::checked(PySequence_List(Ref::checked(PyFrozenSet_New(set)).get()));
-}
-
-Ref content_of(PyObject* value) {
-  if (const Content* content = content_in(value)) return Ref::checked(content->taken_out(value));
-  if (!PyObject_TypeCheck(value, taken_apart().partial.type())) return {};
-  return tuple_of({partial_part(value, 0), partial_part(value, 1), partial_part(value, 2)});
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -156,7 +137,8 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
   throw WalkError::diagnosed(PyExc_TypeError,
                              "found a static value of type `" + type_name(value) +
                                  "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
-                                 "`__eq__` (static); " + remedy);
+                                 "`__eq__` (static); " +
+                                 remedy);
 }
 
 Ref field(PyObject* value, PyObject* name) {
@@ -218,12 +200,11 @@ Ref fresh(PyObject* value) {
     same = same && items.back().get() == item.get();
   };
   if (form == Form::kFrozenDataclass) {
-    if (!TypeTable::instance().find(value).is_in_reach || content_of(value)) return Ref::borrow(value);
-    bool is_name = false, is_first = true;  // no content, then names and values by turns
-    each_item(value, Form::kSubclass, [&](const Ref& item) {
+    if (!TypeTable::instance().find(value).is_in_reach || content_in(value) != nullptr) return Ref::borrow(value);
+    bool is_name = true;  // names and values by turns
+    each_item(value, Form::kInstance, [&](const Ref& item) {
       if (is_name) names.push_back(item);
-      if (!is_name && !is_first) add(item);
-      is_first = false;
+      if (!is_name) add(item);
       is_name = !is_name;
     });
   } else {

@@ -30,10 +30,8 @@ enum class Form : std::uint8_t {
   kFrozenSet,
   kNumpyScalar,
   kTuple,
-  kSlice,    // a slice or a range, by what it shows: == of ranges is that of their elements
-  kTreedef,  // by its nodes: jax takes 1 for True in aux data
+  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
   kFrozenDataclass,
-  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
   kInstance,  // of a class without a hash, such as a dataclass with configuration: the attributes, which may change
 };
 Form form_of(PyObject* value);
@@ -64,8 +62,6 @@ Ref field(PyObject* value, PyObject* name);
 // The items of a dictionary or set as a list, without code of a subclass: pairs of keys and values, in order.
 Ref items_of_dict(PyObject* dict);
 Ref items_of_set(PyObject* set);
-// The built-in content of an instance of a subclass: an object of the built-in type itself; empty if there is none.
-Ref content_of(PyObject* value);
 
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
 // may run code that changes the value: each step looks at its size again.
@@ -122,11 +118,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
         located(attribute(value, name), [&] { return std::string(".") + name; });
       }
       break;
-    case Form::kTreedef: {
-      static Name state("__getstate__");  // of all its nodes
-      visit(Ref::checked(PyObject_CallMethodNoArgs(value, state.get())));
-      break;
-    }
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
       for (const Ref& name : info->compared) {
@@ -134,10 +125,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
-    case Form::kInstance:
-    case Form::kSubclass: {  // the content; and the attributes by name, the dictionary first, an empty slot without
-                             // value
-      visit(content_of(value));
+    case Form::kInstance: {  // by name, the dictionary first, an empty slot without value
       const auto attribute = [&](const Ref& name, const Ref& item) {
         visit(name);
         located(item, [&] { return attribute_segment(name.get()); });

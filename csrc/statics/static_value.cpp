@@ -103,8 +103,7 @@ bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const
   each_item(other, form, [&](const Ref& item) {
     const std::size_t i = seen++;
     equal = equal && i < items.size() &&
-            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack)
-                  : items[i].absent());
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
   });
   return equal && seen == items.size();
 }
@@ -152,7 +151,7 @@ class Sealer {
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
     const auto composite = composite_of(value);
-    bool reusable = !is_mutable_form(form) && form != Form::kSubclass && form != Form::kInstance;
+    bool reusable = !is_mutable_form(form) && form != Form::kInstance;
     each_item(value, form, [&](const Ref& item) {
       const bool is_array = item && form == Form::kInstance && form_of(item.get()) == Form::kArray;
       composite->items.push_back(!item ? StaticValue() : is_array ? weak(item.get()) : seal(item.get()));
@@ -161,7 +160,7 @@ class Sealer {
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
     StaticValue result;
     result.mode_ = StaticValue::Mode::kComposite;
-    if (form == Form::kTreedef || (reusable && !PyWeakref_CheckRef(composite->type_ref.get()))) {
+    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
       result.mode_ = StaticValue::Mode::kHeld;
       result.held_ = Ref::borrow(value);
     }

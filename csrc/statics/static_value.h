@@ -71,7 +71,7 @@ class StaticValue {
   Ref held_;  // the object, or its weak reference
   std::shared_ptr<const Composite> composite_;
   std::shared_ptr<CallableRecord> record_;  // shared by all places where a key has the callable
-  Py_hash_t hash_ = -1;  // of a held object that is compared by its own ==
+  Py_hash_t hash_ = -1;                     // of a held object that is compared by its own ==
   Mode mode_ = Mode::kAbsent;
   bool mutable_ = false;  // a snapshot with a mutable built-in container inside: handed out as a copy only
 };

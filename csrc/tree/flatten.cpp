@@ -283,7 +283,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   open(info.kind, children, &info);
   if (is_declared) name_children(object, children);
   const auto add_field = [&](PyObject* name, Ref value) {
-    below([&] { return attribute_segment(name); }, [&] { add_static(present(std::move(value)), Unhashable::kCompare); });
+    below([&] { return attribute_segment(name); },
+          [&] { add_static(present(std::move(value)), Unhashable::kCompare); });
   };
   for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), Ref::borrow(values[children + i]));
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.

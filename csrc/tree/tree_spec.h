@@ -12,7 +12,6 @@ namespace partax {
 
 // The static values of a call, by their index in its key.
 
-
 struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields

@@ -17,7 +17,7 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.inspect import stringify_signature
 from sphinx.util.typing import ExtensionMetadata, stringify_annotation
 
-CONSTRUCTED = {"Static", "filter_custom_jvp", "filter_custom_vjp", "if_array"}
+CONSTRUCTED = {"Static", "filter_custom_jvp", "filter_custom_vjp"}
 """The classes that users make instances of; for all others a constructor is nothing to show."""
 
 _WRAPPER = "JitFunction"

@@ -21,11 +21,11 @@ from partax._pytree.filters import (
     is_array,
     is_array_like,
     is_inexact_array,
-    is_inexact_array_like,
     not_,
 )
-from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition, labels
+from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
+from partax._report import install as _report_install
 from partax._report.explain import RetraceError, RetraceWarning, explain
 from partax._transforms.filter_grad import (
     filter_grad,
@@ -40,23 +40,23 @@ if _TYPE_CHECKING:
     from partax import equinox as equinox
     from partax import nnx as nnx
     from partax import tree as tree
-    from partax._doctor.doctor import Diagnosis, doctor
+    from partax._doctor.diagnosis import Diagnosis
+    from partax._doctor.doctor import doctor
     from partax._doctor.finding import Finding
     from partax._functions.pure import pure
-    from partax._io.save_and_load import Mismatch, load, save
+    from partax._io.save_and_load import load, save
     from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, TraceReport
-    from partax._report.summary import Summary, SummaryRow, summary
     from partax._steps.steps import steps
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
-    from partax._transforms.layers import fold, stack, unstack
+    from partax._transforms.layers import fold
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
-    from partax._transforms.mapped import filter_vmap, if_array
+    from partax._transforms.mapped import filter_vmap
     from partax._transforms.programs import (
         filter_checkpoint,
         filter_closure_convert,
@@ -69,15 +69,15 @@ if _TYPE_CHECKING:
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Mismatch", "Report", "RetraceError", "RetraceWarning", "Static", "Summary", "SummaryRow",
+    "Lowered", "Report", "RetraceError", "RetraceWarning", "Static",
     "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
-    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "fold", "if_array", "is_array",
-    "is_array_like", "is_inexact_array", "is_inexact_array_like", "labels", "load", "not_", "partition", "pure",
-    "register_fields", "report", "save", "stack", "steps", "store", "summary", "unstack",
+    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "fold", "is_array",
+    "is_array_like", "is_inexact_array", "load", "not_", "partition", "pure",
+    "register_fields", "report", "save", "steps", "store",
 ]  # fmt: skip
 
 _families.install()
@@ -85,6 +85,7 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _doctor_install.install()
+_report_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
@@ -93,22 +94,22 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 _MODULES = ("debug", "equinox", "nnx", "tree")
 _OF_MODULES = {
     "_doctor.finding": ("Finding",),
-    "_doctor.doctor": ("Diagnosis", "doctor"),
+    "_doctor.diagnosis": ("Diagnosis",),
+    "_doctor.doctor": ("doctor",),
     "_functions.pure": ("pure",),
-    "_io.save_and_load": ("Mismatch", "load", "save"),
+    "_io.save_and_load": ("load", "save"),
     "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
     "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"),
-    "_report.summary": ("Summary", "SummaryRow", "summary"),
     "_steps.steps": ("steps",),
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
-    "_transforms.layers": ("fold", "stack", "unstack"),
+    "_transforms.layers": ("fold",),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
-    "_transforms.mapped": ("filter_vmap", "if_array"),
+    "_transforms.mapped": ("filter_vmap",),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
     "_transforms.sharded": ("filter_shard_map",),
 }

@@ -33,10 +33,7 @@ _COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         "run a script, and say of each program that it compiles why it costs what it costs, by line",
         ". At the end the programs that jax has compiled, the script's own and those of libraries, are on the standard "
         "error in the order of what each has cost, with what partax.doctor finds in them.",
-        {
-            "json": "write the diagnoses to this file, as JSON",
-            "html": "write findings and pictures to this file (partax[doctor])",
-        },
+        {"html": "write findings and the memory of each program to this file (partax[doctor])"},
     ),
     (
         "equinox",
@@ -137,9 +134,10 @@ def _explain(given: argparse.Namespace) -> None:
 
 
 def _doctor(given: argparse.Namespace) -> None:
-    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable, write_diagnoses
+    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable
 
-    refuse_unwritable(given.json, given.html)
+    if given.html is not None:
+        refuse_unwritable(given.html)
     keep_all()
     watch, raised = Watch(), False
     try:
@@ -149,9 +147,12 @@ def _doctor(given: argparse.Namespace) -> None:
         raise
     finally:
         watch.end()
-        found = diagnoses(watch, dict(vars(sys.modules["__main__"])))
+        found = diagnoses(watch)
         print_programs(watch, found, sys.stderr, raised)
-        write_diagnoses(found, given.json, given.html)
+        if given.html is not None:
+            from partax._doctor.page import write_page  # it needs partax[doctor]
+
+            write_page(given.html, found)
 
 
 _OURS = __file__, watched.__file__, "<frozen runpy>"  # the last of which `python -m` runs by

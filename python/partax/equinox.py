@@ -14,7 +14,6 @@ variable `PARTAX_EQUINOX=1` a program is accelerated from `import partax` on.
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 try:
     _equinox = _import_module("equinox")
@@ -22,14 +21,15 @@ except ImportError as _error:
     raise ImportError("partax.equinox needs equinox: install the extra `partax[equinox]`", name="equinox") from _error
 
 from partax import __all__ as _names_of_partax
-from partax._jit.shardings import filter_shard as _filter_shard
 from partax._libraries.equinox.accelerate import Accelerated, accelerate
-from partax._pytree.partition import PyTree as _PyTree
+from partax._libraries.equinox.spellings import filter_pure_callback as filter_pure_callback
+from partax._libraries.equinox.spellings import filter_shard as filter_shard
+from partax._libraries.equinox.spellings import partition as partition
 
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
 
-    # Of these, those names are here that Equinox has too; `filter_shard` is the one below.
+    # Of these, those names are here that Equinox has too; the three above are as Equinox spells them.
     from partax import *  # noqa: F403  # pyright: ignore[reportAssignmentType]
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
@@ -40,36 +40,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
 
 OURS = {
     **{name: "partax" for name in __all__ if name in _names_of_partax},
-    **dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree"),
+    "tree_at": "partax.tree",
 }
-"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`.
-
-Equinox's `tree_equal` gives an array where ours gives a bool.
+"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`. Its `equal` gives a bool where
+Equinox's `tree_equal` gives an array.
 """
 
 Accelerated.__module__ = "partax.equinox"  # where users find it
-
-
-def filter_shard(x: _PyTree, device_or_shardings: _Any) -> _PyTree:
-    """`partax.filter_shard`, with its parameters called as Equinox calls them.
-
-    Example:
-      >>> import partax.equinox as eqx
-      >>> eqx.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]).device
-      CpuDevice(id=1)
-
-    Args:
-      x: any pytree, of which the arrays are placed.
-      device_or_shardings: one device or sharding for all arrays, or a pytree prefix of `x` with those as its leaves.
-
-    Returns:
-      A tree like it.
-
-    Raises:
-      ValueError: `device_or_shardings` is no prefix of `x`, or does not divide an array.
-      TypeError: a leaf of `device_or_shardings` is no sharding, or JAX cannot hold an array.
-    """
-    return _filter_shard(x, device_or_shardings)
 
 
 def __getattr__(name: str) -> object:

@@ -52,7 +52,6 @@ if not hasattr(_nnx, "prefix"):
 
 from partax._jit.filter_jit import compilation
 from partax._jit.options import DonateMode
-from partax._jit.shardings import sharding_of
 from partax._libraries.flax.options import made_jit
 
 __all__ = ["jit"]
@@ -81,8 +80,6 @@ def jit(
     reuse_equal_functions: bool = True,
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
@@ -109,7 +106,6 @@ def jit(
       graph, graph_updates: as of `nnx.jit`, False for tree mode; None for nnx's own switches.
       donate: as of `filter_jit`, in place of the two options above.
       compiler_options, cache_size, reuse_equal_functions, trace, max_traces: as of `filter_jit`.
-      device, backend: as of `filter_jit`, deprecated.
       store: as of `filter_jit`.
 
     Returns:
@@ -125,8 +121,6 @@ def jit(
     """
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
         raise ValueError("found donate beside donate_argnums or donate_argnames, expected one of them")
-    if device is not None or backend is not None:
-        in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
 
     make = functools.partial(
         made_jit,

@@ -12,6 +12,7 @@ import pytest
 
 import partax
 from older_jax import IS_OLDER
+from partax import _core
 
 PREDICATES = ("is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like")
 
@@ -78,7 +79,7 @@ CASES = {
 
 
 def answers(value):
-    return tuple(getattr(partax, name)(value) for name in PREDICATES)
+    return tuple(getattr(_core, name)(value) for name in PREDICATES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,7 +123,7 @@ def raises(*_):
 @pytest.mark.parametrize("name", PREDICATES)
 def test_an_error_of_the_protocol_is_the_user_s(name, protocol):
     value = type("Raises", (), {"__jax_array__": protocol})()
-    predicate = getattr(partax, name)
+    predicate = getattr(_core, name)
     asks = {"is_inexact_array_like"} if protocol is raises else {"is_array_like", "is_inexact_array_like"}
     if name not in asks:
         assert predicate(value) == (name == "is_array_like")

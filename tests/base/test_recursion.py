@@ -35,7 +35,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
     "flat_partition": lambda tree: partax.flat_partition(tree, partax.is_array),
     "call": lambda tree: filter_jit(lambda tree: 1)(tree),
     "combine": lambda tree: partax.combine(tree, None, [[None]]),
-    "map": lambda tree: partax.tree.map(lambda *leaves: leaves, tree, [tree]),
+    "at": lambda tree: partax.tree.at(lambda tree: tree, tree, 1),
 }
 
 
@@ -55,7 +55,7 @@ def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     leaves, spec = _core.flatten(tree)
     wraps = partax.not_, partax.any_of, lambda it: partax.all_of(it, True)
     deep = [functools.reduce(lambda it, _: wrap(it), range(1900), partax.is_array) for wrap in wraps]
-    operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "map")]
+    operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "at")]
     operations += [
         functools.partial(spec.rebuild, leaves),
         *(functools.partial(partax.filter, leaves, it) for it in deep),

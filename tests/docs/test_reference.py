@@ -69,10 +69,8 @@ CLASSES = {WRAPPER: JitFunction} | {name: value for name, value in OBJECTS.items
 METHODS = {name: method for of, cls in CLASSES.items() for name, method in methods_of(of, cls)}
 DOCUMENTED = OBJECTS | METHODS
 NOT_CONSTRUCTED = {"partax.Compiled", "partax.Lowered", "partax.Traced"}  # by users
-MADE_BY_FUNCTIONS = {"partax.FlatSpec", "partax.tree.Structure"}
+MADE_BY_FUNCTIONS = {"partax.FlatSpec"}
 REFUSES_OPTIONS = {"partax.filter_grad", "partax.filter_value_and_grad", "partax.filter_vmap"}  # `**options`
-# Equinox's older names, which are there for code that has them.
-OLDER = {"partax.filter_custom_jvp.defjvp", "partax.filter_custom_jvp.defjvps", "partax.filter_custom_vjp.defvjp"}
 LONGEST = 8  # lines of an example
 
 
@@ -130,7 +128,7 @@ def example_names(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dic
     return names
 
 
-@pytest.mark.parametrize("name", sorted(DOCUMENTED.keys() - OLDER))
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
 def test_a_docstring_opens_with_an_example_that_runs(name: str, example_names: dict[str, Any]) -> None:
     session = example(inspect.getdoc(DOCUMENTED[name]) or "")
     if "partax.save(" in session:

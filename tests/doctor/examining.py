@@ -1,13 +1,13 @@
-"""What the tests of the doctor share: programs of functions, types of arrays, lines that are found by a comment."""
+"""What the tests of the doctor share: types of arrays, findings of one kind, lines that are found by a comment."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
+import partax
 from partax import Finding
-from partax._doctor.examined import Examined, examine
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 
@@ -20,17 +20,11 @@ def ints(*shape: int) -> jax.ShapeDtypeStruct:
     return floats(*shape, dtype="int32")
 
 
-def examined(function: Any, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Examined:
-    found = examine(function, args, kwargs)
-    found.memory_limit = memory_limit
-    return found
-
-
-def found_by(find: Callable[[Examined], Iterable[Finding]]) -> Callable[..., list[Finding]]:
-    """What a finder finds in the program of a call."""
+def findings_of_kind(kind: str) -> Callable[..., list[Finding]]:
+    """What `partax.doctor` finds of one kind in the program of a call."""
 
     def found(function: Any, *args: Any, **options: Any) -> list[Finding]:
-        return list(find(examined(function, *args, **options)))
+        return [it for it in partax.doctor(function, *args, **options).findings if it.kind == kind]
 
     return found
 

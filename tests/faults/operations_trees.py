@@ -214,18 +214,7 @@ def _() -> Case:
     return refused(lambda: partax.flat_combine(spec, less), "a/1", KeyError, spec, less)
 
 
-# --- every leaf
-
-
-def paths_of(given: Any) -> Any:
-    paths: list[Any] = []
-    tree.map_with_path(lambda path, x: paths.append(path), given)
-    return paths
-
-
-def structures(given: Any) -> Any:
-    structure = tree.structure(given)
-    return structure == tree.structure(given), hash(structure), structure == tree.structure([1]), repr(structure)
+# --- nodes that are found
 
 
 NEW = object()
@@ -233,28 +222,20 @@ NUMBERS = [1, {"a": 1}, (), trees.Cell(1)]
 operations(
     "tree",
     {
-        "leaves": lambda: of_model(tree.leaves),
-        "flatten and unflatten": lambda: of_model(lambda given: tree.unflatten(*tree.flatten(given)[::-1])),
-        "map, three trees": lambda: of_model(
-            lambda given: tree.map(lambda x, y, z: x, given, given, jax.tree.map(lambda leaf: [leaf, None], given))
-        ),
-        "map_with_path": lambda: of_model(paths_of),
         "at, a node and an array": lambda: of_model(
             lambda given: tree.at(lambda t: (t["layers"][1], t["bag"].items[0]), given, (NEW, 5))
         ),
         "at, one of equal numbers": lambda: unfailing(
             lambda: tree.at(lambda t: t[1]["a"], NUMBERS, replace_fn=lambda x: x + 1)
         ),
-        "structure, hash, equality, text": lambda: of_model(structures),
+        "equal": lambda: of_model(lambda given: tree.equal(given, given)),
     },
 )
 
 
 # --- what is refused
 
-SHORT: Any = {"a": [trees.Bag(1), None]}
 RAISES: Any = trees.Tray(1, [Failing()])
-DIVIDED = {"a": [1, trees.Tray(2, "x")]}
 
 
 def unlike(run: Callable[..., Any], one: Any, other: Any, told: str) -> Case:
@@ -288,15 +269,6 @@ operations(
             of_mode("one"),
             of_mode("other"),
             "`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'",
-        ),
-        "a leaf too few": lambda: refused(
-            lambda: tree.unflatten(tree.structure(SHORT["a"]), []), "found 0", ValueError, SHORT
-        ),
-        "a function that raises": lambda: refused(
-            lambda: (sys._getframe(), _core.tree_map(lambda x: x / 1, (DIVIDED,), None, False)),
-            "unsupported operand",
-            TypeError,
-            DIVIDED,
         ),
     },
 )

@@ -13,7 +13,7 @@ import partax
 from library_trees import HAS_FLAX
 from partax import _core, filter_jit
 from processes import python
-from trees import Bag, array
+from trees import array
 
 Collect = Callable[[], None]
 
@@ -139,8 +139,6 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "Static": lambda f, args, owner: partax.Static(owner),
     "FlatSpec": lambda f, args, owner: partax.flat_partition([owner, f], partax.is_array, rest="static")[0],
     "partition": lambda f, args, owner: partax.partition([array(2), owner], partax.is_array),
-    "Structure": lambda f, args, owner: partax.tree.structure(Bag(array(2), label=owner)),
-    "flatten": lambda f, args, owner: partax.tree.flatten(Bag(array(2), label=owner)),
     "TreeSpec": lambda f, args, owner: _core.flatten([array(2), owner, f])[1],
     "any_of": lambda f, args, owner: partax.any_of(lambda leaf: leaf is owner, partax.is_array),
     "not_": lambda f, args, owner: partax.not_(lambda leaf: leaf is owner),
@@ -221,7 +219,6 @@ WRAPS = {
     "attribute of a wrapper": lambda inner: setattr(f := filter_jit(len), "inner", inner) or f,
     "Static": partax.Static,
     "FlatSpec": lambda inner: partax.flat_partition([inner], partax.is_array, rest="static")[0],
-    "Structure": lambda inner: partax.tree.structure(Aux(inner)),
     "TreeSpec": lambda inner: _core.flatten([inner])[1],
 }
 threading.stack_size(256 * 1024)

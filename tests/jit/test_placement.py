@@ -228,3 +228,10 @@ def test_a_call_that_is_compiled_before_compiles_nothing(place: Any, devices: li
     with compiled_names() as names:
         assert f(model)[1].devices() == model.devices()
     assert names == [] and f.cache_info().misses == 0
+
+
+def test_uncommitted_arrays_that_come_back_beside_an_inner_jit_are_the_same_objects() -> None:
+    step = filter_jit(lambda model, x: (model, jax.jit(jnp.sin)(x)))
+    model = {"weight": jnp.ones(3)}
+    again, _ = step(model, jnp.ones(2))
+    assert again["weight"] is model["weight"]

@@ -308,26 +308,3 @@ def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
     with pytest.raises(ValueError, match=r"^`the result\['y'\]`: found an array, expected the structure of"):
         jit(lambda x: {"y": x + 1}, out_shardings={"y": kind([None])})(array(8))
     assert jit(lambda x: kind([x + 1]), out_shardings=kind([None]))(array(8))[0].shape == (8,)
-
-
-@pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
-@pytest.mark.parametrize("option", ["device", "backend"])
-def test_the_options_that_jax_has_deprecated_work_and_say_so(option: str, jit: Any, devices: list[Any]) -> None:
-    options = {option: devices[1] if option == "device" else "cpu"}
-
-    def function(x: Any) -> Any:
-        return x, x + 1, jnp.arange(3)
-
-    with pytest.warns(DeprecationWarning, match="device_put"):
-        theirs = jax.jit(function, **options)
-    for make in (lambda: jit(function, **options), lambda: jit(**options)(function)):
-        with pytest.warns(DeprecationWarning, match="SingleDeviceSharding") as told:
-            ours = make()
-        assert [warning.filename for warning in told] == [__file__]
-    for x in (array(3), jax.device_put(array(3), devices[2])):
-        for mine, its in zip(ours(x), theirs(x), strict=True):
-            assert_same(mine, its)
-            assert mine.devices() == its.devices() and mine.committed
-    for other in ({"device": devices[0], "backend": "cpu"}, {"in_shardings": SingleDeviceSharding(devices[0])}):
-        with pytest.raises(ValueError, match="expected one of them"):
-            jit(function, **options | other)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from partax import filter_jit, is_array, is_array_like, is_inexact_array_like
+from partax import filter_jit, is_array, is_array_like
 from trees import Layer, array, assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
@@ -52,7 +52,6 @@ def test_another_number_does_not_retrace_and_another_type_does() -> None:
 PREDICATES: dict[str, tuple[Any, Callable[[Any], bool]]] = {
     "is_array": (is_array, lambda leaf: False),
     "is_array_like": (is_array_like, lambda leaf: isinstance(leaf, (bool, int, float, complex))),
-    "is_inexact_array_like": (is_inexact_array_like, lambda leaf: isinstance(leaf, (float, complex))),
     "python": (lambda leaf: isinstance(leaf, float), lambda leaf: isinstance(leaf, float)),
     "of the value": (lambda leaf: leaf == 2, lambda leaf: isinstance(leaf, (int, float)) and leaf == 2),
 }

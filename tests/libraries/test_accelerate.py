@@ -85,13 +85,13 @@ def test_functions_that_are_decorated_meanwhile_outlive_it(traces: TraceCounter)
 def test_functions_of_trees_are_ours_in_each_module(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = eqx.partition
     module: Any = type(sys)("a_library")
-    module.cut, module.own = theirs, partax.partition
+    module.cut, module.own = theirs, partax.equinox.partition
     monkeypatch.setitem(sys.modules, "a_library", module)
     with partax.equinox.accelerate():
-        assert eqx.partition is partax.partition is module.cut
+        assert eqx.partition is partax.equinox.partition is module.cut
         module.later = eqx.partition
     assert eqx.partition is theirs is module.cut is module.later
-    assert module.own is partax.partition is not theirs
+    assert module.own is partax.equinox.partition is not theirs
 
 
 def test_it_is_counted() -> None:
@@ -253,7 +253,7 @@ def test_scripts_run_unchanged(tmp_path: Path) -> None:
     ):
         script.write_text(SCRIPT.format(first=first))
         done = python(*command, str(script), "a", "--b", **environment)
-        assert done.stdout.split("\n")[0] == f"['a', '--b'] {partax.partition.__module__}"
+        assert done.stdout.split("\n")[0] == f"['a', '--b'] {partax.equinox.partition.__module__}"
 
 
 RUN = Path(__file__).parents[1] / "clients" / "run.py"

@@ -1,7 +1,5 @@
-"""Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind, and that pformat
-writes what tree_pformat writes."""
+"""Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -193,29 +191,3 @@ def test_what_cannot_be_compared_raises() -> None:
     for one, other, kind in ((Refuses(), Refuses(), ZeroDivisionError), (deleted, jnp.ones(3), RuntimeError)):
         with pytest.raises(kind, match=r"division|deleted"):
             tree.equal([one], [other])
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_samples_are_written_as_by_equinox(name: str) -> None:
-    pytest.importorskip("wadler_lindig")
-    one = SAMPLES[name]()
-    assert tree.pformat(one) == eqx.tree_pformat(one)
-
-
-LIKE_CONTAINERS = {"truncate_leaf": lambda x: isinstance(x, Bag | dict)}
-
-
-@pytest.mark.parametrize(
-    "options", [{"width": 20}, {"indent": 4}, {"short_arrays": False}, {"struct_as_array": True}, LIKE_CONTAINERS]
-)
-def test_options_of_pformat_are_equinox_s(options: dict[str, Any]) -> None:
-    pytest.importorskip("wadler_lindig")
-    one = [make_model(), Bag({"a": 1}), jax.ShapeDtypeStruct((3,), "float32"), jax.nn.relu, jnp.asarray(1.0)]
-    one.append(jax.tree_util.Partial(double, array(2), a=1))
-    assert tree.pformat(one, **options) == eqx.tree_pformat(one, **options)
-
-
-def test_pformat_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wadler_lindig", None)
-    with pytest.raises(ImportError, match=r'pip install "partax\[pretty\]"'):
-        tree.pformat([1])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import partax
+import partax.equinox
 from partax import by_path, is_array, is_inexact_array
 from partition_reference import assert_identical
 from transformed import assert_close_trees
@@ -30,17 +31,13 @@ REPLACEMENTS = [None, 0, "x", SENTINEL, 1j, np.zeros(2), jnp.zeros(2), ...]
 
 
 @pytest.mark.parametrize("replace", REPLACEMENTS, ids=lambda replace: type(replace).__name__)
-def test_a_last_argument_that_is_no_filter_is_replace(replace: Any) -> None:
+def test_partition_of_partax_equinox_has_replace_and_is_leaf_by_position(replace: Any) -> None:
     pytree = tree()
-    expected = eqx.partition(pytree, is_array, replace)
-    assert_identical(partax.partition(pytree, is_array, replace), expected)
-    assert_identical(partax.partition(pytree, is_array, replace, None), expected)
     expected = eqx.partition(pytree, is_array, replace, is_pair)
-    assert_identical(partax.partition(pytree, is_array, replace, is_pair), expected)
-    assert_identical(partax.partition(pytree, is_array, replace, is_leaf=is_pair), expected)
-    first, second, rest = partax.partition(pytree, is_array, str, replace)
-    assert_identical((first, second, rest), partax.partition(pytree, is_array, str, replace=replace))
-    assert second["a"][0] is replace and rest["a"][1] == 1 and rest["c"].weight is replace
+    assert_identical(partax.equinox.partition(pytree, is_array, replace, is_pair), expected)
+    assert_identical(partax.partition(pytree, is_array, replace=replace, is_leaf=is_pair), expected)
+    with pytest.raises(TypeError, match=r"among the filters.*`replace=` and `is_leaf=` go by name"):
+        partax.partition(pytree, is_array, replace)
 
 
 FILTERS: dict[str, Any] = {
@@ -61,7 +58,6 @@ def test_a_filter_is_a_filter_wherever_it_stands(name: str) -> None:
     parts = partax.partition(pytree, jax.Array, FILTERS[name])
     assert len(parts) == 3
     assert_identical(partax.combine(*parts), pytree)
-    assert_identical(parts, partax.partition(pytree, jax.Array, FILTERS[name], None))
     assert partax.partition({}, {}, {}) == ({}, {}, {})
 
 
@@ -71,13 +67,6 @@ def test_what_is_neither() -> None:
         partax.partition(pytree, is_array, {"a": 1, "b": True, "c": True})
     with pytest.raises(TypeError, match=r"found a `str` among the filters"):
         partax.partition(pytree, is_array, "b/*", str, int)
-    for last in (str, 1, by_path("b"), "x"):
-        with pytest.raises(TypeError, match=r"after `replace`, expected `is_leaf`"):
-            partax.partition(pytree, is_array, 0, last)
-    with pytest.raises(TypeError, match=r"found `replace` by position and by name"):
-        partax.partition(pytree, is_array, 0, replace=None)
-    with pytest.raises(TypeError, match=r"found `is_leaf` by position and by name"):
-        partax.partition(pytree, is_array, 0, is_pair, is_leaf=is_pair)
     with pytest.raises(ValueError):  # the first is a filter, whatever it is
         partax.partition(pytree, None)
 
@@ -119,17 +108,6 @@ def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
     assert_close_trees(only_z, make(theirs)(pytree))
     with pytest.raises(TypeError, match="real-valued outputs"):
         ours(function)(pytree)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
-def test_reduce_axes_where_jax_has_it(ours: Any, theirs: Any) -> None:
-    if "reduce_axes" not in inspect.signature(jax.grad).parameters:
-        with pytest.raises(TypeError, match="reduce_axes"):
-            ours(jnp.sum, reduce_axes=())
-        return
-    for axes in ((), []):
-        assert_close_trees(ours(jnp.sum, reduce_axes=axes)(jnp.ones(2)), theirs(jnp.sum, reduce_axes=axes)(jnp.ones(2)))
-        hash(jax.tree.structure(ours(jnp.sum, reduce_axes=axes)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)

@@ -14,7 +14,8 @@ import optax
 import pytest
 
 import partax
-from partax import Summary, SummaryRow, any_of, by_path, is_array, is_inexact_array, not_
+from partax import any_of, by_path, is_array, is_inexact_array, not_
+from partax.tree import Summary, SummaryRow, labels, summary
 from trees import assert_close, assert_same, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -31,22 +32,22 @@ def model():
 )
 def test_groups_are_those_of_partition(filters):
     tree, names = model(), [f"group {i}" for i in range(len(filters))]
-    found = partax.labels(tree, dict(zip(names, filters, strict=True)), default="rest")
+    found = labels(tree, dict(zip(names, filters, strict=True)), default="rest")
     parts = zip([*names, "rest"], partax.partition(tree, *filters), strict=True)
     assert_same(found, partax.combine(*(jax.tree.map(lambda _, name=name: name, part) for name, part in parts)))
 
 
 @pytest.mark.parametrize("label", ["", 0, True, jax.lax.Precision.HIGH, len, frozenset({1})], ids=str)
 def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
-    assert partax.labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")["x"] is label
-    assert partax.labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)["y"] is label
+    assert labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")["x"] is label
+    assert labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)["y"] is label
 
 
 def test_is_leaf_makes_one_label_for_a_node():
     tree = {"a": [1, 2], "b": (3, [4])}
-    found = partax.labels(tree, {"list": list, "int": int}, is_leaf=lambda node: isinstance(node, list))
+    found = labels(tree, {"list": list, "int": int}, is_leaf=lambda node: isinstance(node, list))
     assert found == {"a": "list", "b": ("int", "list")}
-    found = partax.labels(model(), {"linear": eqx.nn.Linear}, default="rest", is_leaf=lambda n: n is not None)
+    found = labels(model(), {"linear": eqx.nn.Linear}, default="rest", is_leaf=lambda n: n is not None)
     assert found == "rest"
 
 
@@ -62,21 +63,21 @@ WRONG = [
     (([*range(10_001)], {"x": by_path("7")}), {}, ValueError, "and 9,995 more"),
     *((([1], groups), {"default": "x"}, TypeError, "mapping") for groups in ([("a", int)], "a", None, is_array)),
     *((([1], {label: int}), {}, ValueError, repr(label)) for label in (None, (), PAIR)),
-    *((([1], {"x": int}), {"default": label}, ValueError, "default label") for label in ((), PAIR, ["x"])),
-    (([1], {"x": int}), {"default": np.ones(1)}, TypeError, "hashed"),
+    *((([1], {"x": int}), {"default": label}, ValueError, "as a label") for label in ((), PAIR, ["x"])),
+    (([1], {"x": int}), {"default": np.ones(1)}, ValueError, "hashable"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "options", "kind", "words"), WRONG)
 def test_wrong_groups_and_labels_are_told(arguments, options, kind, words):
     with pytest.raises(kind, match=re.escape(words)) as caught:
-        partax.labels(*arguments, **options)
+        labels(*arguments, **options)
     assert len(str(caught.value)) < 400
 
 
 def test_labels_may_stand_where_the_parameters_have_none():
     tree = {"a": jnp.ones(2), "activation": jnp.tanh, "steps": jnp.arange(2), "b": jnp.ones(2)}
-    names = partax.labels(tree, {"a": by_path("a")}, default="rest")
+    names = labels(tree, {"a": by_path("a")}, default="rest")
     assert names == {"a": "a", "activation": "rest", "steps": "rest", "b": "rest"}
     optimizer = optax.multi_transform({"a": optax.sgd(1.0), "rest": optax.adam(1.0)}, names)
     params = partax.filter(tree, is_inexact_array)
@@ -123,21 +124,21 @@ def network():
     ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}" if not isinstance(x, int) else "",
 )
 def test_each_kind_of_leaf(leaf, parameters, nbytes):
-    assert numbers(partax.summary([leaf]).total) == numbers(partax.summary(leaf).total) == (1, parameters, nbytes)
+    assert numbers(summary([leaf]).total) == numbers(summary(leaf).total) == (1, parameters, nbytes)
     if isinstance(leaf, jax.Array):
         assert (leaf.size, leaf.nbytes) == (parameters, nbytes)
 
 
 def test_none_is_no_leaf():
     nothing = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
-    assert partax.summary([None, (), {}]) == nothing
+    assert summary([None, (), {}]) == nothing
 
 
 @over_samples
 def test_the_totals_of_every_kind_of_tree(make):
     tree = make()
     for depth in (0, 1, 2, None):
-        found = partax.summary(tree, is_array, depth=depth)
+        found = summary(tree, is_array, depth=depth)
         assert numbers(found.total) == counted(jax.tree.leaves(tree))
         arrays, rest = partax.partition(tree, is_array)
         assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in (arrays, rest)]
@@ -145,17 +146,17 @@ def test_the_totals_of_every_kind_of_tree(make):
 
 def test_rows_of_each_depth():
     tree = network()
-    paths = {depth: [row.path for row in partax.summary(tree, depth=depth).rows] for depth in (0, 1, 2, 4, 9, None)}
+    paths = {depth: [row.path for row in summary(tree, depth=depth).rows] for depth in (0, 1, 2, 4, 9, None)}
     assert paths[0] == [""] and paths[1] == ["model", "steps"] and paths[2] == ["model/layers", "model/name", "steps"]
     assert paths[4] == ["model/layers/0/b", "model/layers/0/w", "model/layers/1/w", "model/name", "steps"]
     assert paths[9] == paths[None] == paths[4]
-    assert partax.summary(tree) == partax.summary(tree, depth=2)
+    assert summary(tree) == summary(tree, depth=2)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, None])
 def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
     tree = [network(), eqx.nn.MLP(3, 2, 8, 3, key=jax.random.key(0)), network()]
-    found = partax.summary(tree, by_path("**/{w,weight}"), any_of(by_path("**/{b,bias}")), depth=depth)
+    found = summary(tree, by_path("**/{w,weight}"), any_of(by_path("**/{b,bias}")), depth=depth)
 
     def added(rows):
         return tuple(sum(column) for column in zip(*map(numbers, rows), strict=True))
@@ -167,9 +168,9 @@ def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
 
 
 def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
-    found = partax.summary({"a/b": [1, 2], "a": {"b": [3]}})
+    found = summary({"a/b": [1, 2], "a": {"b": [3]}})
     assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
-    found = partax.summary([{"1": "x"}, {1: "y"}])
+    found = summary([{"1": "x"}, {1: "y"}])
     assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
 
 
@@ -179,12 +180,12 @@ def test_names_of_the_groups_are_given_or_distinct_and_short():
 
     tree = network()
     for given, expected in (("one", "two"), ["one", "two", "rest"]), (["a", "b", "c"], ["a", "b", "c"]):
-        found = partax.summary(tree, is_inexact_array, is_array, names=given)
+        found = summary(tree, is_inexact_array, is_array, names=given)
         assert [row.group for row in found.groups] == expected
         assert {row.group for row in found.rows} == set(expected)
     everything = jax.tree.map(lambda _: True, tree)
     filters = [lambda x: False, lambda x: True, (int, str), everything, rest, False, eqx.nn.Linear]
-    names = [row.group for row in partax.summary(tree, *filters).groups]
+    names = [row.group for row in summary(tree, *filters).groups]
     assert len(set(names)) == len(filters) + 1
     assert names[3] == "filter 4" and names[6] == "Linear"
     assert all(len(name) < 120 for name in names)
@@ -193,19 +194,16 @@ def test_names_of_the_groups_are_given_or_distinct_and_short():
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
-        ({"names": ("one",)}, ValueError, "found 1 names, expected 2"),
-        ({"names": "ab"}, ValueError, "found 1 names"),
+        ({"names": ("one",)}, ValueError, "expected 2 that differ, or one more"),
         ({"names": ("a", "a")}, ValueError, "differ"),
         ({"names": ("a", "rest")}, ValueError, "differ"),
-        ({"names": ("a", 1)}, TypeError, "strings"),
         ({"depth": -1}, ValueError, "depth"),
-        ({"depth": "1"}, TypeError, "depth"),
     ],
     ids=repr,
 )
 def test_wrong_options(options, kind, words):
     with pytest.raises(kind, match=words):
-        partax.summary([1], int, str, **options)
+        summary([1], int, str, **options)
 
 
 def cells_of(table):
@@ -215,7 +213,7 @@ def cells_of(table):
 
 
 def test_the_printed_table_has_the_data():
-    found = partax.summary(network(), by_path("**/w"), names=["weights"])
+    found = summary(network(), by_path("**/w"), names=["weights"])
     heading, *lines = cells_of(str(found))
     assert heading == ["subtree", "group", "leaves", "parameters", "bytes"]
     rows = [[row.path, row.group, *map(str, numbers(row))] for row in found.rows]
@@ -223,8 +221,13 @@ def test_the_printed_table_has_the_data():
     assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
 
 
+def test_a_repr_tells_the_totals():
+    assert repr(summary(network())) == ("<partax.tree.Summary: 5 leaves, 25 parameters, 92 bytes in 3 rows>")
+    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
+
+
 def test_a_table_of_very_many_subtrees_is_cut_and_says_so():
-    found = partax.summary([jnp.ones(1)] * 1000)
+    found = summary([jnp.ones(1)] * 1000)
     lines = str(found).splitlines()
     assert len(found.rows) == 1000 and len(lines) == 105 and "900 more" in lines[-3]
     assert lines[-1].split() == ["total", "1,000", "1,000", "4,000"]

@@ -8,7 +8,7 @@ import pytest
 
 import partax
 from doctor_pages import diagnosis
-from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, Summary, SummaryRow, TraceReport
+from partax import Finding, FunctionReport, KeyReport, Report, TraceReport
 from partax._pytree.short_text import LONGEST
 from partax._report.captured_arrays import Constant
 from partax._report.table import Table, figure_text
@@ -35,28 +35,16 @@ def report(*texts: str) -> Report:
     return Report(tuple(function(text, text) for text in texts))
 
 
-def summary(text: str = "is_array") -> Summary:
-    rows = tuple(SummaryRow(f"{text}/{i}", text, 2, 1000 * i, 4000 * i) for i in range(120))
-    groups = (SummaryRow("", text, 240, 7_140_000, 28_560_000), SummaryRow("", "rest", 0, 0, 0))
-    return Summary(rows, groups, SummaryRow("", "", 240, 7_140_000, 28_560_000))
-
-
-EMPTY = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
 VIEWED: dict[str, Any] = {
     "a function's report": function(),
     "a report": report("step", "loss"),
     "a report of nothing": Report(()),
     "a function without traces": FunctionReport("f", "", None, None, ()),
     "a hostile report": report(HOSTILE),
-    "a summary": summary(),
-    "a summary of nothing": EMPTY,
-    "a hostile summary": summary(HOSTILE),
 }
 RECORDS: list[Any] = [
     *VIEWED.values(),
     *(made for each in (function(), function(HOSTILE, HOSTILE)) for made in (each.keys[0], each.traces[0])),
-    SummaryRow(HOSTILE, HOSTILE, 1, 2, 3),
-    Mismatch(HOSTILE, None, HOSTILE),
     diagnosis(),
     *diagnosis().findings,
     Finding("repeat", "high", PLACE, 1, HOSTILE, "", {}, HOSTILE, HOSTILE),
@@ -74,9 +62,6 @@ def test_a_repr_tells_the_totals() -> None:
     assert repr(function()) == f"<partax.FunctionReport of step (train.py:12): {told}>"
     assert repr(report("a", "b")) == "<partax.Report: 2 functions, 6 traces, 10.1 s to trace and compile>"
     assert repr(report("a")).startswith("<partax.Report: 1 function, 3 traces")
-    assert repr(summary()) == "<partax.Summary: 240 leaves, 7,140,000 parameters, 28,560,000 bytes in 120 rows>"
-    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
-    assert repr(Mismatch("a", None, "float32[3]")) == "Mismatch(path='a', found=None, expected='float32[3]')"
     found = Finding("repeat", "high", "/home/me/train.py", 41, "x = f(x)", "", {}, "The same, 6 times.", "Use a loop.")
     assert repr(found) == "<partax.Finding: high repeat at train.py:41: The same, 6 times.>"
     healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))

@@ -12,6 +12,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from partax.tree import stack, unstack
 from transformed import assert_close_trees
 from trees import Layer, array, assert_close, assert_same, double
 
@@ -54,9 +55,9 @@ def test_values_and_gradients_are_the_loop_s(options: dict[str, Any]) -> None:
     assert_close(stacked_by_x, by_x)
     assert_close_trees(stacked_grads, grads)
     if not options:
-        found, (of_stack, _) = by(partax.fold, partax.stack(layers), X)
+        found, (of_stack, _) = by(partax.fold, stack(layers), X)
         assert_close(found, value)
-        assert_close_trees(list(partax.unstack(partax.filter(of_stack, partax.is_array))), grads)
+        assert_close_trees(list(unstack(partax.filter(of_stack, partax.is_array))), grads)
 
 
 def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
@@ -70,7 +71,7 @@ def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
 
 
 def test_options_reach_the_program() -> None:
-    layers = partax.stack(blocks(4))
+    layers = stack(blocks(4))
 
     def program(**options: Any) -> str:
         return str(jax.make_jaxpr(lambda x: partax.fold(layers, x, **options))(X))
@@ -117,10 +118,13 @@ def test_what_does_not_fit_is_told_by_its_path() -> None:
         (partial(partax.fold, [], X), "`layers`: found none"),
         (partial(partax.fold, layers, {"x": X}, call=cut), "`x['x']`: float32[3] before the layer, float32[2] after"),
         (partial(partax.fold, layers, X, has_aux=True), "found a "),
-        (partial(partax.stack, []), "`layers`: found none"),
-        (partial(partax.unstack, {"a": 1}), "`tree`: found no array"),
-        (partial(partax.unstack, scalar), "`tree[1]`: found float32[], expected an array with a leading axis"),
-        (partial(partax.unstack, of_tree), "`tree['b']`: found float32[2], expected a leading axis of length 3, as"),
+        (partial(stack, []), "`layers`: found none"),
+        (partial(unstack, {"a": 1}), "`tree`: found no array"),
+        (partial(unstack, scalar), "`tree[1]`: found float32[], expected an array with a leading axis"),
+        (
+            partial(unstack, of_tree),
+            "`tree['b']`: found float32[2], expected a leading axis of length 3, as",
+        ),
     ]
     for call, told in calls:
         with pytest.raises((ValueError, TypeError)) as raised:
@@ -136,16 +140,16 @@ def layer(i: int, **changes: Any) -> Any:
 
 def test_stack_and_unstack_are_one_another_s_inverse() -> None:
     layers = [layer(i) for i in range(3)]
-    stacked = partax.stack(layers)
+    stacked = stack(layers)
     np.testing.assert_array_equal(stacked["a"].weight, np.stack([np.full((2, 3), i) for i in range(3)]))
     assert stacked["a"].bias.shape == (3, 2) and stacked["b"][0].shape == (3,)
     assert stacked["b"][1].dtype == jnp.bfloat16
     assert stacked["a"].rate == 0.5 and stacked["a"].activation is jnp.tanh and stacked["f"] is double
-    found = partax.unstack(stacked)
+    found = unstack(stacked)
     assert type(found) is tuple
     for one, other in zip(found, layers, strict=True):
         assert_same(one, other)
-    assert_same(partax.stack(iter(layers)), stacked)
+    assert_same(stack(iter(layers)), stacked)
 
 
 DIFFERENCES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -162,6 +166,6 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_difference_is_told_by_its_path(name: str) -> None:
     changes, path, told = DIFFERENCES[name]
     with pytest.raises(ValueError) as raised:
-        partax.stack([layer(0), layer(1), layer(2, **changes), layer(3, scale=9)])
+        stack([layer(0), layer(1), layer(2, **changes), layer(3, scale=9)])
     assert str(raised.value).startswith(f"`layers[2]['a']{path}`: {told}")
     assert "as `layers[0]` has" in str(raised.value)

@@ -75,8 +75,6 @@ def test_custom_jvp_errors() -> None:
         jax.grad(lambda y: jnp.sum(f(X, y={"a": [y]})))(X)
     with pytest.raises(ValueError, match=r"`the result`: found the tangent float32\[2\], expected one like"):
         jax.grad(lambda x: jnp.sum(f(x, y={"a": [X]})))(X)
-    with pytest.raises(NotImplementedError):
-        f.defjvps(None)
 
 
 def layered(custom_vjp: Any, seen: list[Any]) -> Any:
@@ -164,18 +162,6 @@ def test_a_rule_is_missing() -> None:
         getattr(f, missing)(lambda *args: None)
     with pytest.raises(TypeError, match="found no argument by position"):
         f(x=X)
-
-
-def test_the_deprecated_forms_get_zeros() -> None:
-    f = partax.filter_custom_vjp(lambda t: (t["a"] * 2, t["b"]))
-    with pytest.warns(DeprecationWarning, match="use def_fwd"):
-        f.defvjp(lambda t: (f(t), "r"), lambda r, ct, t: {"a": ct[0] * 5, "b": ct[1], "s": None})
-    gradient = partax.filter_grad(lambda t: jnp.sum(f(t)[0]))({"a": X, "b": X, "s": "s"})
-    assert_close_trees(gradient, {"a": jnp.full(3, 5.0), "b": jnp.zeros(3), "s": None})
-    h = partax.filter_custom_jvp(lambda x, y: x * y)
-    with pytest.warns(DeprecationWarning, match="use def_jvp"):
-        h.defjvp(lambda primals, tangents: (h(*primals), tangents[0] * 7 + tangents[1]))
-    assert_close_trees(partax.filter_jvp(h, (X, X), (X, None))[1], X * 7)
 
 
 def test_they_are_pytrees_of_the_function_and_its_rules() -> None:

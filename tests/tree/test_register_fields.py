@@ -255,11 +255,11 @@ def test_what_telling_the_keys_of_children_raises_goes_no_further(count: int) ->
     sys.settrace(trace)
     try:
         first, second = step(tree)
-        structure = partax.tree.structure(tree)
+        _, spec = _core.flatten(tree)
     finally:
         sys.settrace(before)
     np.testing.assert_array_equal(first, array(2) + 1)
-    assert len(second.children) == count and structure.num_leaves == 1 + count
+    assert len(second.children) == count and spec.num_dynamic == 1 + count
 
 
 def test_what_another_thread_changes_while_a_class_is_compared_is_no_wrong_declaration() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from odd_values import gone
-from partax import Static, any_of, by_path, flat_partition, is_array, not_, tree
+from partax import Static, any_of, by_path, flat_partition, is_array, not_
 from partax._pytree.short_text import LONGEST, short_text
 from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
@@ -144,9 +144,9 @@ def test_memory_errors_are_told() -> None:
 
 @over_samples
 def test_the_structure_of_any_tree_is_one_line(make: Any) -> None:
-    for spec in (tree.structure(make()), *flat_partition(make(), is_array)[:1]):
-        assert is_one_short_line(repr(spec)) and str(spec) == repr(spec)
-        assert repr(spec).startswith(f"{type(spec).__name__}(") and repr(spec).endswith(")")
+    spec = flat_partition(make(), is_array)[0]
+    assert is_one_short_line(repr(spec)) and str(spec) == repr(spec)
+    assert repr(spec).startswith("FlatSpec(") and repr(spec).endswith(")")
 
 
 LAYERS = [make_model(3) for _ in range(20)]
@@ -175,7 +175,7 @@ STRUCTURES = {
 
 @pytest.mark.parametrize("text", STRUCTURES)
 def test_a_small_structure_is_told_in_full_and_of_a_large_one_the_outer_parts(text: str) -> None:
-    assert repr(tree.structure(STRUCTURES[text])) == f"Structure({text})"
+    assert repr(flat_partition(STRUCTURES[text], True)[0]) == f"FlatSpec({text})"
 
 
 HUGE = {
@@ -190,7 +190,7 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 def test_a_huge_structure_is_one_line(name: str) -> None:
-    for spec in (tree.structure(HUGE[name]), flat_partition(HUGE[name], is_array, rest="static")[0]):
+    for spec in (flat_partition(HUGE[name], True)[0], flat_partition(HUGE[name], is_array, rest="static")[0]):
         assert is_one_short_line(repr(spec)) and "..." in repr(spec)
 
 

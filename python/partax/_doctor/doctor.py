@@ -1,111 +1,28 @@
 """doctor: what a program's first call will cost, why, and which line of the user's does it."""
 
 import dataclasses
-import json
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from partax._doctor import constants, host, memory, precision, repeats, retraces, slow_operations, waste
-from partax._doctor.equations import bytes_of
-from partax._doctor.examined import Examined, examine
+from partax._doctor.array_types import bytes_of
+from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Figures, Finding, worst_first
+from partax._doctor.flat_program import flat_program
 from partax._doctor.liveness import peak_bytes
-from partax._pytree.short_text import angled
-from partax._report.table import counted
+from partax._doctor.program import Program, trace_program
+from partax._doctor.rules import checkpoint, constants, donation, host, memory, repeats, retraces
 
-# What each looks for, and the finder, which reads the program once.
-_FINDERS: dict[str, Callable[[Examined], Iterable[Finding]]] = {
-    "repeats": repeats.find, "constants": constants.find, "retraces": retraces.find, "memory": memory.find_too_much,
-    "residuals": memory.find_residuals, "donation": memory.find_not_donated, "unused": memory.find_unused,
-    "precision": precision.find, "host": host.find, "slow operations": slow_operations.find,
-    "scalars": slow_operations.find_scalars, "dispatch": host.find_flattening,
-    "short steps": host.find_short_steps, "waste": waste.find, "branches": slow_operations.find_selected,
-    "uneven loops": slow_operations.find_uneven,
-}  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """What `partax.doctor` has found of one program. `str` gives text.
-
-    Example:
-      >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
-      >>> diagnosis.findings
-      ()
-      >>> diagnosis.figures["equations"], diagnosis.figures["peak_bytes"]
-      (1, 24)
-
-    Attributes:
-      name: the function's name.
-      defined: where it is defined, such as `train.py:12`.
-      findings: worst first; empty for a healthy program.
-      figures: of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`, `trace_seconds`;
-        `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
-        peak is XLA's own figure.
-      examined: the traced program itself, of which pictures are drawn; it keeps the arguments alive.
-      is_of_library: whether the function is one of jax or a library, and not the user's own.
-    """
-
-    name: str
-    defined: str
-    findings: tuple[Finding, ...]
-    figures: Figures
-    examined: Examined | None = dataclasses.field(default=None, repr=False, compare=False)
-    is_of_library: bool = False
-
-    def to_json(self, **options: Any) -> str:
-        """The diagnosis as JSON.
-
-        Example:
-          >>> import json
-          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
-          >>> sorted(json.loads(diagnosis.to_json()))
-          ['defined', 'figures', 'findings', 'name']
-
-        Args:
-          **options: of `json.dumps`, such as `indent`.
-
-        Returns:
-          An object with the public attributes of this class.
-        """
-        findings = list(map(dataclasses.asdict, self.findings))
-        told = {"name": self.name, "defined": self.defined, "findings": findings, "figures": self.figures}
-        return json.dumps(told, **options)
-
-    def html(self, path: str | Path) -> None:
-        """Writes one HTML file that needs no network: the findings, then pictures of the program.
-
-        Example:
-          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
-          >>> diagnosis.html("step.html")
-
-        Args:
-          path: the file, which is replaced as a whole or left as it was.
-
-        Raises:
-          ImportError: `partax[doctor]` is not installed.
-          OSError: the file cannot be written.
-        """
-        from partax._doctor.page import write_page
-
-        write_page(path, [self])
-
-    @property
-    def _head(self) -> str:
-        head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
-        head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
-        return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
-
-    def __repr__(self) -> str:
-        return angled(f"partax.Diagnosis of {self._head}")
-
-    def __str__(self) -> str:
-        return "\n\n".join([self._head, *map(str, self.findings)])
-
-
-Diagnosis.__module__ = "partax"  # where users find it, and pickles too
+# What each looks for, and the rule.
+RULES: tuple[Callable[[Program], list[Finding]], ...] = (
+    repeats.find,
+    constants.find,
+    retraces.find,
+    memory.find,
+    checkpoint.find,
+    donation.find,
+    host.find,
+)
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
 
 
@@ -114,7 +31,6 @@ def doctor(
     /,
     *args: Any,
     compile: bool = False,
-    measure: bool = False,
     memory_limit: int | None = None,
     **kwargs: Any,
 ) -> Diagnosis:
@@ -127,15 +43,14 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated, unless `measure` is set.
+    Nothing is run, and no array is allocated. On a terminal with rich installed, its stages are shown once they have
+    taken a second.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
         function, which is examined as `filter_jit` would compile it.
-      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
+      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may replace any array.
       compile: whether the program is compiled too, which gives XLA's own figures.
-      measure: whether advice is tried, with the seconds in the finding's figures: of repeated code a smaller part is
-        compiled, in a loop and not; a small step is run on zeros, by itself and as one of 32 in a call.
       memory_limit: how many bytes the program may take; those of the device by default.
       **kwargs: the arguments of the call by name. One that is called as an option here is passed with a
         `functools.partial`.
@@ -149,35 +64,35 @@ def doctor(
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")
-    examined = examine(function, args, kwargs)
-    examined.memory_limit = memory_limit
-    examined.measure = measure
+    program = trace_program(function, args, kwargs)
+    program.memory_limit = memory_limit
     seconds: Figures = {}
     if compile:
         begin = time.perf_counter()
-        lowered = examined.traced.lower()
+        lowered = program.traced.lower()
         seconds["lower_seconds"] = time.perf_counter() - begin
         begin = time.perf_counter()
-        examined.compiled = lowered.compile()
+        program.compiled = lowered.compile()
         seconds["compile_seconds"] = time.perf_counter() - begin
-    found = diagnosis_of(examined)
-    return dataclasses.replace(found, figures=found.figures | seconds)
+    diagnosis = diagnosis_of(program)
+    return dataclasses.replace(diagnosis, figures=diagnosis.figures | seconds)
 
 
-def diagnosis_of(examined: Examined) -> Diagnosis:
-    """What all finders find in a program."""
-    findings = [finding for find in _FINDERS.values() for finding in find(examined)]
-    return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)
+def diagnosis_of(program: Program) -> Diagnosis:
+    """What all rules find in a program."""
+    findings = [finding for find in RULES for finding in find(program)]
+    return Diagnosis(program.name, program.defined, worst_first(findings), _figures(program), program)
 
 
-def _figures(examined: Examined) -> Figures:
+def _figures(program: Program) -> Figures:
+    size = flat_program(program).size
     figures: Figures = {
-        "equations": len(examined.equations),
-        "argument_bytes": sum(leaf.bytes for leaf in examined.arguments),
-        "result_bytes": sum(leaf.bytes for leaf in examined.results),
-        "constant_bytes": sum(map(bytes_of, examined.jaxpr.consts)),
-        "trace_seconds": examined.trace_seconds,
+        "equations": size,
+        "argument_bytes": sum(leaf.bytes for leaf in program.arguments),
+        "result_bytes": sum(leaf.bytes for leaf in program.results),
+        "constant_bytes": sum(map(bytes_of, program.jaxpr.consts)),
+        "trace_seconds": program.trace_seconds,
     }
-    if examined.compiled is not None or len(examined.equations) <= _FEW_EQUATIONS:
-        figures["peak_bytes"] = peak_bytes(examined)
+    if program.compiled is not None or size <= _FEW_EQUATIONS:
+        figures["peak_bytes"] = peak_bytes(program)
     return figures

@@ -1,4 +1,4 @@
-"""One thing that the doctor has found: what it is, where, how much it costs, and what to do."""
+"""A finding of the doctor: what it is, where, how much it costs, and what to do."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,11 +8,8 @@ from typing import Any, Literal, get_args
 from partax._doctor.lines import Line
 from partax._pytree.short_text import angled
 
-Kind = Literal[
-    "repeat", "constant", "retrace", "memory", "donation", "unused", "checkpoint", "precision", "host", "slow-op",
-    "switch", "scalar", "waste", "dispatch",
-]  # fmt: skip
-Severity = Literal["high", "medium", "low", "info"]
+Kind = Literal["repeat", "constant", "retrace", "memory", "donation", "checkpoint", "host", "dispatch"]
+Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 Figures = dict[str, int | float | str]
 
@@ -31,8 +28,7 @@ class Finding:
 
     Attributes:
       kind: what it is about.
-      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth to know;
-        `info` where it costs little so far.
+      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth knowing.
       file: the file of the user's line, or an empty string where no line is known.
       line: the line, from 1; 0 where none is known.
       source: the text of the line.

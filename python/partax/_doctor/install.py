@@ -1,34 +1,11 @@
-"""Gives the wrapper its `report` and its `doctor`, and listens to jax. What only a report needs is imported then."""
+"""Gives the wrapper its `doctor`, which is imported when it is called."""
 
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
-from partax._report import monitor
 
 if TYPE_CHECKING:
-    from partax._doctor.doctor import Diagnosis
-    from partax._report.report import FunctionReport
-
-
-def _report(self: JitFunction[..., Any]) -> "FunctionReport":
-    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
-
-    Example:
-      >>> @partax.filter_jit
-      ... def power(x, exponent):
-      ...     return x**exponent
-      >>> _ = power(jnp.ones(3), 2), power(jnp.ones(4), 2)
-      >>> [trace.reason for trace in power.report().traces]
-      ['the first', 'x: float32[3] -> float32[4]']
-
-    Wrappers of the same callable with the same options share their traces, and so the report.
-
-    Returns:
-      A `FunctionReport`, which prints as a table.
-    """
-    from partax._report.function_reports import function_report
-
-    return function_report(self)
+    from partax._doctor.diagnosis import Diagnosis
 
 
 def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagnosis":
@@ -56,6 +33,4 @@ def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagn
 
 def install() -> None:
     """Called once, when partax is imported."""
-    for name, method in (("report", _report), ("doctor", _doctor)):
-        setattr(JitFunction, name, method)
-    monitor.listen()
+    JitFunction.doctor = _doctor  # type: ignore[method-assign]

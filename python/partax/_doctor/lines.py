@@ -7,14 +7,14 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from partax._jax.programs import frames_of
-from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library, site_text
+from partax._pytree.call_site import is_of_library, site_text
 
 
 class Line(NamedTuple):
@@ -84,23 +84,10 @@ def _line_at(code: types.CodeType, instruction: int) -> Line:
     return _known[id(code), instruction][1]
 
 
-def line_of(equation: Any) -> Line | None:
-    """The innermost line of the user's that an equation comes from, or else of a library's; None if jax knows none."""
-    codes, instructions = frames_of(equation)
-    ranks = [rank(code.co_filename) for code in codes]
-    at = ranks.index(max(ranks)) if any(ranks) else None
-    return None if at is None else _line_at(codes[at], instructions[at])
-
-
 def nearest_line(equations: Iterable[Any]) -> Line:
-    """The line of the first equation that comes from the user's code; the first that is known where none does."""
-    found: Line | None = None
-    for equation in equations:
-        line = line_of(equation)
-        if line is not None and line.is_users:
-            return line
-        found = found or line
-    return found or NOWHERE
+    """The innermost line of the first equation that comes from the user's code; of a library's where none does."""
+    lines = [line for equation in equations for line in reversed(stack_of(equation))]
+    return next((line for line in lines if line.is_users), lines[0] if lines else NOWHERE)
 
 
 def stack_of(equation: Any) -> tuple[Line, ...]:
@@ -109,34 +96,11 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def comes_from(equation: Any, file: str | tuple[str, ...], *functions: str) -> bool:
-    """Whether one of these functions of jax's made an equation itself, and not a function that it was given."""
-    codes = (code for code in frames_of(equation)[0] if code.co_name in functions)
-    return any(code.co_filename.replace(os.sep, "/").endswith(file) for code in codes)
-
-
 def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
     """The first line of the function that jax has traced to a program; None if it does not tell."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
     return Line(file, int(number), name) if file and number.isdigit() else None
-
-
-def is_of_jax(jaxpr: Any) -> bool:
-    line = first_line_of(jaxpr)
-    return line is not None and rank(line.file) == 0
-
-
-def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
-    """The first line of the user's function that a library's wrapper in a file calls; None if it calls none."""
-    library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
-    for equation in equations:
-        codes = frames_of(equation)[0]
-        inner = [it for it in codes if rank(it.co_filename) and not it.co_filename.startswith(library)]
-        if inner and any(code.co_filename == file for code in codes):
-            line = Line(inner[-1].co_filename, inner[-1].co_firstlineno, inner[-1].co_qualname)
-            return line if line.is_users else None
-    return None
 
 
 def running_line() -> Line | None:
@@ -152,9 +116,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @functools.lru_cache(maxsize=1024)
-def loop_around(line: Line) -> tuple[int, int] | None:
-    """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
-    found: list[tuple[int, int]] = []
+def loops_around(line: Line) -> list[tuple[int, int]]:
+    """The first and the last line of each loop around a line, in its own function; the innermost loop first."""
+    loops: list[tuple[int, int]] = []
     left: list[ast.AST] = [it for it in [_tree(line.file)] if it is not None]
     while left:
         node = left.pop()
@@ -162,11 +126,11 @@ def loop_around(line: Line) -> tuple[int, int] | None:
         if last is not None and not first <= line.line <= last:
             continue
         if isinstance(node, _FUNCTIONS) and not (isinstance(node, ast.Lambda) and "<lambda>" not in line.function):
-            found.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
+            loops.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
         elif isinstance(node, _LOOPS):
-            found.append((first, int(last or first)))
+            loops.append((first, int(last or first)))
         left += ast.iter_child_nodes(node)
-    return min(found, key=lambda it: it[1] - it[0], default=None)
+    return sorted(loops, key=lambda loop: loop[1] - loop[0])
 
 
 @functools.lru_cache(maxsize=64)

@@ -98,6 +98,5 @@ def install() -> None:
         registered=registered_nodes(),
         partial=functools.partial,
         jitted=type(jax.jit(len)),
-        treedef=jax.tree_util.PyTreeDef,
         registrations=abc.get_cache_token,
     )

@@ -68,6 +68,8 @@ _PLAIN = {type(None), bool, int, float, complex, str, bytes}
 
 def _change_text(old: Any, new: Any) -> str:
     """How a token has changed, with the values if they are short."""
+    if type(old) is int or type(new) is int:  # known by identity
+        return "is another object"
     if not all(type(it) is tuple and len(it) == 2 and it[0] in _PLAIN for it in (old, new)):
         return "has changed"
     texts = [value if cls in (float, complex) else repr(value) for cls, value in (old, new)]

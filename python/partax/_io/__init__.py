@@ -1,4 +1,1 @@
-"""Trees in files.
-
-In comes a tree, or one to fill; out comes a safetensors file, or the tree filled from one.
-"""
+"""Arrays in files: in come trees, out come safetensors files, and trees of them; files that are replaced at once."""

@@ -1,67 +1,35 @@
 """Replaces a file as a whole: at once, or not at all."""
 
-import contextlib
 import errno
 import os
-import secrets
-import shutil
-import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-_UNFINISHED = ".tmp"
+UNFINISHED = ".tmp"  # the end of the name of a folder in which a file is being written
 
 
-def is_unfinished(name: str) -> bool:
-    """Whether an entry of a folder is what a process that writes a file there has not finished."""
-    return name.startswith(".") and name.endswith(_UNFINISHED)
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Replaces a file by a text, at once or not at all, with an OSError that says what to do. A symbolic link stays;
-    the file that it points to is replaced.
-    """
-    name = os.fsdecode(path)
-    data = text.encode()
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
     try:
-        replace_file(os.path.realpath(name), lambda fresh: Path(fresh).write_bytes(data))
+        replace_file(path, lambda fresh: Path(fresh).write_bytes(text.encode()))
     except OSError as error:
-        advice = "give a file in a folder that exists and that you may write to"
-        raise OSError(error.errno, f"{error.strerror}; nothing was written: {advice}", name) from error
+        advice = "nothing was written: give a file in a folder that exists and that you may write to"
+        raise OSError(error.errno, f"{error.strerror}; {advice}", os.fspath(path)) from error
 
 
-def replace_file(target: str, write: Callable[[str], object]) -> None:
-    """Replaces a file by what `write` writes, all or nothing."""
+def replace_file(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
+    """Replaces a file by what `write` writes, or the file that a link points to."""
+    target = os.path.realpath(os.fsdecode(path))
     if os.path.exists(target) and not os.path.isfile(target):
         raise FileExistsError(errno.EEXIST, "found something that is no regular file", target)
     folder, name = os.path.split(target)
-    # A directory, as the library names temporary files of its own; these are in it too.
-    temporary = os.path.join(folder, f".{name[:50]}.{secrets.token_hex(8)}{_UNFINISHED}")
-    os.mkdir(temporary, 0o700)
-    try:
-        fresh = os.path.join(temporary, "fresh")
-        with open(fresh, "xb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-        with contextlib.suppress(FileNotFoundError):
-            mode = os.stat(target).st_mode
-        write(fresh)
+    # A folder, since the library of `save` writes temporary files of its own.
+    with tempfile.TemporaryDirectory(UNFINISHED, f".{name[:50]}.", folder, ignore_cleanup_errors=True) as temporary:
+        fresh = Path(temporary, "fresh")
+        fresh.touch()
+        mode = os.stat(target if os.path.exists(target) else fresh).st_mode
+        write(str(fresh))
         with open(fresh, "r+b") as file:
-            os.chmod(fresh, stat.S_IMODE(mode))
+            fresh.chmod(mode & 0o777)
             os.fsync(file.fileno())
-        os.replace(fresh, target)
-        _sync_folder(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _sync_folder(folder: str) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot
-            raise
-    finally:
-        os.close(descriptor)
+        fresh.replace(target)

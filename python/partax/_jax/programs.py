@@ -178,7 +178,10 @@ def used_inputs(traced: Any) -> tuple[list[bool], bool]:
     used = [False] * len(program.invars)
     if _dce is not None:
         program, used = _dce(program, [True] * len(program.outvars))[:2]
-    is_placed = any(any(True for _ in find(program)) for find in (_inner_shardings, _memory_kinds) if find is not None)
+    shardings = () if _inner_shardings is None else (sharding for sharding, _ in _inner_shardings(program))
+    # Those of a `jit` inside are most often unspecified.
+    is_placed = any(isinstance(sharding, jax.sharding.Sharding) for sharding in shardings)
+    is_placed |= _memory_kinds is not None and any(True for _ in _memory_kinds(program))
     return list(used), is_placed
 
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from partax._jax.private import _attribute, _name, concrete_array_type, under_trace
@@ -53,18 +52,11 @@ def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
 
 _RUN, _RUN_BEFORE = "_run_python_pjit", "_python_pjit_helper"  # what makes such a call, and what did before jax 0.9
 _infer: Any = _name("jax._src.pjit._infer_params")
-LARGE = 1 << 20  # bytes of a NumPy array whose way to the device is worth a word
 
 
-def watch_operations(
-    until: ExitStack,
-    ran: Callable[[str, float], None],
-    passed: Callable[[str, Any, Any], None],
-    called: Callable[[Any], bool | None],
-) -> None:
-    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself,
-    `passed(function, names, leaves)` for each call with a large NumPy array, and `called(function)` for each call of
-    another function as long as that says True, if this jax lets it.
+def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> None:
+    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself, if
+    this jax lets it.
 
     An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
     """
@@ -77,18 +69,14 @@ def watch_operations(
 
     def watched(*given: Any, **keywords: Any) -> Any:
         # (parameters, leaves, function, ..., arguments, keywords), or (function, options, *arguments, **keywords).
-        params, flat, fun = given[:3] if infer is None else (*infer(*given[:2], given[2:], keywords), given[0])
+        fun = given[2] if infer is None else given[0]
         name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
         is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
-        is_large = any(isinstance(it, np.ndarray) and it.nbytes >= LARGE for it in flat)
-        if under_trace() or not (is_operation or called(fun) or is_large):
+        if under_trace() or not is_operation:
             return run(*given, **keywords)
         begin = time.thread_time()
         result = run(*given, **keywords)
-        if is_operation:
-            ran(str(name), time.thread_time() - begin)
-        if is_large:
-            passed(str(name), _attribute(params, "arg_names") or [f"argument {i}" for i in range(len(flat))], flat)
+        ran(str(name), time.thread_time() - begin)
         return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
     _put(until, module, made_by, watched)
@@ -108,48 +96,33 @@ class _Builtin:
         return self._call.__name__
 
 
-_Told = Callable[[str, Any, float], None]
 FETCH, WAIT = "fetch", "wait"  # the names of what reads an array's value, and of `block_until_ready`
 
 
-def _timed(name: str, run: Any, of: Any, clock: Callable[[], float], told: _Told) -> Callable[..., Any]:
-    """A function that has `told(name, value, seconds)` called after each of its calls with a value of these classes."""
-
-    @functools.wraps(run)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        if not args or not isinstance(args[0], of):
-            return run(*args, **kwargs)
-        begin = clock()
-        result = run(*args, **kwargs)
-        told(name, args[0], clock() - begin)
-        return result
-
-    return timed
-
-
-def watch_arrays(until: ExitStack, awaited: _Told, listed: _Told, placed: _Told) -> None:
-    """Has `awaited(FETCH, array, seconds)` called after the host has read an array of jax's, by Python or by NumPy, and
-    with `WAIT` after `block_until_ready`; `listed`, of this thread's time, after `jax.numpy` has made an array of a
-    Python list; `placed(function, value, _)` after it, or `jax.device_put`, was given NumPy arrays.
+def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> None:
+    """Has `awaited(FETCH, seconds)` called after the host has read an array of jax's, by Python or by NumPy, and with
+    `WAIT` after `block_until_ready`.
     """
     arrays: Any = concrete_array_type() or jax.Array
-    clock, wait = time.perf_counter, _attribute(arrays, "block_until_ready")  # which has no name for a wrapper to take
+    wait = _attribute(arrays, "block_until_ready")  # which has no name for a wrapper to take
+
+    def timed(name: str, run: Any, of: Any) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def run_timed(*args: Any, **kwargs: Any) -> Any:
+            if not args or not isinstance(args[0], of):
+                return run(*args, **kwargs)
+            begin = time.perf_counter()
+            result = run(*args, **kwargs)
+            awaited(name, time.perf_counter() - begin)
+            return result
+
+        return run_timed
+
     read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
     if read is not None:
-        _put(until, arrays, "_value", property(_timed(FETCH, read, arrays, clock, awaited)))
+        _put(until, arrays, "_value", property(timed(FETCH, read, arrays)))
     for owner, run in ((arrays, wait and (lambda it: wait(it))), (jax, jax.block_until_ready)):
         if run is not None:
-            _put(until, owner, "block_until_ready", _timed(WAIT, run, object, clock, awaited))
+            _put(until, owner, "block_until_ready", timed(WAIT, run, object))
     for name in ("array", "asarray", "asanyarray"):
-        _put(until, np, name, _Builtin(_timed(FETCH, getattr(np, name), arrays, clock, awaited)))
-    _put(until, jax, "device_put", _timed("jax.device_put", jax.device_put, object, clock, placed))
-    for name in ("array", "asarray"):
-        run = _timed(f"jnp.{name}", getattr(jnp, name), np.ndarray, clock, placed)
-        _put(until, jnp, name, _timed(f"jnp.{name}", run, (list, tuple), time.thread_time, listed))
-
-
-def watch_functions(until: ExitStack, name: str, owner: Any, functions: Sequence[str], took: _Told) -> None:
-    """Has `took(name, _, seconds)` called after each of these functions of a library's."""
-    for function in functions:
-        if (run := getattr(owner, function, None)) is not None:
-            _put(until, owner, function, _timed(name, run, object, time.perf_counter, took))
+        _put(until, np, name, _Builtin(timed(FETCH, getattr(np, name), arrays)))

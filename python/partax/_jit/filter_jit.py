@@ -17,7 +17,6 @@ from partax._functions.reader import register_parts
 from partax._jit import methods
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, argument_names, is_argument_name
-from partax._jit.shardings import sharding_of
 from partax._pytree.short_text import wrapper_text
 
 _O = ParamSpec("_O")
@@ -148,11 +147,14 @@ def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O
 
 _STATIC = "expected nothing in its place: what is no array is static already, wherever it stands"
 _DONATE = "expected donate=('state',), the names of the arguments, or donate='all'"
+_WHERE = "which jax has deprecated; give `in_shardings`, or put the arguments there by jax.device_put"
 _OF_JAX = {
     "static_argnums": _STATIC,
     "static_argnames": _STATIC,
     "donate_argnums": _DONATE,
     "donate_argnames": _DONATE,
+    "device": _WHERE,
+    "backend": _WHERE,
     "abstracted_axes": "which partax has not",
 }
 """Options of jax.jit, and what stands for them here."""
@@ -172,8 +174,6 @@ def filter_jit(
     reuse_equal_functions: bool = True,
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
     **of_jax: Never,
 ) -> Any:
@@ -212,8 +212,6 @@ def filter_jit(
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
-      device: where to compute; deprecated, as of `jax.jit`, for `in_shardings` and `out_shardings`.
-      backend: where to compute, on the first device of that kind; deprecated likewise.
       store: the folder in which compiled programs are stored and looked for, as of `partax.store`; False for none, None
         for what `partax.store` says.
       of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
@@ -241,8 +239,6 @@ def filter_jit(
         nearest = difflib.get_close_matches(name, inspect.signature(filter_jit).parameters, 1)
         other = f"which is no option{f'; did you mean {nearest[0]}=?' if nearest else ''}"
         raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, other)}")
-    if device is not None or backend is not None:
-        in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
     given = *of_program, cache_size, reuse_equal_functions, trace, max_traces
     is_plain = store is None and all(map(operator.is_, given, _DEFAULTS))  # a wrapper made anew in a loop is

@@ -78,8 +78,7 @@ def _given_away(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int
     return error
 
 
-_SHOWN = 5
-"""So many paths are named."""
+_SHOWN = 5  # paths that are named
 
 _NAMES_ARRAYS = "names_arrays"
 """The attribute of an error whose text or notes have the paths."""
@@ -107,22 +106,30 @@ def name_lost_arrays(
     if gone:
         are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
         error.add_note(
-            f"partax: {_listed(gone)} {are} deleted already, by an earlier call that donates {them} or by `delete()`"
+            f"partax: {listed(gone)} {are} deleted already, by an earlier call that donates {them} or by `delete()`"
         )
         return
+    shared = [it for it in arrays_in_several_places(leaves) if any(donated[i] for i in it)]
+    if not shared:
+        return
+    same, *others = shared
+    given_away = [paths[i] for i in same if donated[i]]
+    whole = "all of them" if len(same) > 2 else "both"
+    where = whole if len(given_away) == len(same) else listed(given_away)
+    more = f"; so it is with {len(others):,} more arrays" if len(others) > 1 else "; so it is with one more array"
+    error.add_note(
+        f"partax: {listed([paths[i] for i in same])} are one array, and the call donates {where}: pass a copy "
+        f"(`jnp.copy`) in one of the places, or do not donate it{more if others else ''}"
+    )
+
+
+def arrays_in_several_places(leaves: Sequence[Any]) -> list[list[int]]:
+    """The indices of leaves that are one array for XLA, those of each such array together."""
     places: dict[Any, list[int]] = {}
-    for i, leaf in arrays:
-        places.setdefault(_buffer_of(leaf), []).append(i)
-    for same in places.values():
-        given_away = [paths[i] for i in same if donated[i]]
-        if len(same) < 2 or not given_away:
-            continue
-        whole = "all of them" if len(same) > 2 else "both"
-        where = whole if len(given_away) == len(same) else _listed(given_away)
-        error.add_note(
-            f"partax: {_listed([paths[i] for i in same])} are one array, and the call donates {where}: pass a copy "
-            "(`jnp.copy`) in one of the places, or do not donate it"
-        )
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and not leaf.is_deleted():
+            places.setdefault(_buffer_of(leaf), []).append(i)
+    return [same for same in places.values() if len(same) > 1]
 
 
 def _buffer_of(array: jax.Array) -> Any:
@@ -134,7 +141,8 @@ def _buffer_of(array: jax.Array) -> Any:
     return pointer or ("id", id(array))
 
 
-def _listed(paths: list[str]) -> str:
+def listed(paths: Sequence[str]) -> str:
+    """Paths in a sentence, the first few of many."""
     shown = [f"`{path}`" for path in paths[:_SHOWN]]
     if len(paths) > _SHOWN:
         shown.append(f"{len(paths) - _SHOWN:,} more")

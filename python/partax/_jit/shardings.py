@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
@@ -25,22 +24,6 @@ from partax._pytree.specs import misfit_text, names_in
 def is_sharding_leaf(prefix: Any) -> bool:
     """Whether a part of a prefix is one sharding, for all that stands there."""
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
-
-
-def sharding_of(device: Any, backend: str | None, *shardings: Any) -> Sharding:
-    """The sharding of jax's deprecated options `device` and `backend`, in the place of `shardings`. Warns of them."""
-    if device is not None and backend is not None:
-        raise ValueError(f"found both device={device!r} and backend={backend!r}, expected one of them")
-    if shardings != (None,) * len(shardings):
-        raise ValueError("found device or backend beside in_shardings or out_shardings, expected one of them")
-    where = device if device is not None else jax.local_devices(backend=backend)[0]
-    warnings.warn(
-        "the options device and backend are deprecated, as they are of jax.jit: give in_shardings and out_shardings, "
-        "jax.sharding.SingleDeviceSharding(device), or put the arguments there by jax.device_put",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return SingleDeviceSharding(where)
 
 
 class PrefixOfValue:

@@ -1,6 +1,5 @@
-"""What Equinox's tree_at, tree_equal and tree_pformat do, for any trees."""
+"""What Equinox's tree_at and tree_equal do, for any trees."""
 
-import dataclasses
 import functools
 import operator
 import types
@@ -110,7 +109,7 @@ def _replacements(nodes: tuple[Any, ...], found: list[tuple[int, int]], replace:
     if (replace is _UNSET) == (replace_fn is _UNSET):
         raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
     if replace is _UNSET:
-        return [replace_fn(_core.tree_map(_unwrapped, (nodes[i],), None, False)) for _, i in found]
+        return [replace_fn(jax.tree.map(_unwrapped, nodes[i])) for _, i in found]
     if len(nodes) != len(replace):
         raise ValueError(
             "`where` must return a sequence of leaves of the same length as `replace`: found "
@@ -169,10 +168,10 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")
     exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
-    first, structure = _core.tree_flatten(pytrees[0], None)
+    first, structure, _ = _core.tree_find(pytrees[0], (), None, False)
     unknown: list[Any] = []  # what only the devices, or the run of a program, can tell
     for tree in pytrees[1:]:
-        leaves, other = _core.tree_flatten(tree, None)
+        leaves, other, _ = _core.tree_find(tree, (), None, False)
         if structure != other:
             return False
         for a, b in zip(first, leaves, strict=True):
@@ -200,76 +199,9 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     of_numpy = all(isinstance(it, np.ndarray | np.generic) for it in (a, b))
     if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
         return bool(np.all(a == b)) if of_numpy else _all_equal(a, b)
-    if of_numpy:
-        return bool(np.allclose(a, b, rtol=rtol, atol=atol))
-    return jnp.allclose(a, b, rtol=rtol, atol=atol)
+    return bool(np.allclose(a, b, rtol=rtol, atol=atol)) if of_numpy else jnp.allclose(a, b, rtol=rtol, atol=atol)
 
 
 @jax.jit
 def _all_equal(a: Any, b: Any) -> jax.Array:
     return jnp.all(a == b)
-
-
-@dataclasses.dataclass
-class Partial:
-    """A `jax.tree_util.Partial` as a dataclass of its name, which is written by its fields."""
-
-    func: Any
-    args: tuple[Any, ...]
-    keywords: dict[str, Any]
-
-
-def _never(node: Any) -> bool:
-    return False
-
-
-def pformat(
-    pytree: Any,
-    *,
-    width: int = 80,
-    indent: int = 2,
-    short_arrays: bool = True,
-    struct_as_array: bool = False,
-    truncate_leaf: Callable[[Any], bool] = _never,
-) -> str:
-    """A tree as text over several lines, as `equinox.tree_pformat`: an array is written as `f32[3,4]`.
-
-    Example:
-      >>> print(partax.tree.pformat({"weight": jnp.ones((3, 4)), "name": "linear"}))
-      {'weight': f32[3,4], 'name': 'linear'}
-
-    Args:
-      pytree: any pytree.
-      width: the number of characters that a line should have at most.
-      indent: how far each level is indented.
-      short_arrays: whether arrays are written as dtype and shape.
-      struct_as_array: whether a `jax.ShapeDtypeStruct` is too.
-      truncate_leaf: a predicate on nodes; one for which it is true is written as the name of its class and `(...)`.
-
-    Returns:
-      The text.
-
-    Raises:
-      ImportError: wadler-lindig is not installed, which the extra `partax[pretty]` installs.
-    """
-    try:
-        import wadler_lindig as wl
-    except ImportError as error:
-        missing = 'pformat needs wadler-lindig, which was not found: pip install "partax[pretty]"'
-        raise ImportError(missing, name="wadler_lindig") from error
-
-    def written(node: Any) -> Any:
-        """What wadler-lindig does not write as Equinox does; None for all else."""
-        if truncate_leaf(node):
-            return wl.TextDoc(f"{type(node).__name__}(...)")
-        is_struct = struct_as_array and isinstance(node, jax.ShapeDtypeStruct)
-        if short_arrays and (is_struct or isinstance(node, jax.Array)):
-            weak = "weak_" if getattr(node, "weak_type", False) else ""
-            return wl.array_summary(node.shape, f"{weak}{node.dtype.name}", kind=None)
-        if isinstance(node, jax.custom_jvp | jax.custom_vjp):
-            return wl.pdoc(node.__wrapped__)
-        if isinstance(node, jax.tree_util.Partial):
-            return wl.pdoc(Partial(node.func, node.args, node.keywords))
-        return None
-
-    return wl.pformat(pytree, width=width, indent=indent, short_arrays=short_arrays, custom=written)

@@ -18,7 +18,14 @@ def _directory(module: Any) -> str:
 
 # Whose code is between the user's own and jax.
 _LIBRARIES = ("equinox", "flax", "optax", "chex", "haiku", "jaxtyping", "diffrax", "optimistix", "lineax", "penzai")
-_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+_SITES = ("site-packages", "dist-packages")
+_INSTALLED = tuple(
+    {
+        *(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")),
+        # Of the user, or another environment that this one has a `.pth` file for.
+        *(os.path.join(folder, "") for folder in sys.path if os.path.basename(folder) in _SITES),
+    }
+)
 LIBRARY_FOLDERS = tuple(folder + name + os.sep for folder in _INSTALLED for name in _LIBRARIES)
 
 

@@ -1,7 +1,7 @@
 """Splitting trees by filters and putting them together again."""
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,16 +12,13 @@ from partax._pytree.short_text import short_text
 
 PyTree = Any
 
-_UNSET: Any = object()
-
 
 def partition(
     pytree: PyTree,
     *filters: FilterSpec,
-    replace: Any = _UNSET,
+    replace: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
     strict: bool = False,
-    filter_spec: FilterSpec = _UNSET,
 ) -> tuple[PyTree, ...]:
     """Splits a tree into parts by filters.
 
@@ -41,12 +38,9 @@ def partition(
       *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
         the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
-        As in `equinox.partition`, a positional argument after the first filter that is None, or a leaf but no filter
-        (as 0, a string or an array), is `replace`, and one more after it is `is_leaf`.
-      replace: what stands in each tree for the leaves that went into the others; None, if not given.
+      replace: what stands in each tree for the leaves that went into the others.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
       strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
-      filter_spec: a single filter may also be given by this name.
 
     Returns:
       `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
@@ -54,22 +48,16 @@ def partition(
     Raises:
       ValueError: a leaf of a filter is none of the above, or its structure is no prefix of `pytree`; or, with
         `strict`, a filter takes nothing.
-      TypeError: `replace`, `is_leaf` or the filters are given twice.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
     With one filter it is `equinox.partition`; types take subtrees as in `inox.tree.partition`.
     """
-    if filter_spec is not _UNSET:
-        if filters:
-            raise TypeError("partition: found filters both by position and as `filter_spec`, expected one of the two")
-        filters = (filter_spec,)
-    for i in range(1, len(filters)):
-        if not _is_filter(filters[i]):
-            replace, is_leaf = _positional_options(filters[i:], replace, is_leaf)
-            filters = filters[:i]
-            break
-    if replace is _UNSET:
-        replace = None
+    for spec in filters[1:]:
+        if not _is_filter(spec):
+            raise TypeError(
+                f"partition: found a `{type(spec).__name__}` among the filters, expected a bool, a function "
+                "(leaf) -> bool, a type, by_path(...), or a tree of these; `replace=` and `is_leaf=` go by name"
+            )
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
     if 0 in counts[:-1]:  # of the filters, without the rest
         check_used(pytree, filters, counts, is_leaf, strict)
@@ -81,29 +69,6 @@ def _is_filter(argument: Any) -> bool:
     if callable(argument) or isinstance(argument, (bool, Filter, types.UnionType)):
         return True
     return argument is not None and not jax.tree_util.all_leaves([argument])
-
-
-def _positional_options(
-    given: Sequence[Any], replace: Any, is_leaf: Callable[[Any], bool] | None
-) -> tuple[Any, Callable[[Any], bool] | None]:
-    """`replace` and `is_leaf` of `partition`, of which `given` are by position."""
-    if len(given) > 2:
-        raise TypeError(
-            f"partition: found a `{type(given[0]).__name__}` among the filters, expected a bool, a function "
-            "(leaf) -> bool, a type, by_path(...), or a tree of these; if it is `replace`, only `is_leaf` may follow it"
-        )
-    if replace is not _UNSET or (len(given) == 2 and is_leaf is not None):
-        name = "is_leaf" if replace is _UNSET else "replace"
-        raise TypeError(f"partition: found `{name}` by position and by name, expected one of the two")
-    if len(given) == 1:
-        return given[0], is_leaf
-    is_leaf = given[1]
-    if is_leaf is not None and (not callable(is_leaf) or isinstance(is_leaf, type)):
-        raise TypeError(
-            f"partition: found a `{type(is_leaf).__name__}` after `replace`, expected `is_leaf`, a function "
-            "(node) -> bool, or None"
-        )
-    return given[0], is_leaf
 
 
 def filter(

@@ -1,13 +1,10 @@
-"""What the native functions of trees ask of Python: texts, messages for trees that are unlike, paths, and pickles."""
+"""What the native functions of trees ask of Python: texts, and messages for trees that are unlike."""
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import jax
-
-from partax import _core
 from partax._functions.objects import read
 from partax._pytree.short_text import LONGEST, Opened, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, shown, static_path
@@ -20,7 +17,7 @@ def tree_text(data: SpecData) -> str:
     """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts. Runs
     the `repr` of the static values that are shown.
     """
-    longest = LONGEST - len("Structure()")
+    longest = LONGEST - len("FlatSpec()")
     held = data[1][0] if data[0][0][0] == "static_leaf" else ()  # what a `Static` holds
     root = held[0] if held else _opened(data)
     if not isinstance(root, Opened):
@@ -131,49 +128,3 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
         f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
         "must be equal by `==`"
     )
-
-
-_IsLeaf = Callable[[Any], bool]
-
-
-def key_paths(tree: Any, is_leaf: _IsLeaf | None) -> list[tuple[Any, ...]]:
-    """The path of each leaf: a tuple of jax's keys."""
-    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)[0]]
-
-
-def leaf_path(tree: Any, is_leaf: _IsLeaf | None, index: int) -> str:
-    """The path of one leaf as a text."""
-    return jax.tree_util.keystr(key_paths(tree, is_leaf)[index])
-
-
-def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any] | str:
-    """What `other`, called `name`, has where `tree` has leaves, by jax; or the words for why they are not alike."""
-    try:
-        return jax.tree.structure(tree, is_leaf=is_leaf).flatten_up_to(other)
-    except (ValueError, RecursionError) as error:  # as it prints a tree that is very deep
-        jax_message = str(error)
-
-    def is_end(node: Any) -> bool:
-        return node is None or (is_leaf is not None and bool(is_leaf(node)))
-
-    try:
-        _core.broadcast_prefix(tree, other, is_end, "tree", name)
-    except ValueError as error:
-        return str(error)
-    # What stands beside a None.
-    pairs, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_end)
-    for (path, node), found in zip(pairs, structure.flatten_up_to(other), strict=True):
-        if node is None and found is not None and not (is_leaf is not None and is_leaf(None)):
-            place, kind = name + jax.tree_util.keystr(path), type(found).__qualname__
-            return f"`{place}`: found a `{kind}`, expected None, as tree has here; make both alike"
-    return f"`{name}`: {jax_message}"
-
-
-def reduced(structure: Any) -> tuple[Any, ...]:
-    """As `__reduce__` gives it: by a tree of that structure, each of whose leaves is a number."""
-    return structure_of, (_core.tree_unflatten(structure, [0] * structure.num_leaves),)
-
-
-def structure_of(tree: Any) -> Any:
-    """The structure of a tree."""
-    return _core.tree_flatten(tree, None)[1]

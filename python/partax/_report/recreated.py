@@ -89,5 +89,5 @@ def first_reason(fun: Any, difference: str) -> tuple[str, int]:
 
 def warn_of_function(name: str, reason: str, number: int, site: tuple[str, int]) -> None:
     """Warns of a called function at the third trace of its code."""
-    if number == _WARN_AT:
+    if number == _WARN_AT and " was re-created and " in reason:  # and not only evicted
         warn(f"`{name}`: {reason.partition(': ')[2]}", _FUNCTION_REMEDY, site)

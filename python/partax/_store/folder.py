@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from partax._io.whole_file import is_unfinished, replace_file
+from partax._io.whole_file import UNFINISHED, replace_file
 
 _ENDING = ".partax"
 _DIGEST = "[0-9a-f]{40}"
@@ -90,7 +90,7 @@ class Folder:
                 file.write(whole)
 
         try:
-            replace_file(os.path.realpath(self._file(key)), fill)
+            replace_file(self._file(key), fill)
             with self._lock:
                 self.prune(self.max_bytes)
         except OSError as error:
@@ -105,7 +105,7 @@ class Folder:
     def write_list(self, name: str, keys: Iterable[str]) -> None:
         """Keeps a list of keys, as long as one of them has a program."""
         with contextlib.suppress(OSError):  # it spares time and nothing else
-            replace_file(os.path.realpath(self._list(name)), lambda fresh: Path(fresh).write_text("\n".join(keys)))
+            replace_file(self._list(name), lambda fresh: Path(fresh).write_text("\n".join(keys)))
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
@@ -139,7 +139,7 @@ class Folder:
                 if is_list and not any(map(self.has, self.read_list(is_list[1]))):
                     with contextlib.suppress(OSError):
                         os.unlink(entry.path)
-                elif is_unfinished(entry.name):
+                elif entry.name.startswith(".") and entry.name.endswith(UNFINISHED):
                     with contextlib.suppress(OSError):
                         if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
                             shutil.rmtree(entry.path, ignore_errors=True)

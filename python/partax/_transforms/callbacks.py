@@ -19,7 +19,6 @@ def filter_pure_callback(
     result_shape_dtypes: Any,
     sharding: Sharding | None = None,
     vmap_method: str | None = None,
-    vectorized: bool | None = None,
     **kwargs: Any,
 ) -> Any:
     """Calls a Python function without side effects from a program: `jax.pure_callback` for any trees.
@@ -39,7 +38,6 @@ def filter_pure_callback(
         for each array. What is no array there has to be what the function returns.
       sharding: as of `jax.pure_callback`.
       vmap_method: as of `jax.pure_callback`.
-      vectorized: the older form: True is `vmap_method="expand_dims"`, False is `"sequential"`.
       **kwargs: its arguments by name, likewise.
 
     Returns:
@@ -47,14 +45,10 @@ def filter_pure_callback(
 
     Raises:
       TypeError: `callback` is not callable.
-      ValueError: there are `vectorized` and `vmap_method`. When the program runs, jax's error with the message of one:
-        the result is not like `result_shape_dtypes`.
+      ValueError: when the program runs, jax's error with the message of one: the result is not like
+        `result_shape_dtypes`.
     """
     check_callable(callback, "filter_pure_callback")
-    if vectorized is not None:
-        if vmap_method is not None:
-            raise ValueError("filter_pure_callback: found vectorized and vmap_method, expected one of the two")
-        vmap_method = "expand_dims" if vectorized else "sequential"
     run, structs, arrays, whole = _on_arrays("filter_pure_callback", callback, args, kwargs, result_shape_dtypes)
     return whole(jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method))
 

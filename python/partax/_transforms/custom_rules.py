@@ -2,7 +2,6 @@
 
 import functools
 import operator
-import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -89,34 +88,6 @@ class filter_custom_jvp(Transformed[_P, _R]):
         self._jvp = rule
         return rule
 
-    def defjvp(self, rule: _Rule) -> _Rule:
-        """As `def_jvp`, with zeros for the tangents of inexact arrays that are not being differentiated; deprecated.
-
-        Args:
-          rule: what is called as `rule(primals, tangents, **kwargs)`.
-
-        Returns:
-          The rule.
-        """
-        warnings.warn("filter_custom_jvp.defjvp is deprecated; use def_jvp", DeprecationWarning, stacklevel=2)
-
-        def with_zeros(primals: Any, tangents: Any, **kwargs: Any) -> Any:
-            return rule(primals, materialised(tangents, primals), **kwargs)
-
-        self._jvp = with_zeros
-        return rule
-
-    def defjvps(self, *rules: Any) -> None:
-        """Is not there, as in Equinox.
-
-        Args:
-          *rules: as of `jax.custom_jvp`.
-
-        Raises:
-          NotImplementedError: always.
-        """
-        raise NotImplementedError("filter_custom_jvp has no defjvps; use def_jvp")
-
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rule = self._jvp
         if rule is None:
@@ -171,15 +142,6 @@ def _check_tangent(path: str, primal: Any, tangent: Any) -> None:
         raise ValueError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
     if jnp.shape(primal) != jnp.shape(tangent):
         raise ValueError(misfit(path, primal, tangent))
-
-
-def materialised(tangents: Any, primals: Any) -> Any:
-    """Tangents with zeros for the inexact arrays that have none."""
-    leaves, structure = jax.tree.flatten(primals)
-    given = tangent_leaves(tangents, primals, "the tangents", "tangent", lambda *_: None)
-    needed = [tangent is None and is_inexact_array(leaf) for tangent, leaf in zip(given, leaves, strict=True)]
-    filled = zip(needed, given, leaves, strict=True)
-    return structure.unflatten([jnp.zeros_like(leaf) if need else tangent for need, tangent, leaf in filled])
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
@@ -259,26 +221,6 @@ class filter_custom_vjp(Transformed[_P, _R]):
         check_callable(rule, "def_bwd")
         self._bwd = rule
         return rule
-
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Gives both rules, without `perturbed` and with zeros for cotangents that there are not; deprecated.
-
-        Args:
-          fwd: what is called as `fwd(vjp_arg, *args, **kwargs)`.
-          bwd: what is called as `bwd(residuals, cotangent, vjp_arg, *args, **kwargs)`.
-        """
-        warnings.warn(
-            "filter_custom_vjp.defvjp is deprecated; use def_fwd and def_bwd", DeprecationWarning, stacklevel=2
-        )
-
-        def forward(perturbed: Any, *args: Any, **kwargs: Any) -> Any:
-            out, residuals = fwd(*args, **kwargs)
-            return out, (out, residuals)
-
-        def backward(residuals: Any, cotangent: Any, perturbed: Any, *args: Any, **kwargs: Any) -> Any:
-            return bwd(residuals[1], materialised(cotangent, residuals[0]), *args, **kwargs)
-
-        self._fwd, self._bwd = forward, backward
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fwd, bwd, name = self._fwd, self._bwd, self.__name__

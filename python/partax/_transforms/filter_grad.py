@@ -1,6 +1,6 @@
 """Derivatives with respect to the inexact arrays of the first argument: gradients, Jacobians and Hessians."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import jax
@@ -101,7 +101,6 @@ class _Shared(TypedDict, total=False):
 
 class _Options(_Shared, total=False):
     allow_int: bool
-    reduce_axes: Sequence[Hashable]
 
 
 @overload
@@ -127,7 +126,6 @@ def filter_grad(
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
     **options: Any,
 ) -> Any:
     """The gradient with respect to the inexact arrays of the first argument.
@@ -148,7 +146,6 @@ def filter_grad(
         `filter(model, all_of(is_inexact_array, wrt))`. None: all inexact arrays.
       holomorphic: as of `jax.grad`; all floating and complex arrays that `wrt` takes have to be complex then.
       allow_int: as of `jax.grad`; as in Equinox, integers have gradient None all the same.
-      reduce_axes: as of `jax.grad`, where this jax has it.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
@@ -159,7 +156,7 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    named = {"holomorphic": holomorphic, "allow_int": allow_int}
     return _of_grad(_Grad, fun, has_aux, wrt, options, named)
 
 
@@ -188,7 +185,6 @@ def filter_value_and_grad(
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
     **options: Any,
 ) -> Any:
     """The value and the gradient with respect to the inexact arrays of the first argument.
@@ -199,7 +195,7 @@ def filter_value_and_grad(
       (Array(45., dtype=float32), {'name': None, 'weight': Array([18., 36.], dtype=float32)})
 
     Args:
-      fun, has_aux, wrt, holomorphic, allow_int, reduce_axes: as for `filter_grad`.
+      fun, has_aux, wrt, holomorphic, allow_int: as for `filter_grad`.
 
     Returns:
       A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
@@ -208,7 +204,7 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": (*reduce_axes,)}
+    named = {"holomorphic": holomorphic, "allow_int": allow_int}
     return _of_grad(_ValueAndGrad, fun, has_aux, wrt, options, named)
 
 

@@ -20,7 +20,7 @@ def stack(layers: Iterable[_T]) -> _T:
 
     Example:
       >>> layers = [{"weight": jnp.ones(2), "name": "linear"}, {"weight": jnp.zeros(2), "name": "linear"}]
-      >>> partax.stack(layers)
+      >>> partax.tree.stack(layers)
       {'name': 'linear', 'weight': Array([[1., 1.],
              [0., 0.]], dtype=float32)}
 
@@ -67,7 +67,7 @@ def unstack(tree: _T) -> tuple[_T, ...]:
     """Makes several trees of one whose arrays have a leading axis of one length: what `stack` was given.
 
     Example:
-      >>> partax.unstack({"weight": jnp.array([1.0, 2.0]), "name": "linear"})
+      >>> partax.tree.unstack({"weight": jnp.array([1.0, 2.0]), "name": "linear"})
       ({'name': 'linear', 'weight': Array(1., dtype=float32)}, {'name': 'linear', 'weight': Array(2., dtype=float32)})
 
     Args:

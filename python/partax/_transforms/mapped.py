@@ -1,6 +1,5 @@
 """One program for many values along an axis: filter_vmap."""
 
-import dataclasses
 from collections.abc import Callable, Hashable
 from numbers import Integral
 from typing import Any, NamedTuple, Never
@@ -18,27 +17,9 @@ from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
 
-@dataclasses.dataclass(frozen=True)
-class if_array:
-    """As an axis: this one for arrays, and none for everything else.
-
-    Example:
-      >>> axis = partax.if_array(1)
-      >>> axis(jnp.ones((2, 3))), axis("name")
-      (1, None)
-
-    Attributes:
-      axis: the index of the axis.
-    """
-
-    axis: int
-
-    def __call__(self, leaf: Any) -> int | None:
-        """The axis of a leaf."""
-        return self.axis if is_array(leaf) else None
-
-
-if_array.__module__ = "partax"  # where users find it, and pickles too
+def _if_array(leaf: Any) -> int | None:
+    """The first axis of an array, and none of anything else."""
+    return 0 if is_array(leaf) else None
 
 
 class _Vmap(Transformed[..., Any]):
@@ -47,7 +28,7 @@ class _Vmap(Transformed[..., Any]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, options = self._options
         given = Arguments(
-            self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
+            self.__wrapped__, args, kwargs, prefix=in_axes, default=_if_array, is_entry=is_none, option="in_axes"
         )
         function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         pairs = zip(given.leaves, given.entries, strict=True)
@@ -185,8 +166,8 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
-    in_axes: Any = if_array(0),
-    out_axes: Any = if_array(0),
+    in_axes: Any = _if_array,
+    out_axes: Any = _if_array,
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
@@ -202,15 +183,15 @@ def filter_vmap(
       >>> batched(model, jnp.ones((5, 3))).shape
       (5, 2)
 
-    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None` such as `if_array(0)`. Where it
-    stands for a part of a tree, it is for all leaves of that part.
+    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None`. Where it stands for a part of
+    a tree, it is for all leaves of that part.
 
     Args:
       fun: a function of any trees. Arrays that it holds itself, as a module does, have no axis.
       in_axes: one axis for all arguments; a tuple of axes, or of trees of axes that are prefixes of the arguments, one
         for each argument by position; or a dictionary from names of arguments to such, where what it does not name has
-        `if_array(0)`, and the names of `*args` and `**kwargs` stand for all in them. With a tuple, arguments that can
-        only be given by name have `if_array(0)`.
+        the axis 0 where it is an array, and the names of `*args` and `**kwargs` stand for all in them. With a tuple,
+        arguments that can only be given by name have that too.
       out_axes: where the axis goes in the result: an axis, or a tree of axes that is a prefix of the result.
       axis_name: a name of the axis, for `jax.lax.psum` and the like.
       axis_size: how long the axis is, where no argument has it.

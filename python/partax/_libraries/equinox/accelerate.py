@@ -17,11 +17,13 @@ from partax._families.equinox_private import jit_class, jit_options
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
+from partax._libraries.equinox.spellings import partition
 from partax._pytree import partition as _partition
 from partax._pytree.as_equinox import at
 
 _REPLACED: dict[str, Any] = {
-    **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter", "partition")},
+    **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter")},
+    "partition": partition,
     "tree_at": at,
 }
 """The functions that are replaced wherever a module has them. `filter_jit` is not: what it returns runs by partax."""
@@ -40,10 +42,10 @@ class Accelerated:
     Example:
       >>> import equinox
       >>> accelerated = partax.equinox.accelerate()
-      >>> equinox.partition is partax.partition
+      >>> equinox.combine is partax.combine
       True
       >>> accelerated.end()
-      >>> equinox.partition is partax.partition
+      >>> equinox.combine is partax.combine
       False
     """
 

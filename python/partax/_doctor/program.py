@@ -13,17 +13,18 @@ import jax
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from partax import _core
-from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.array_types import bytes_of
 from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
+from partax._jit.forwarded_arrays import arrays_in_several_places
 from partax._pytree.short_text import one_line
 from partax._transforms.wrapper import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
-Wrapper = Literal["partax", "jax", "equinox", "nnx"]
+Kind = Literal["partax", "partax.nnx", "jax", "equinox", "nnx"]
 Read = TypeVar("Read")
 
 
@@ -36,13 +37,15 @@ def definition(function: Any) -> Line:
     return NOWHERE if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
-def wrapper_kind(wrapper: Any) -> Wrapper:
+def wrapper_kind(wrapper: Any) -> Kind:
     """Whose jit has compiled a function; partax's for one that none has."""
     if jit_options(wrapper) is not None:
         return "jax"
     equinox_jit = equinox_private.jit_class()
     if equinox_jit is not None and isinstance(wrapper, equinox_jit):
         return "equinox"
+    if isinstance(wrapper, _core.JitFunction) and wrapper._options.graph is not None:
+        return "partax.nnx"
     return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
 
 
@@ -60,7 +63,7 @@ class Leaf(NamedTuple):
     path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
     aval: Any
     donated: bool = False
-    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` stood for it, and of results
+    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` replaced it, and of results
 
     @property
     def bytes(self) -> int:
@@ -68,28 +71,26 @@ class Leaf(NamedTuple):
 
 
 @dataclasses.dataclass
-class Examined:
+class Program:
     """A traced program, and what is known of it."""
 
     name: str
     defined: str  # such as `train.py:12`
     function: Any  # the user's, without the wrappers of jit
-    wrapper: Any  # what was given to the doctor
+    kind: Kind | None  # whose jit compiles it; None where that is not known
     jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
-    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns as it came in is no output of the jaxpr
+    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns unchanged is not an output of the jaxpr
     trace_seconds: float
-    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # that came in, by path
+    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # the static arguments, by path
     out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
-    traced: Any = None  # jax's or partax's traced call, to lower it
+    traced: Any = None  # jax's or partax's traced call, to lower it; None of a script's program
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None  # bytes that the program may take; None for those of the device
-    measure: bool = False  # whether finders may compile and run small programs
-    calls: int = 0  # how often a script has called the function, where that is known
-    is_of_jax: bool = False  # whether these are calls of `jax.jit`, of which the first thousands are counted
     compiled: Any = None
-    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
+    same_arrays: Sequence[Sequence[int]] = ()  # the indices of arguments that are one array, for each such array
+    readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
@@ -100,30 +101,26 @@ class Examined:
 
     @property
     def forwarded(self) -> Sequence[int]:
-        """The indices of the arguments that partax returns as they came: they are none of the program's results."""
+        """The indices of the arguments that partax returns unchanged: they are not among the program's results."""
         if not isinstance(self.traced, Traced):
             return ()
         return _core.output_info(self.traced._of_jax.out_info)[0]
 
-    @functools.cached_property
-    def equations(self) -> Equations:
-        return Equations(self.jaxpr.jaxpr)
 
-
-def kept(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
-    """Keeps what was read of a program as long as that lives: several finders ask for the same."""
+def kept(read: Callable[[Program], Read]) -> Callable[[Program], Read]:
+    """Keeps what is read of a program as long as that lives: several rules ask for the same."""
 
     @functools.wraps(read)
-    def once(examined: Examined) -> Read:
-        if read not in examined.read:
-            examined.read[read] = read(examined)
-        return examined.read[read]
+    def once(program: Program) -> Read:
+        if read not in program.readings:
+            program.readings[read] = read(program)
+        return program.readings[read]
 
     return once
 
 
-def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
-    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array."""
+def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` may replace an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
@@ -138,9 +135,10 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
     pairs, _ = tree_flatten_with_path(traced.out_info)
     results = [Leaf("result" + keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)]
-    return Examined(
-        name, definition(plain).place, plain, function, traced.jaxpr, arguments, tuple(results), seconds, statics,
-        traced.out_info, traced, args, kwargs,
+    return Program(
+        name, definition(plain).place, plain, wrapper_kind(function), traced.jaxpr, arguments, tuple(results), seconds,
+        statics, traced.out_info, traced, args, kwargs,
+        same_arrays=arrays_in_several_places([leaf.value for leaf in arguments]),
     )  # fmt: skip
 
 
@@ -167,11 +165,13 @@ def _traceable(function: Any) -> tuple[Any, Any]:
 def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
-    """The arrays that came in, and the static values by path."""
+    """The arrays of the arguments, and the static values by path."""
     names = names_of_arguments(function, len(args))
     bound = [*zip(names, args, strict=True), *kwargs.items()]
     known: dict[str, Any] = {}
-    for name, value in bound:
+    owner = getattr(function, "__self__", None)  # a method's object; an object that is called has arrays of its own
+    own = [(type(function).__name__, function) if owner is None else ("self", owner)]
+    for name, value in (*bound, *([] if inspect.isfunction(function) else own)):
         leaves, spec = _core.flatten(value, name)
         known.update(zip(spec.dynamic_paths(), leaves, strict=True))
     if isinstance(traced, Traced):

@@ -1,0 +1,72 @@
+"""What the doctor says of one program: text, or a page."""
+
+import dataclasses
+from pathlib import Path
+
+from partax._doctor.finding import Figures, Finding
+from partax._doctor.program import Program
+from partax._pytree.short_text import angled
+from partax._report.table import counted
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What `partax.doctor` has found of one program; `print` it, or write a page by `html`.
+
+    Example:
+      >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+      >>> diagnosis.findings
+      ()
+      >>> diagnosis.figures["equations"], diagnosis.figures["peak_bytes"]
+      (1, 24)
+
+    Attributes:
+      name: the function's name.
+      defined: where it is defined, such as `train.py:12`.
+      findings: worst first; empty for a healthy program.
+      figures: of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`, `trace_seconds`;
+        `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
+        peak is XLA's own figure.
+      program: the traced program, of which a page draws the memory; it keeps the arguments alive.
+      is_of_library: whether the function is one of jax or a library, and not the user's own.
+    """
+
+    name: str
+    defined: str
+    findings: tuple[Finding, ...]
+    figures: Figures
+    program: Program | None = dataclasses.field(default=None, repr=False, compare=False)
+    is_of_library: bool = False
+
+    def html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs no network: the findings, then the memory along the program.
+
+        Example:
+          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+          >>> diagnosis.html("step.html")
+
+        Args:
+          path: the file, which is replaced as a whole or left as it was.
+
+        Raises:
+          ImportError: `partax[doctor]` is not installed.
+          OSError: the file cannot be written.
+        """
+        from partax._doctor.page import write_page
+
+        write_page(path, [self])
+
+    @property
+    def _head(self) -> str:
+        head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
+        head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
+        return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
+
+    def __repr__(self) -> str:
+        return angled(f"partax.Diagnosis of {self._head}")
+
+    def __str__(self) -> str:
+        return "\n\n".join([self._head, *map(str, self.findings)])
+
+
+Diagnosis.__module__ = "partax"  # where users find it, and pickles too

@@ -1,0 +1,206 @@
+"""Groups of the leaves of a tree: a label for each leaf, and how many leaves, parameters and bytes are where."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._pytree.filters import FilterSpec, filter_name
+from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.partition import PyTree, filter
+from partax._pytree.short_text import printable, record_text
+
+_SHOWN_PATHS = 5  # in a message
+_SHOWN_ROWS = 100  # in a printed table; the data have all
+
+
+def labels(
+    pytree: PyTree,
+    groups: Mapping[Any, FilterSpec],
+    default: Hashable = None,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> PyTree:
+    """The tree of labels that `optax.multi_transform` takes: for each leaf, the name of its group.
+
+    Example:
+      >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "body": {"weight": 3.0}}
+      >>> partax.tree.labels(model, {"fast": partax.by_path("head/**")}, default="frozen")
+      {'body': {'weight': 'frozen'}, 'head': {'bias': 'fast', 'weight': 'fast'}}
+
+    Args:
+      pytree: any pytree. Its static leaves get labels too, which optax ignores where the parameters have None.
+      groups: a filter, as `partition` takes them, for each label. A leaf belongs to the group that `partition` would
+        give it to: as a rule, the first that takes it. Under a jit, optax needs labels that sort, as strings do.
+      default: the label of the leaves that no group takes. Needed where there are such leaves.
+      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf and gets one label.
+
+    Returns:
+      A tree of the structure of `pytree` with labels for leaves.
+
+    Raises:
+      TypeError: `groups` is no mapping.
+      ValueError: no group takes some leaf and there is no default; or a label is no hashable leaf of pytrees.
+
+    optax calls what is callable. So where the model has a `__call__`, give optax a function that returns its labels:
+    `optax.multi_transform(transforms, lambda _: label_tree)`.
+    """
+    if not isinstance(groups, Mapping):
+        raise TypeError(f"found a `{type(groups).__name__}` as groups, expected a mapping from labels to filters")
+    for label in groups if default is None else (*groups, default):
+        # A tuple or None would be a node of the tree of labels, not a leaf of it.
+        if not jax.tree_util.all_leaves([label]) or not isinstance(label, Hashable):
+            raise ValueError(f"found {label!r} as a label, expected a hashable leaf of pytrees, such as a string")
+    spec, *taken, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
+    if rest and default is None:
+        places = ", ".join(f"`pytree{path}`" for path in list(rest)[:_SHOWN_PATHS])
+        more = f" and {len(rest) - _SHOWN_PATHS:,} more" if len(rest) > _SHOWN_PATHS else ""
+        raise ValueError(f"no group takes {places}{more}; widen a filter, or give `default`, the label for the rest")
+    parts = zip((*groups, default), (*taken, rest), strict=True)
+    return flat_combine(spec, *(dict.fromkeys(part, label) for label, part in parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class SummaryRow:
+    """What one group has in one subtree.
+
+    Example:
+      >>> partax.tree.summary({"weight": jnp.ones((3, 2))}).rows[0]
+      SummaryRow(path='weight', group='rest', leaves=1, parameters=6, bytes=24)
+
+    Attributes:
+      path: where the subtree is, as `by_path` reads it: `layers/0`. Empty for the whole tree.
+      group: the name of the filter that took the leaves. Empty for all groups together.
+      leaves: how many leaves, static ones too.
+      parameters: how many elements the arrays among them have; a typed PRNG key is one element.
+      bytes: the memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
+    """
+
+    path: str
+    group: str
+    leaves: int
+    parameters: int
+    bytes: int
+
+    __repr__ = record_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The table that `summary` makes; `print` shows it.
+
+    Example:
+      >>> partax.tree.summary({"weight": jnp.ones((3, 2)), "name": "linear"}, partax.is_array).total.parameters
+      6
+
+    Attributes:
+      rows: one for each subtree and group with leaves in it, in the order of the tree; they add up to `groups`.
+      groups: one for each filter, and the last for the rest; for the whole tree.
+      total: all groups together.
+    """
+
+    rows: tuple[SummaryRow, ...]
+    groups: tuple[SummaryRow, ...]
+    total: SummaryRow
+
+    def __repr__(self) -> str:
+        total = self.total
+        counts = f"{total.leaves:,} leaves, {total.parameters:,} parameters, {total.bytes:,} bytes"
+        return f"<partax.tree.Summary: {counts} in {len(self.rows):,} rows>"
+
+    def __str__(self) -> str:
+        below = self.rows if any(row.path for row in self.rows) else ()
+        totals = self.groups if len(self.groups) > 1 else ()
+        rows = [(row.path, row) for row in below[:_SHOWN_ROWS]] + [("total", row) for row in (*totals, self.total)]
+        cells = [["subtree", "group", "leaves", "parameters", "bytes"]]
+        cells += [
+            [printable(it) for it in (first, row.group)] + [f"{n:,}" for n in _counts(row)] for first, row in rows
+        ]
+        cells = cells if totals else [[row[0], *row[2:]] for row in cells]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        words = len(widths) - 3  # columns of words, which begin at the left
+        lines = ["  ".join(f"{it:{'<' if i < words else '>'}{widths[i]}}" for i, it in enumerate(row)) for row in cells]
+        shown, rule = len(below[:_SHOWN_ROWS]), "-" * (sum(widths) + 2 * len(widths) - 2)
+        more = [f"... {len(below) - shown:,} more in `rows`"] if len(below) > shown else []
+        body = [*lines[1 : shown + 1], *more, rule] if below else []
+        return "\n".join(line.rstrip() for line in (lines[0], rule, *body, *lines[shown + 1 :]))
+
+
+Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # where users find them, and pickles too
+
+
+def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = None, depth: int | None = 2) -> Summary:
+    """Counts leaves, parameters and bytes, by group and by subtree.
+
+    Example:
+      >>> model = {"layers": [{"weight": jnp.ones((3, 2))}, {"weight": jnp.ones((2, 2))}]}
+      >>> print(partax.tree.summary(model))
+      subtree   leaves  parameters  bytes
+      -----------------------------------
+      layers/0       1           6     24
+      layers/1       1           4     16
+      -----------------------------------
+      total          2          10     40
+
+    Args:
+      pytree: any pytree. A `jax.ShapeDtypeStruct` counts as the array that it describes; an array that stands in two
+        places counts in both.
+      *filters: as for `partition`; each makes a group of the leaves that `partition` would give it. What none takes is
+        the group "rest".
+      names: of the groups, one for each filter, or one more for the rest; else the filters' own.
+      depth: how many steps below the root the tree is cut into subtrees; a leaf nearer to the root is one of its own.
+        0: totals alone; None: down to each leaf.
+
+    Returns:
+      The counts, as data and as a table to `print`. The totals are exact for any depth.
+
+    Raises:
+      ValueError: `names` are too few, too many or not distinct; `depth` is negative.
+    """
+    if depth is not None and depth < 0:
+        raise ValueError(f"found depth={depth}, expected 0 or more, or None")
+    group_names = _names(filters, names)
+    group_of_leaf = jax.tree.leaves(labels(pytree, dict(zip(group_names, filters, strict=False)), group_names[-1]))
+    # Rebuilt as the labels are: jax's order of keys that have none, such as NaN, follows that of the dictionary.
+    leaves = jax.tree_util.tree_leaves_with_path(filter(pytree, True))
+    pairs = [(path, leaf, group) for (path, leaf), group in zip(leaves, group_of_leaf, strict=True)]
+    rows: list[SummaryRow] = []
+    # The leaves of one subtree follow one another.
+    for path, part in itertools.groupby(pairs, lambda pair: tuple(pair[0][:depth])):
+        text, below = jax.tree_util.keystr(path, simple=True, separator="/"), list(part)
+        of_group = (_row(text, name, [leaf for _, leaf, group in below if group == name]) for name in group_names)
+        rows += [row for row in of_group if row.leaves]
+    totals = [_row("", name, [leaf for _, leaf, group in pairs if group == name]) for name in group_names]
+    return Summary(tuple(rows), tuple(totals), _row("", "", (leaf for _, leaf, _ in pairs)))
+
+
+def _names(filters: Sequence[FilterSpec], given: Sequence[str] | None) -> list[str]:
+    """A name for each filter and for the rest, no two alike."""
+    names = list(given or ())
+    if given is None:
+        for i, spec in enumerate(filters, 1):
+            is_tree = not isinstance(spec, tuple) and not jax.tree_util.all_leaves([spec])
+            name = f"filter {i}" if is_tree else filter_name(spec)
+            names.append(f"{name} ({i})" if name in (*names, "rest") else name)
+    names += ["rest"] * (len(names) == len(filters))
+    if len(names) != len(filters) + 1 or len(set(names)) < len(names):
+        raise ValueError(f"found names={given!r}, expected {len(filters)} that differ, or one more for the rest")
+    return names
+
+
+def _counts(row: SummaryRow) -> tuple[int, int, int]:
+    return row.leaves, row.parameters, row.bytes
+
+
+def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:
+    counts = [_size(leaf) for leaf in leaves]
+    return SummaryRow(path, group, len(counts), sum(n for n, _ in counts), sum(n for _, n in counts))
+
+
+def _size(leaf: Any) -> tuple[int, int]:
+    """Elements and bytes of an array, or of one that is yet to be made; nothing for other leaves."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf.size, leaf.size * leaf.dtype.itemsize
+    return (int(leaf.size), int(leaf.nbytes)) if _core.is_array(leaf) else (0, 0)
