@@ -36,7 +36,9 @@ class Notebook:
 SETUP = "import dataclasses\nLR = 0.5\n"
 HELPER = "def loss(w, x):\n    return jnp.sum((w * x) ** 2) * LR\n"
 STEP = "@JIT\ndef step(w, x):\n    tick()\n    return w - jax.grad(loss)(w, x)\n"
-CLASS = "class Model:\n    scale = 1.0\n    def __call__(self, w, x):\n        return w * x * self.scale\nmodel = Model()\n"
+CLASS = (
+    "class Model:\n    scale = 1.0\n    def __call__(self, w, x):\n        return w * x * self.scale\nmodel = Model()\n"
+)
 OF_CLASS = "@JIT\ndef step(w, x):\n    tick()\n    return model(w, x)\n"
 USE = "result = step(jnp.ones(3), x)\n"
 

@@ -16,7 +16,6 @@ import optax
 import pytest
 
 import partax
-
 from functions_counted import Pattern, Patterns, Tick, assert_counts, logger
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
