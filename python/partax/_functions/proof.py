@@ -8,8 +8,9 @@ import types
 from typing import Any
 
 from partax._functions.installed import is_installed
+from partax._functions.instances import kind_text
 from partax._functions.objects import unwrapped
-from partax._functions.reader import Reader, UnprovableError, kind_text
+from partax._functions.reader import Reader, UnprovableError
 
 
 class Proof:

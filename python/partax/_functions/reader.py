@@ -16,13 +16,14 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
+from partax._functions.instances import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text
+from partax._functions.objects import entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
 from partax._functions.type_traits import facts
 from partax._jax.private import jit_parts
@@ -33,13 +34,6 @@ _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _ABSENT: Any = object()
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
-# Entries of classes that describe the class, or follow from others.
-_ABOUT_CLASS = {
-    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
-    *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
-}
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
@@ -273,7 +267,7 @@ class Reader:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
             self.library_object(cls)
             return
-        if is_written_in_c(cls) or not _has_usual_metaclass(cls):
+        if is_written_in_c(cls) or not has_usual_metaclass(cls):
             raise UnprovableError(f"the class '{cls.__qualname__}' of {cls.__module__}")
         if self._is_repeated(cls):
             return
@@ -282,7 +276,7 @@ class Reader:
             if not is_pure(base):
                 self.read(base)
         for name, entry in list(entries_of(cls).items()):
-            if name in _ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
+            if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
             self.add(name)
             self.read_part(entry, f".{name}")
@@ -294,12 +288,12 @@ class Reader:
     def instance(self, value: Any) -> None:
         """An object by its class and its content."""
         cls = type(value)
-        if _instance_layout(cls).unprovable:
+        if instance_layout(cls).unprovable:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
         self.read_part(cls, ".__class__")
-        content, slots, has_dict, _ = _instance_layout(cls)
+        content, slots, has_dict, _ = instance_layout(cls)
         if content is not None:
             self.read(content(value))
         if has_dict:
@@ -315,53 +309,6 @@ class Reader:
                 self.add(_ABSENT)
                 continue
             self.read_part(part, f".{name}")
-
-
-class _Layout(NamedTuple):
-    """Where instances of a class have their content."""
-
-    content: Callable[[Any], Any] | None  # gives that of a built-in base
-    slots: tuple[str, ...]
-    has_dict: bool
-    unprovable: bool
-
-
-_CONTENTS: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda value: tuple(tuple.__iter__(value)),
-    list: lambda value: list(list.__iter__(value)),
-    dict: lambda value: dict(dict.items(value)),
-    set: lambda value: set(set.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__complex__,
-    functools.partial: lambda value: (value.func, value.args, value.keywords),
-}
-
-
-@asked_once
-def _instance_layout(cls: type) -> _Layout:
-    slots = facts(cls).slots
-    owners = [base for base in mro_of(cls) if not is_written_in_c(base) and not is_pure(base)]
-    makes_up = any(name in entries_of(owner) for owner in owners for name in ("__getattr__", "__getattribute__"))
-    base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
-    unprovable = slots is None or makes_up or not _has_usual_metaclass(cls)
-    return _Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
-
-
-def _has_usual_metaclass(cls: type) -> bool:
-    return type(cls) is type or is_pure(type(cls))
-
-
-def kind_text(value: Any) -> str:
-    """What a value is, in words: `a numpy Generator`, `a Config`."""
-    cls = type(value)
-    package = cls.__module__.partition(".")[0]
-    is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
-    name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 _Read = Callable[[Reader, Any], None]

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._functions.installed import is_installed
+from partax._functions.instances import kind_text
 from partax._functions.proof import PlaceReader, place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
-from partax._functions.reader import UnprovableError, kind_text
+from partax._functions.reader import UnprovableError
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content
 from partax._store.versions import versions
