@@ -1,4 +1,4 @@
-"""The corpus of callables that are made anew of a value; the programs in which something changes are in `guards`."""
+"""The corpus of callables that are re-created from a value."""
 
 import dataclasses
 import functools
@@ -8,16 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from partax._guards.walk import written_down
+from partax._functions.proof import Proof
 
 import partax
 from partax import filter_jit
 
 
 def unproven(fun: Any) -> str:
-    """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
-    *_, what, of_same_objects = written_down((fun,), ())
-    return what or of_same_objects
+    """Why a callable cannot be proven unchanged; empty if it can."""
+    return Proof(fun).reason
 
 
 def scaled(n: Any) -> Any:
