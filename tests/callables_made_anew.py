@@ -1,4 +1,4 @@
-"""The corpus of callables that are made anew of a value; the programs in which something changes are in `guards`."""
+"""The corpus of callables that are re-created from a value."""
 
 import dataclasses
 import functools

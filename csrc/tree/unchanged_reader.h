@@ -38,7 +38,7 @@ class UnchangedReader {
     return std::memcmp(objects, identity_ + run.first_static, run.arity * sizeof(PyObject*)) == 0;
   }
 
-  // Whether a static value is surely the spec's; else it has to be compared.
+  // Whether a static value is the very one of the spec; else it has to be compared, and an equal one noted for results.
   bool is_same_static(std::size_t index, PyObject* value) const {
     if (value == identity_[index]) return true;
     if (!statics_[index].is_known_callable(value)) return false;

@@ -7,8 +7,10 @@ import os
 import types
 from typing import Any
 
+from partax._functions.installed import is_installed
+from partax._functions.instances import kind_text
 from partax._functions.objects import unwrapped
-from partax._functions.reader import Reader, UnprovableError, kind_text
+from partax._functions.reader import Reader, UnprovableError
 
 
 class Proof:
@@ -157,9 +159,15 @@ def unprovable_text(place: tuple[Any, ...], what: str) -> str:
 
 
 def place_text(place: tuple[Any, ...]) -> str:
-    """The innermost variable with its attributes and items: `'cfg.lr' (global of train.py)`."""
-    at = next((i for i in reversed(range(len(place))) if isinstance(place[i], tuple)), None)
-    if at is None:
+    """The innermost variable of the user's code with its attributes and items: `'cfg.lr' (global of train.py)`."""
+    variables = [i for i in reversed(range(len(place))) if isinstance(place[i], tuple)]
+    at = next((i for i in variables if not is_installed(place[i][2].__globals__.get("__name__"))), None)
+    if at is not None:
+        end = min((i for i in variables if i > at), default=len(place))
+        place = place[:end]
+    elif variables:
+        at = variables[0]
+    else:
         path = "".join(segment for segment in place if segment != ".__class__")
         return f"'{path}'" if path else ""
     kind, name, function = place[at]

@@ -1,45 +1,26 @@
 """Reads a value, and what code in it can read, as a flat list of tokens: equal lists mean that code reads the same."""
 
 import collections
-import datetime
-import decimal
 import enum
-import fractions
-import functools
-import inspect
-import logging
-import operator
-import pathlib
-import re
 import sys
 import types
-import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
 
+from partax._functions.by_type import READ_BY, read_by_base
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
+from partax._functions.instances import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
+from partax._functions.objects import entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
-from partax._functions.type_traits import facts
 from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
-_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _ABSENT: Any = object()
-_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
-# Entries of classes that describe the class, or follow from others.
-_ABOUT_CLASS = {
-    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
-    *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
-}
 _MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
 _REPLACE = "replace"  # by which code creates instances of a class that it does not name
 _OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
@@ -105,10 +86,13 @@ class Reader:
     # ---- Values by type.
 
     def read(self, value: Any) -> None:
-        read = _READERS.get(type(value))
-        if read is None:
-            read = _reader_of(type(value))
-        read(self, value)
+        cls = type(value)
+        read_by = READ_BY.get(cls) or read_by_base(cls)
+        if type(read_by) is str:
+            getattr(self, read_by)(value)
+        else:
+            self.add(cls)
+            self.read(read_by(value))
         if len(self.tokens) > _MOST_TOKENS:
             raise UnprovableError("more than can be compared")
 
@@ -124,16 +108,16 @@ class Reader:
     def read_number(self, value: Any) -> None:
         self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal
 
-    def _tuple(self, value: Any) -> None:
+    def read_tuple(self, value: Any) -> None:
         self.add((type(value), len(value)))
         for i, item in enumerate(value):
             self.read_part(item, f"[{i}]")
 
-    def _list(self, value: Any) -> None:
+    def read_list(self, value: Any) -> None:
         if not self._is_repeated(value):
-            self._tuple(value)
+            self.read_tuple(value)
 
-    def _dict(self, value: Any) -> None:
+    def read_dict(self, value: Any) -> None:
         if self._is_repeated(value):
             return
         self.add((type(value), len(value)))
@@ -157,25 +141,25 @@ class Reader:
     def set_tokens(self, cls: type, items: set[Any]) -> None:
         self.add((cls, frozenset(items)))
 
-    def _array(self, value: Any) -> None:
+    def read_array(self, value: Any) -> None:
         if isinstance(value, jax.core.Tracer):
             raise UnprovableError("an array that is being traced")
         self.num_array_bytes += value.nbytes
         self.identity(value)
 
-    def _numpy_array(self, value: Any) -> None:
+    def read_numpy_array(self, value: Any) -> None:
         if value.dtype.hasobject:
             raise UnprovableError("a NumPy array of objects")
         if value.nbytes > _LARGEST_ARRAY:
             raise UnprovableError(f"a NumPy array of {value.nbytes >> 20} MiB, which is too large to be compared")
         self.add((value.dtype, value.shape, value.tobytes()))
 
-    def _numpy_scalar(self, value: Any) -> None:
+    def read_numpy_scalar(self, value: Any) -> None:
         self.add((type(value), value.tobytes()))
 
     # ---- Callables.
 
-    def _function(self, function: types.FunctionType) -> None:
+    def read_function(self, function: types.FunctionType) -> None:
         code, scope = function.__code__, function.__globals__
         is_of_library = is_listed_name(str(scope.get("__name__")))
         if is_of_library and "<locals>" not in code.co_qualname and is_pure(function):
@@ -240,17 +224,17 @@ class Reader:
             value, name = vars(value)[attribute], f"{name}.{attribute}"
         self.read_variable(value, "global", name, function)
 
-    def _module(self, module: types.ModuleType) -> None:
+    def read_module(self, module: types.ModuleType) -> None:
         if not is_listed_module(module):
             raise UnprovableError(f"the module '{module.__name__}'")
         self.library_object(module)
 
-    def _method(self, method: Any) -> None:
+    def read_method(self, method: Any) -> None:
         self.add(type(method))
         self.read(method.__func__)
         self.read_part(method.__self__, ".__self__")
 
-    def _partial(self, partial: Any) -> None:
+    def read_partial(self, partial: Any) -> None:
         self.add(type(partial))
         self.read(partial.func)
         self.read(partial.args)
@@ -258,7 +242,7 @@ class Reader:
         if partial.__dict__:
             self.read(partial.__dict__)
 
-    def _jitted(self, jitted: Any) -> None:
+    def read_jitted(self, jitted: Any) -> None:
         if is_pure(jitted):
             self.library_object(jitted)
             return
@@ -267,7 +251,7 @@ class Reader:
         self.jit_options(options)
         self.read(function)
 
-    def _builtin(self, function: Any) -> None:
+    def read_builtin(self, function: Any) -> None:
         owner = function.__self__
         if owner is None or isinstance(owner, (types.ModuleType, type)):
             if not (is_listed_name(module_of(function), function.__name__) or isinstance(owner, type)):
@@ -279,27 +263,27 @@ class Reader:
 
     # ---- Classes and instances.
 
-    def _class(self, cls: type) -> None:
+    def read_class(self, cls: type) -> None:
         """A class of which code may create instances."""
-        self.read_class(cls)
+        self.read_class_alone(cls)
         for base in mro_of(cls):
             self._read_makers(base)
 
-    def read_class(self, cls: type) -> None:
+    def read_class_alone(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
             self.library_object(cls)
             return
-        if is_written_in_c(cls) or not _has_usual_metaclass(cls):
+        if is_written_in_c(cls) or not has_usual_metaclass(cls):
             raise UnprovableError(f"the class '{cls.__qualname__}' of {cls.__module__}")
         if self._is_repeated(cls):
             return
         self.identity(cls)
         for base in mro_of(cls)[1:]:
             if not is_pure(base):
-                self.read_class(base)
-        library = _library_bases(cls)
+                self.read_class_alone(base)
+        library = library_bases(cls)
         for name, entry in list(entries_of(cls).items()):
-            if name in _ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
+            if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
             self.add(name)
             if name in _MAKERS:
@@ -357,22 +341,28 @@ class Reader:
             for cls in list(self._unmade):
                 self._read_makers(cls)
 
-    def _by_class(self, value: Any) -> None:
+    def read_by_class(self, value: Any) -> None:
         """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
         self.add(type(value))
+
+    def read_object(self, value: Any) -> None:
+        if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
+            self.library_object(value)
+        else:
+            self.instance(value)
 
     def instance(self, value: Any) -> None:
         """An object by its class and its content."""
         cls = type(value)
-        if _instance_layout(cls).unprovable:
+        if instance_layout(cls).unprovable:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
-        self.read_class(cls)
-        content, slots, has_dict, _ = _instance_layout(cls)
+        self.read_class_alone(cls)
+        content, slots, has_dict, _ = instance_layout(cls)
         if content is not None:
             self.read(content(value))
-        is_plain = content is None and not _library_bases(cls)
+        is_plain = content is None and not library_bases(cls)
         if has_dict:
             attributes = object.__getattribute__(value, "__dict__")
             self.add(len(attributes))
@@ -389,161 +379,3 @@ class Reader:
                 self.add(("absent",))
                 continue
             self.read_part(part, f".{name}")
-
-
-class _Layout(NamedTuple):
-    """Where instances of a class have their content."""
-
-    content: Callable[[Any], Any] | None  # gives that of a built-in base
-    slots: tuple[str, ...]
-    has_dict: bool
-    unprovable: bool
-
-
-_CONTENTS: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda value: tuple(tuple.__iter__(value)),
-    list: lambda value: list(list.__iter__(value)),
-    dict: lambda value: dict(dict.items(value)),
-    set: lambda value: set(set.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__complex__,
-    functools.partial: lambda value: (value.func, value.args, value.keywords),
-}
-
-
-@asked_once
-def _instance_layout(cls: type) -> _Layout:
-    slots = facts(cls).slots
-    owners = [base for base in mro_of(cls) if not is_written_in_c(base) and not is_pure(base)]
-    makes_up = any(name in entries_of(owner) for owner in owners for name in ("__getattr__", "__getattribute__"))
-    base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
-    unprovable = slots is None or makes_up or not _has_usual_metaclass(cls)
-    return _Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
-
-
-@asked_once
-def _library_bases(cls: type) -> tuple[type, ...]:
-    """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
-    return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))
-
-
-def _has_usual_metaclass(cls: type) -> bool:
-    return type(cls) is type or is_pure(type(cls))
-
-
-def kind_text(value: Any) -> str:
-    """What a value is, in words: `a numpy Generator`, `a Config`."""
-    cls = type(value)
-    package = cls.__module__.partition(".")[0]
-    is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
-    name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
-_Read = Callable[[Reader, Any], None]
-
-
-def _parts(get: Callable[[Any], Any]) -> _Read:
-    """Reads the parts that `get` gives of a value, a tuple or the only one."""
-
-    def read_parts(reader: Reader, value: Any) -> None:
-        reader.add(type(value))
-        reader.read(get(value))
-
-    return read_parts
-
-
-def _constant(reader: Reader, value: Any) -> None:  # as subclasses do it, as in the four below
-    reader.constant(value)
-
-
-def _number(reader: Reader, value: Any) -> None:
-    reader.read_number(value)
-
-
-def _set(reader: Reader, value: Any) -> None:
-    reader.read_set(value)
-
-
-def _identity(reader: Reader, value: Any) -> None:
-    reader.identity(value)
-
-
-def _library_object(reader: Reader, value: Any) -> None:
-    reader.library_object(value)
-
-
-_READERS: dict[Any, _Read] = {
-    **dict.fromkeys((type(None), bool, int, str, bytes, type(...), type(NotImplemented)), _constant),
-    **dict.fromkeys((float, complex), _number),
-    tuple: Reader._tuple,
-    **dict.fromkeys((list, collections.deque), Reader._list),
-    bytearray: _parts(bytes),
-    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict, collections.Counter), Reader._dict),
-    types.MappingProxyType: _parts(dict),
-    **dict.fromkeys((set, frozenset), _set),
-    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID), _constant),
-    **dict.fromkeys((datetime.date, datetime.time, datetime.datetime, datetime.timedelta), _constant),
-    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), _constant),
-    re.Pattern: _parts(operator.attrgetter("pattern", "flags")),
-    **dict.fromkeys((range, slice), _parts(operator.attrgetter("start", "stop", "step"))),
-    **dict.fromkeys((inspect.Signature, type(sys.version_info)), _constant),
-    **dict.fromkeys((types.UnionType, types.GenericAlias), _constant),
-    types.FunctionType: Reader._function,
-    types.MethodType: Reader._method,
-    types.BuiltinFunctionType: Reader._builtin,
-    types.ModuleType: Reader._module,
-    functools.partial: Reader._partial,
-    type(functools.lru_cache(len)): _parts(operator.attrgetter("__wrapped__")),
-    **dict.fromkeys((operator.itemgetter, operator.attrgetter), _parts(lambda value: value.__reduce__()[1])),
-    operator.methodcaller: _parts(lambda value: value.__reduce__()[1:]),
-    type(jax.jit(len)): Reader._jitted,
-    type: Reader._class,
-    property: _parts(operator.attrgetter("fget", "fset", "fdel")),
-    **dict.fromkeys((staticmethod, classmethod), _parts(operator.attrgetter("__func__"))),
-    functools.cached_property: _parts(operator.attrgetter("func")),
-    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), Reader._by_class),
-    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _library_object),
-    types.ClassMethodDescriptorType: _library_object,
-    _TUPLE_GETTER: _parts(lambda value: value.__reduce__()[1]),
-    weakref.ReferenceType: _parts(lambda value: value()),
-    np.ndarray: Reader._numpy_array,
-    jax.tree_util.PyTreeDef: _constant,
-    logging.Logger: _library_object,
-    logging.RootLogger: _library_object,
-}
-
-
-def register_parts(cls: type, parts: Callable[[Any], Any]) -> None:
-    """Has instances of a class of ours read by the parts that a function gives of them."""
-    _READERS[cls] = _parts(parts)
-
-
-def _reader_of(cls: type) -> _Read:
-    """How instances of a class are read that is not in the table: built-in types, then bases, then content."""
-    if issubclass(cls, type):
-        return Reader._class
-    if issubclass(cls, jax.Array):
-        return Reader._array
-    if issubclass(cls, np.generic):
-        return Reader._numpy_scalar
-    if issubclass(cls, np.dtype) or facts(cls).constant:
-        return _constant
-    if facts(cls).enum:
-        return _identity
-    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
-        return Reader._by_class
-    if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
-        return _library_object
-    return _other
-
-
-def _other(reader: Reader, value: Any) -> None:
-    if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
-        reader.library_object(value)
-    else:
-        reader.instance(value)

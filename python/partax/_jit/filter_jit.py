@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._functions.reader import register_parts
+from partax._functions.by_type import register_parts
 from partax._jit import methods
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, argument_names, is_argument_name

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._functions.installed import is_installed
+from partax._functions.instances import kind_text
 from partax._functions.proof import PlaceReader, place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
-from partax._functions.reader import UnprovableError, kind_text
+from partax._functions.reader import UnprovableError
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content
 from partax._store.versions import versions
@@ -75,7 +76,7 @@ def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Con
             reader.read(value)
         path = ""
         for cls in classes:
-            reader.read_class(cls)
+            reader.read_class_alone(cls)
     except UnprovableError as error:
         what = unprovable_text(reader.place, str(error))
         raise UnstoredError(f"`{path}` {what}" if path else what) from error

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Sel
 import jax
 
 from partax import _core
-from partax._functions.reader import register_parts
+from partax._functions.by_type import register_parts
 from partax._jit.filter_jit import pickled_name
 from partax._jit.options import signature_of
 from partax._pytree.methods import close_methods, open_methods

@@ -1,0 +1,95 @@
+"""By which of its methods a reader reads a value, or by which parts, from the value's type."""
+
+import collections
+import datetime
+import decimal
+import fractions
+import functools
+import inspect
+import logging
+import operator
+import pathlib
+import re
+import sys
+import types
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from partax._functions.type_traits import facts
+
+_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
+_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
+
+_Parts = Callable[[Any], Any]
+"""Gives the parts of a value, a tuple or the only one."""
+
+_METHODS: dict[str, tuple[Any, ...]] = {
+    "constant": (
+        *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
+        *(decimal.Decimal, fractions.Fraction, uuid.UUID),
+        *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
+        *(pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, inspect.Signature, type(sys.version_info)),
+        *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),
+    ),
+    "read_number": (float, complex),
+    "read_tuple": (tuple,),
+    "read_list": (list, collections.deque),
+    "read_dict": (dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
+    "read_set": (set, frozenset),
+    "read_numpy_array": (np.ndarray,),
+    "read_function": (types.FunctionType,),
+    "read_method": (types.MethodType,),
+    "read_builtin": (types.BuiltinFunctionType,),
+    "read_module": (types.ModuleType,),
+    "read_partial": (functools.partial,),
+    "read_jitted": (type(jax.jit(len)),),
+    "read_class": (type,),
+    "read_by_class": (types.MemberDescriptorType, types.GetSetDescriptorType),
+    "library_object": (
+        *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+        *(logging.Logger, logging.RootLogger),
+    ),
+}
+READ_BY: dict[Any, str | _Parts] = {
+    **{cls: method for method, classes in _METHODS.items() for cls in classes},
+    bytearray: bytes,
+    types.MappingProxyType: dict,
+    re.Pattern: operator.attrgetter("pattern", "flags"),
+    **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
+    type(functools.lru_cache(len)): operator.attrgetter("__wrapped__"),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
+    operator.methodcaller: lambda value: value.__reduce__()[1:],
+    property: operator.attrgetter("fget", "fset", "fdel"),
+    **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
+    functools.cached_property: operator.attrgetter("func"),
+    weakref.ReferenceType: lambda value: value(),
+}
+
+
+def register_parts(cls: type, parts: _Parts) -> None:
+    """Has instances of a class of ours read by the parts that a function gives of them."""
+    READ_BY[cls] = parts
+
+
+def read_by_base(cls: type) -> str:
+    """By which method an instance of a class is read that is not in the table."""
+    if issubclass(cls, type):
+        return "read_class"
+    if issubclass(cls, jax.Array):
+        return "read_array"
+    if issubclass(cls, np.generic):
+        return "read_numpy_scalar"
+    if issubclass(cls, np.dtype) or facts(cls).constant:
+        return "constant"
+    if facts(cls).enum:
+        return "identity"
+    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
+        return "read_by_class"
+    if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
+        return "library_object"
+    return "read_object"

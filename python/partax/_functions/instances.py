@@ -1,0 +1,70 @@
+"""Where instances of a class have their content, and what an instance is in words."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
+from partax._functions.pure import is_listed_name, is_pure, module_of
+from partax._functions.type_traits import facts
+
+# Entries of classes that describe the class, or follow from others.
+ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
+    *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
+}
+
+
+class Layout(NamedTuple):
+    """Where instances of a class have their content."""
+
+    content: Callable[[Any], Any] | None  # gives that of a built-in base
+    slots: tuple[str, ...]
+    has_dict: bool
+    unprovable: bool
+
+
+_CONTENTS: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__complex__,
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+}
+
+
+@asked_once
+def instance_layout(cls: type) -> Layout:
+    slots = facts(cls).slots
+    owners = [base for base in mro_of(cls) if not is_written_in_c(base) and not is_pure(base)]
+    makes_up = any(name in entries_of(owner) for owner in owners for name in ("__getattr__", "__getattribute__"))
+    base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
+    unprovable = slots is None or makes_up or not has_usual_metaclass(cls)
+    return Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
+
+
+@asked_once
+def library_bases(cls: type) -> tuple[type, ...]:
+    """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
+    return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))
+
+
+def has_usual_metaclass(cls: type) -> bool:
+    return type(cls) is type or is_pure(type(cls))
+
+
+def kind_text(value: Any) -> str:
+    """What a value is, in words: `a numpy Generator`, `a Config`."""
+    cls = type(value)
+    package = cls.__module__.partition(".")[0]
+    is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
+    name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

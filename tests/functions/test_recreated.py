@@ -1,0 +1,357 @@
+"""Guards the promise that a re-created function is the same if all that its code can read is: where `jax.jit` and Equinox
+trace for each function, partax traces once.
+"""
+
+import argparse
+import dataclasses
+import enum
+import functools
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import einops
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+
+import partax
+from functions_counted import Applied, Pattern, Patterns, Tick, assert_counts, logger
+from trees import assert_same
+
+# The tests make one function for many others to be tried in.
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
+x = jnp.arange(3.0)
+data = np.arange(3)  # int64, the default of NumPy
+SCALE = 2.0
+
+
+def helper(x: Any) -> Any:
+    return x * SCALE
+
+
+@dataclasses.dataclass
+class Config:
+    lr: float = 0.1
+    sizes: list[int] = dataclasses.field(default_factory=lambda: [1, 2])
+
+
+class Mode(enum.Enum):
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+class Hyper(NamedTuple):
+    lr: float
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.lr
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal:
+    loc: float
+    scale: float
+
+    def log_prob(self, x: Any) -> Any:
+        return -(((x - self.loc) / self.scale) ** 2) - math.log(self.scale)
+
+
+class Activation:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __call__(self, x: Any) -> Any:
+        return jnp.tanh(self.scale * x)
+
+
+class Scaled(Activation):
+    def __call__(self, x: Any) -> Any:
+        return super().__call__(x) * self.double()
+
+    def double(self) -> float:
+        return 2 * self.scale
+
+
+class Sampler:
+    """A plain class of the user's, with a logger."""
+
+    def __init__(self, lr: float) -> None:
+        self.lr = lr
+        self.log = logging.getLogger("sampler")
+
+    def step(self, x: Any) -> Any:
+        self.log.info("step")
+        return x * self.lr
+
+    double = functools.partialmethod(lambda self, x, by: x * by * self.lr, by=2)
+
+    @property
+    def half(self) -> float:
+        return self.lr / 2
+
+    @classmethod
+    def of(cls, text: str) -> "Sampler":
+        return cls(float(text))
+
+
+class Layer(eqx.Module):
+    w: jax.Array
+    act: Callable[..., Any] = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        return self.act(self.w * x)
+
+
+class Dense(linen.Module):
+    n: int
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        return linen.relu(linen.Dense(self.n)(x))
+
+
+config, parsed, mode = Config(), argparse.Namespace(lr=0.1), Mode.TRAIN
+model = Layer(x, jnp.tanh)
+graph = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+variables = Dense(3).init(jax.random.key(0), x)
+TABLE = {"relu": lambda x: abs(x), "none": lambda x: x}
+
+
+def matched(x: Any) -> Any:
+    match x.shape, {"a": 2.0}:
+        case (3,), {"a": by}:
+            return x * by
+    return x
+
+
+def logged(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        logger.info("calls %s", function.__name__)
+        return function(*args)
+
+    return wrapper
+
+
+def importing() -> Any:
+    def f(x: Any) -> Any:
+        import jax.numpy as inside
+        from jax import lax
+
+        return lax.abs(inside.sin(x))
+
+    return f
+
+
+def recursive() -> Any:
+    def power(x: Any, n: int = 3) -> Any:
+        return x if n == 0 else power(x * SCALE, n - 1)
+
+    return power
+
+
+def nested() -> Any:
+    def f(x: Any) -> Any:
+        def g(y: Any) -> Any:
+            return sum(y * n for n in range(3)) + sum([n * SCALE for n in (1, 2)])
+
+        return g(x) if (n := len(x.shape)) else n
+
+    return f
+
+
+def custom() -> Any:
+    @jax.custom_jvp
+    def f(x: Any) -> Any:
+        return x * SCALE
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    return f
+
+
+def scanned() -> Any:
+    @jax.checkpoint
+    def body(carry: Any, _: Any) -> Any:
+        return carry * SCALE, None
+
+    return lambda x: jax.lax.scan(body, x, None, length=2)[0]
+
+
+def updated(make: Callable[[], Any]) -> Any:
+    """An optimizer, made for this function."""
+    optimizer = make()
+
+    def f(x: Any) -> Any:
+        state = optimizer.init(x)
+        return optimizer.update(x, state, x)[0]
+
+    return f
+
+
+def chain() -> Any:
+    schedule = optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=1e-4))
+
+
+# Each makes a function that is the same in each call; the step that it is passed to is traced once.
+MAKERS: dict[str, Callable[[], Any]] = {
+    "a lambda": lambda: lambda x: x + 1,
+    "a lambda over a global": lambda: lambda x: x * SCALE,
+    "a lambda over data": lambda: lambda x: x * data,
+    "a lambda over a model": lambda: lambda x: model(x),
+    "a lambda over an nnx model": lambda: lambda x: graph(x),
+    "a lambda over a dataclass": lambda: lambda x: x * config.lr + len(config.sizes),
+    "a lambda over parsed arguments": lambda: lambda x: x * parsed.lr,
+    "a lambda over an enum": lambda: lambda x: x if mode is Mode.TRAIN else -x,
+    "a lambda over a table of functions": lambda: lambda x: TABLE["relu"](x),
+    "a lambda that calls a helper": lambda: lambda x: helper(x),
+    "a lambda that logs and prints": lambda: lambda x: (logger.info("x"), print("x", flush=True), x)[2],
+    "a lambda with a default": lambda: lambda x, by=2: x * by,
+    "a lambda over a local config": lambda: (lambda config: lambda x: x * config.lr)(Config(0.5)),
+    "nested functions": nested,
+    "a recursive function": recursive,
+    "a function that imports": importing,
+    "a function that matches": lambda: lambda x: matched(x),
+    "a decorated function": lambda: logged(lambda x: x * SCALE),
+    "einops": lambda: lambda x: einops.rearrange(einops.repeat(x, "a -> a k", k=2), "a k -> (a k)"),
+    "a partial": lambda: functools.partial(jnp.add, 2),
+    "a partial of a lambda": lambda: functools.partial(lambda n, x: x * n, 2),
+    "a composition": lambda: functools.reduce(lambda f, g: lambda x: g(f(x)), [jnp.sin, helper, jnp.cos]),
+    "a callable object": lambda: Activation(2.0),
+    "a callable object of a subclass": lambda: Scaled(2.0),
+    "a bound method": lambda: Sampler(0.5).step,
+    "a bound method from a classmethod": lambda: Sampler.of("0.5").step,
+    "a partialmethod": lambda: Sampler(0.5).double,
+    "a lambda over a property": lambda: (lambda sampler: lambda x: x * sampler.half)(Sampler(0.5)),
+    "a method of a frozen dataclass": lambda: Normal(0.0, 1.0).log_prob,
+    "a method of a NamedTuple": lambda: Hyper(0.5).scaled,
+    "linen's apply": lambda: functools.partial(Dense(3).apply, variables),
+    "jax.jit": lambda: jax.jit(lambda x: x * SCALE),
+    "jax.jit with options": lambda: jax.jit(lambda x, n=2: x * n, static_argnames="n"),
+    "jax.vmap": lambda: jax.vmap(lambda x: x * SCALE),
+    "jax.vmap of jax.grad": lambda: jax.vmap(jax.grad(lambda x: x**2 * SCALE)),
+    "jax.checkpoint": lambda: jax.checkpoint(lambda x: jnp.sin(x) * SCALE),
+    "a scan": scanned,
+    "jax.tree.map": lambda: lambda x: jax.tree.map(lambda leaf: leaf * SCALE, {"a": x}),
+    "jax.custom_jvp": lambda: (lambda f: lambda x: f(x))(custom()),
+    "filter_jit": lambda: partax.filter_jit(lambda x: x * SCALE),
+    "Equinox's filter_grad": lambda: eqx.filter_grad(lambda x: jnp.sum(x**2) * SCALE),
+    "an optimizer": lambda: updated(lambda: optax.adam(1e-3)),
+    "a chain of transformations": lambda: updated(chain),
+    "an optimizer with a lambda": lambda: updated(lambda: optax.sgd(lambda count: 1 / (count + 10))),
+    "injected hyper-parameters": lambda: updated(lambda: optax.inject_hyperparams(optax.adam)(learning_rate=0.1)),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_function_that_is_passed_in_is_traced_once(make: Callable[[], Any]) -> None:
+    step = Applied()
+    kept = [make() for _ in range(2)]
+    for fn in (*kept, make(), make()):
+        assert_same(step(fn, x), jax.jit(lambda x, fn=fn: fn(x))(x))
+    assert step.traces.count == 1, step.reason
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_function_that_is_compiled_where_it_is_called_is_traced_once(make: Callable[[], Any]) -> None:
+    def compiled() -> Any:
+        fn = make()
+        return partax.filter_jit(lambda x: fn(x))
+
+    results = [compiled()(x) for _ in range(3)]
+    assert compiled().cache_info().traces == 1
+    assert_same(results[2], results[0])
+
+
+patterns = Patterns()
+
+
+@patterns.add(theirs=4)
+def loss_is_a_lambda_over_the_data(jit: Any, tick: Tick) -> Any:
+    target = jnp.arange(3.0)
+
+    @jit
+    def fit(loss: Any, w: Any) -> Any:
+        tick()
+        return w - 0.1 * jax.grad(loss)(w)
+
+    w = x
+    for _ in range(4):
+        w = fit(lambda w: jnp.sum((w - target) ** 2), w)
+    return w
+
+
+@patterns.add(theirs=4)
+def step_is_defined_in_the_loop(jit: Any, tick: Tick) -> Any:
+    results = []
+    for epoch in range(4):
+
+        @jit
+        def step(x: Any) -> Any:
+            tick()
+            return x * config.lr
+
+        results.append(step(x + epoch))
+    return results
+
+
+@patterns.add(theirs=4)
+def step_is_made_by_a_helper(jit: Any, tick: Tick) -> Any:
+    def evaluate(model: Any, batch: Any) -> Any:
+        @jit
+        def run(batch: Any) -> Any:
+            tick()
+            return model(batch)
+
+        return run(batch)
+
+    return [evaluate(model, x + n) for n in range(4)]
+
+
+@patterns.add(theirs=4)
+def step_counts_in_the_enclosing_function(jit: Any, tick: Tick) -> Any:
+    def run() -> Any:
+        count = 0
+        shapes: list[Any] = []
+
+        @jit
+        def step(x: Any) -> Any:
+            nonlocal count
+            tick()
+            count += 1
+            shapes.append(x.shape)
+            return x * SCALE
+
+        return step(x)
+
+    return [run() for _ in range(4)]
+
+
+@patterns.add(theirs=4)
+def vmapped_model_is_passed_in(jit: Any, tick: Tick) -> Any:
+    @jit
+    def run(fn: Any, x: Any) -> Any:
+        tick()
+        return fn(x)
+
+    return [run(jax.vmap(model.act), x + n) for n in range(4)]
+
+
+@patterns.add(theirs=4, by=jax.jit)
+def step_is_a_partial_over_a_config(jit: Any, tick: Tick) -> Any:
+    def step(config: Config, x: Any) -> Any:
+        tick()
+        return x * config.lr
+
+    return [jit(functools.partial(step, Config(0.5)))(x + n) for n in range(4)]
+
+
+@patterns.each()
+def test_a_program_makes_one_trace(pattern: Pattern) -> None:
+    assert_counts(pattern)
