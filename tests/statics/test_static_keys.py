@@ -155,10 +155,7 @@ class Silent:
 
 
 TAGS = {
-    "bool": (1, True, False),
-    "tuple": ((1, "a"), (True, "a"), False),
-    "zero": (0.0, -0.0, False),
-    "silent": (Silent(1), Silent(True), False),  # which tells nothing of it
+    "number": (1, 2, False),
     "silent, same": (Silent(1), Silent(1), True),
     "own, same": (Named("a"), Named("a"), True),  # whose text is its address
     "own": (Named("a"), Named("b"), False),
@@ -168,7 +165,7 @@ TAGS = {
 
 @pytest.mark.parametrize(("one", "other", "same"), TAGS.values(), ids=TAGS)
 @pytest.mark.parametrize("nested", [False, True])
-def test_structures_are_compared_by_what_their_nodes_hold(
+def test_structures_are_compared_by_their_own_equality(
     one: Any, other: Any, same: bool, nested: bool, traces: TraceCounter
 ) -> None:
     def structure(tag: Any) -> Any:

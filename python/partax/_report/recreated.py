@@ -25,7 +25,7 @@ def warn(text: str, remedy: str, site: tuple[str, int]) -> None:
 
 def recreated_text(value: Any) -> str:
     """Why a re-created callable, or another object, is not the same as an earlier one; empty if nothing tells."""
-    if isinstance(value, type):
+    if issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
     if callable(value):
         reason = prove(value).reason
