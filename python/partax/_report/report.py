@@ -118,7 +118,7 @@ class StepsReport:
     Example:
       >>> add = partax.filter_jit(lambda total, x: {"t": total["t"] + x, "n": total["n"] + 1})
       >>> with partax.explain():
-      ...     for total in partax.steps(add, 4)({"t": jnp.zeros(2), "n": jnp.zeros(2)}, over=[jnp.ones(2)] * 12):
+      ...     for total in partax.steps(add, 4)({"t": jnp.zeros(2), "n": jnp.zeros(2)}, over=[jnp.ones(2)] * 16):
       ...         pass
       >>> [measured.size for measured in add.report().steps]
       [4]
