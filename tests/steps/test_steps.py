@@ -1,6 +1,5 @@
 """Guards the promise that steps which run in one call give what they give one by one, whatever a step returns."""
 
-import dataclasses
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -214,21 +213,6 @@ def test_an_array_alone_is_carried_if_it_is_all_there_is() -> None:
     step = partax.filter_jit(lambda weight, x: (weight + x, x.sum()))
     *_, (weight, sums) = partax.steps(step, 2)(jnp.zeros(3), over=[np.ones(3, "f4")] * 4)
     assert weight.tolist() == [4, 4, 4] and sums.tolist() == [3, 3]
-
-
-def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:
-    step = partax.filter_jit(carry_first)
-    run = partax.steps(step, 4)
-    right = one_by_one("carry first", 20)
-    with partax.explain(), caplog.at_level("WARNING", "partax"):
-        found = [it for _, _, value in run(*state(), over=batches(20)) for it in value.tolist()]
-    close(jnp.asarray(found), jnp.stack([it[2] for it in right]))
-    assert caplog.text.count("µs a step in chunks of 4, ") == 1
-    [measured] = step.report().steps
-    assert measured.size == 4 and 0 < measured.step_seconds < 1 and 0 < measured.single_seconds < 1
-    assert str(measured) in caplog.text and str(measured) in str(step.report())
-    slower = dataclasses.replace(measured, single_seconds=measured.step_seconds / 2)
-    assert str(slower).endswith("single steps are faster here")
 
 
 def test_nothing_is_kept_of_a_run() -> None:

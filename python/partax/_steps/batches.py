@@ -49,7 +49,8 @@ class Batches:
                     self._odd = list(map(_copy, leaves))
                     break
                 columns = columns or [
-                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype) for it in leaves
+                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
+                    for it in leaves
                 ]
                 for column, leaf in zip(columns, leaves, strict=True):
                     if isinstance(column, list):

@@ -31,11 +31,11 @@ def chunk_of(
     step: JitFunction[..., Any], carry: Carry | None, names: tuple[str, ...], size: int, unroll: int
 ) -> JitFunction[..., Any]:
     function, has_graph = step.__wrapped__, step._options.graph is not None
-    chunk = _Chunk(function, carry, names, size, unroll, has_graph)
+    chunk: Any = _Chunk(function, carry, names, size, unroll, has_graph)
     # Options, such as `donate`, and messages mean arguments by these names.
     parameters = inspect.signature(function).parameters.values()
-    chunk.__signature__ = inspect.Signature([inspect.Parameter(it.name, it.kind) for it in parameters])  # type: ignore[attr-defined]
-    chunk.__name__ = chunk.__qualname__ = f"{getattr(function, '__name__', 'step')}_steps"  # type: ignore[attr-defined]
+    chunk.__signature__ = inspect.Signature([inspect.Parameter(it.name, it.kind) for it in parameters])
+    chunk.__name__ = chunk.__qualname__ = f"{getattr(function, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(function, "__module__", __name__)
     return _core.make_jit_function(chunk, step._options)
 

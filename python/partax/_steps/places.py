@@ -64,7 +64,13 @@ def infer_carry(values: Mapping[str, Any], result: Any, carry: Carry | None, has
         else:
             _check(argument, _describe(_part_at(result, path), name), name, path)
             places[path] = name
-    matches = {path: names for path, names in _matches(result, (), missing) if not _overlaps(path, places)}
+    matches = dict(_matches(result, (), missing))
+    # A part of a match is no match of its own, but a doubt for an argument that matches nothing else.
+    matched = set(itertools.chain(*matches.values()))
+    inner = {name: it for name, it in missing.items() if name not in matched and not it.is_array}
+    matches = {
+        at: names for at, names in {**matches, **dict(_matches(result, (), inner))}.items() if not _overlaps(at, places)
+    }
     for path, names in matches.items():
         alike = [at for at, others in matches.items() if set(names) & set(others) or _overlaps(at, [path])]
         texts = " and ".join(f"`{path_text(at)}`" for at in alike)
@@ -128,10 +134,9 @@ def _matches(value: Any, path: Path, arguments: Mapping[str, _Description]) -> I
         if (argument.types.keys() & part.types.keys() or not argument.types)
         and _difference(argument, part, name) is None
     ]
-    if names:  # in a part that matches, any array may be like an argument that is an array alone
+    if names:
         yield path, names
-        arguments = {name: it for name, it in arguments.items() if name not in names and not it.is_array}
-    for key, child in _children(value).items() if arguments else ():
+    for key, child in _children(value).items() if not names else ():
         yield from _matches(child, (*path, key), arguments)
 
 

@@ -2,19 +2,13 @@
 
 import inspect
 import math
-import time
 import weakref
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-
 from partax import _core
 from partax._core import JitFunction
-from partax._pytree.call_site import call_site
 from partax._pytree.short_text import short_text
-from partax._report.explain import explaining, report_line
-from partax._report.report import StepsReport
 from partax._steps.batches import Batches, Group, join_results
 from partax._steps.chunk import VARIABLE, bind_arguments, chunk_of
 from partax._steps.places import Carry, Place, merge_result
@@ -129,20 +123,11 @@ class Steps:
 
     def _results(self, values: dict[str, Any], names: tuple[str, ...], batches: Batches) -> Generator[Any]:
         taken, program = batches.take(), None
-        # Measured are the second chunk, run step by step as the first, and the fourth, run as one as the third.
-        is_measured, seconds = explaining() and self._size > 1, list[float]()
         while taken is not None:
             if program is None or program() is None:
                 program = self._program({**values, **taken.first()})
-            begin, is_full = time.perf_counter(), taken.size == self._size
-            size = 1 if not is_full or (is_measured and len(seconds) < 2) else self._size
+            size = self._size if taken.size == self._size else 1
             result = self._run(self._chunk(program, names, size), values, taken, size)
-            if is_measured and is_full:
-                jax.block_until_ready(result)
-                seconds.append((time.perf_counter() - begin) / self._size)
-                if len(seconds) == 4:
-                    self._report(seconds[3], seconds[1])
-                    is_measured = False
             taken = batches.take()  # while the chunk runs
             yield result
         if batches.error is not None:
@@ -175,12 +160,6 @@ class Steps:
             chunk = chunk_of(self._step, self._carry, names, size, self._unroll)
             return self._chunks.setdefault(key, chunk)  # another thread may be first
         return self._chunks[key]
-
-    def _report(self, step_seconds: float, single_seconds: float) -> None:
-        measured = StepsReport(self._size, step_seconds, single_seconds)
-        report_line(call_site(), f"{self._step.__name__}: {measured}")
-        if self._step._cache.history is not None:
-            self._step._cache.history.steps.append(measured)
 
 
 class Run(Iterator[Any]):
