@@ -51,7 +51,7 @@ TYPES: dict[str, Callable[[], Any]] = {
     "batch 0: found the names 'y', 'z', expected": run(lambda s, x, y: s, W, over=[NAMES(X, X)]),
     "`over`: found a `dict`": run(add, W, over=W),
     r"batch 1: `batch\['batch'\]`: found a `tuple`": run(add, W, over=[X, (X, 1)]),
-    "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`": run(lambda s, x, y: s, W),
+    "batch 0: found a `ndarray`, expected a tuple of 2, for `x` and `y`": run(lambda s, x, y: s, W),
     "batch 0: found a `tuple` of 3, expected a tuple of 2": run(lambda s, x, y: s, W, over=[(X, X, X)]),
     r"function <lambda> at .*argument batch\['b'\]": run(lambda s, b: (s, 1 if b.sum() > 0 else 2), W),
 }
@@ -65,7 +65,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "found 'model' in carry, expected names .*`state`": run(add, W, carry="model"),
     r"no `result\[3\]`": run(add, W, carry={"state": 3}),
     r"`result\[0\]` for `a` and `b`": run(lambda a, b, x: (a, b), W, W, carry={"a": 0, "b": [0]}),
-    "structure of `s`, which is in carry": run(lambda s, b: ({"v": s["w"]}, 1), W, carry="s"),
+    "structure and types of `s`, expected what": run(lambda s, b: ({"v": s["w"]}, 1), W, carry="s"),
     "found nothing in the result": run(lambda state, batch: batch, W),
     "`result\\[0\\]` of the type of 's', an array alone.*as carry={'s': 0}": run(lambda s, n, b: (s + b, 1), ONE, 1),
     r"`result\[0\]` and `result\[1\]` of the structure and types of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),

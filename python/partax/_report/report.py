@@ -118,7 +118,7 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> import json
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
-      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'steps']
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name']
       >>> list(json.loads(partax.report().to_json()))
       ['functions']
 

@@ -80,8 +80,8 @@ class Batches:
         if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
             count = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
             raise TypeError(
-                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of {len(self._names)}"
-                f": the step takes {expected}, which the call gives no values for"
+                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of {len(self._names)}, "
+                f"for {expected}, which the call gives no values for"
             )
         return dict(zip(self._names, batch, strict=True))
 
@@ -91,11 +91,10 @@ class Batches:
         flat = Flat(spec, list(map(_type_of, leaves)))
         first = self._first = self._first or flat
         difference = None if spec == first.spec else first_difference(first, flat, "batch")
-        if difference is not None or len(leaves) != len(first.arrays):
-            place = "" if difference is None else f" `{difference.path}`: found {difference.second}, expected "
+        if difference is not None:
             raise TypeError(
-                f"batch {self._count}:{place}{'' if difference is None else difference.first}, as in batch 0; batches "
-                "may differ in their arrays alone: make a number one, as `np.float32(1)`"
+                f"batch {self._count}: `{difference.path}`: found {difference.second}, expected {difference.first}, as "
+                "in batch 0; batches may differ in their arrays alone: make a number one, as `np.float32(1)`"
             )
         for path, type, expected in zip(spec.dynamic_paths(), flat.arrays, first.arrays, strict=True):
             if type._replace(shape=expected.shape) != expected:

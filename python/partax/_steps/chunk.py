@@ -20,11 +20,9 @@ _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan
 
 def bind_arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values by name as the arguments of a call: by position where that goes, as options may mean positions."""
-    named = {it.name: values[it.name] for it in signature.parameters.values() if it.name in values}
-    variable = {it.name for it in signature.parameters.values() if it.kind in VARIABLE}
-    bound = inspect.BoundArguments(signature, {name: it for name, it in named.items() if name not in variable})
-    more = {name: values[name] for name in sorted(values) if name not in named or name in variable}
-    return bound.args, {**bound.kwargs, **more}
+    names = [it.name for it in signature.parameters.values() if it.name in values and it.kind not in VARIABLE]
+    bound = inspect.BoundArguments(signature, {name: values[name] for name in names})  # type: ignore[arg-type]
+    return bound.args, {**bound.kwargs, **{name: values[name] for name in sorted(values.keys() - set(names))}}
 
 
 def chunk_of(

@@ -12,16 +12,10 @@ from partax import _core
 from partax._pytree.short_text import array_text
 from partax._transforms.carry import ArrayType, Difference, Flat, array_type, first_difference, joined
 
-Place = int | str | tuple[int | str, ...]
-"""Where a part is in a result: a position, a key or a field, or several of these from the outside in."""
-
 Path = tuple[int | str, ...]
-
-Carry = tuple[tuple[str, Path | None], ...]
-"""What a user says is carried: names of arguments, and the paths in the result that are given for them."""
-
-Places = Mapping[Path, str]
-"""The names of the arguments that parts of a result become, by the path to each."""
+Place = int | str | Path  # where a part is in a result: a position, a key or a field, or several from the outside in
+Carry = tuple[tuple[str, Path | None], ...]  # the names of the arguments that a user says are carried, and from where
+Places = Mapping[Path, str]  # the names of the arguments that parts of a result become
 
 
 class _Description(NamedTuple):
@@ -66,11 +60,9 @@ def infer_carry(values: Mapping[str, Any], result: Any, carry: Carry | None, has
             places[path] = name
     matches = dict(_matches(result, (), missing))
     # A part of a match is no match of its own, but a doubt for an argument that matches nothing else.
-    matched = set(itertools.chain(*matches.values()))
-    inner = {name: it for name, it in missing.items() if name not in matched and not it.is_array}
-    matches = {
-        at: names for at, names in {**matches, **dict(_matches(result, (), inner))}.items() if not _overlaps(at, places)
-    }
+    inner = missing.keys() - set(itertools.chain(*matches.values()))
+    matches |= dict(_matches(result, (), {name: missing[name] for name in inner if not missing[name].is_array}))
+    matches = {path: names for path, names in matches.items() if not _overlaps(path, places)}
     for path, names in matches.items():
         alike = [at for at, others in matches.items() if set(names) & set(others) or _overlaps(at, [path])]
         texts = " and ".join(f"`{path_text(at)}`" for at in alike)
@@ -94,16 +86,11 @@ def infer_carry(values: Mapping[str, Any], result: Any, carry: Carry | None, has
             is_near = argument.types.keys() == part.types.keys()
             if shared and (is_near or any(argument.types[it][:2] == part.types[it][:2] for it in shared)):
                 _check(argument, part, name, path)
-    if missing and carry is not None:
-        name = next(iter(missing))
+    if (missing and carry is not None) or not (places or has_objects):
+        wanted = " or ".join(f"`{name}`" for name in missing) or "an argument"
         raise ValueError(
-            f"found nothing in the result of a step of the structure of `{name}`, which is in carry; say where it is, "
-            f"as carry={{{name!r}: 0}}, or leave it out"
-        )
-    if not places and not has_objects:
-        raise ValueError(
-            "found nothing in the result of a step that has the structure and types of one of its arguments, expected "
-            "what the next step takes; return it, by itself or in a tuple, list, dict or named tuple"
+            f"found nothing in the result of a step of the structure and types of {wanted}, expected what the next "
+            "step takes, by itself or in a tuple, list, dict or named tuple"
         )
     if carry is None:
         _refuse_changed_numbers({name: it for name, it in values.items() if name not in named}, others, places)
@@ -198,10 +185,7 @@ def _part_at(result: Any, path: Path) -> Any:
     for i, key in enumerate(path):
         children = _children(result)
         if key not in children:
-            raise ValueError(
-                f"found no `{path_text(path[: i + 1])}` in the result of a step, which is to be carried; places are "
-                "in tuples, lists, dicts and named tuples"
-            )
+            raise ValueError(f"found no `{path_text(path[: i + 1])}` in the result of a step, which is to be carried")
         result = children[key]
     return result
 

@@ -72,8 +72,7 @@ def steps(
         refuse_method(step.__wrapped__)
     if step._options.in_shardings is not None or step._options.out_shardings is not None:
         raise ValueError(
-            "`step`: found one with in_shardings or out_shardings, expected none; place its arguments by "
-            "`filter_shard`, which the program keeps"
+            "`step`: found in_shardings or out_shardings, expected none; place its arguments by filter_shard"
         )
     return Steps(step, size, _paths_by_name(carry), unroll)
 
@@ -87,8 +86,7 @@ def _paths_by_name(carry: Any) -> Carry | None:
     are_names = isinstance(carry, Collection) and all(isinstance(it, str) for it in carry)
     if not are_names or not all(isinstance(key, (int, str)) for path in paths for key in path):
         raise TypeError(
-            f"`carry`: found {short_text(carry)}, expected names of arguments, or a dictionary from these to places, "
-            "each a position, a key, or a tuple of these"
+            f"`carry`: found {short_text(carry)}, expected names of arguments, or a dictionary from these to places"
         )
     return tuple(zip(carry, paths or [None] * len(carry), strict=True))
 
@@ -127,7 +125,11 @@ class Steps:
             if program is None or program() is None:
                 program = self._program({**values, **taken.first()})
             size = self._size if taken.size == self._size else 1
-            result = self._run(self._chunk(program, names, size), values, taken, size)
+            chunk = self._chunks.get((program, names, size))
+            if chunk is None:
+                chunk = chunk_of(self._step, self._carry, names, size, self._unroll)
+                chunk = self._chunks.setdefault((program, names, size), chunk)  # another thread may be first
+            result = self._run(chunk, values, taken, size)
             taken = batches.take()  # while the chunk runs
             yield result
         if batches.error is not None:
@@ -153,13 +155,6 @@ class Steps:
             if key[0]() is None and (chunk := self._chunks.pop(key, None)) is not None:
                 chunk.clear_cache()
         return program
-
-    def _chunk(self, program: Any, names: tuple[str, ...], size: int) -> JitFunction[..., Any]:
-        key = program, names, size
-        if key not in self._chunks:
-            chunk = chunk_of(self._step, self._carry, names, size, self._unroll)
-            return self._chunks.setdefault(key, chunk)  # another thread may be first
-        return self._chunks[key]
 
 
 class Run(Iterator[Any]):
