@@ -1,4 +1,4 @@
-"""Batches: copied from an iterator as they are given, and stacked, in memory where they are there."""
+"""Batches: copied from an iterator as they are given, and stacked, on the host where they are there."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -14,20 +14,16 @@ from partax._transforms.loops import Results
 
 
 class Group(NamedTuple):
-    """Some batches: for each leaf the values in one buffer, or a list of jax's arrays."""
+    """Some batches of equal shapes: the leaves of each."""
 
-    size: int
     spec: _core.TreeSpec
-    columns: list[Any]
-
-    def first(self) -> dict[str, Any]:
-        return self.spec.rebuild([it[0] if isinstance(it, list) else it[0, ...] for it in self.columns])
+    rows: list[list[Any]]
 
     def stacked(self, part: slice) -> dict[str, Any]:
         """Some of them as one tree whose arrays have a new leading axis."""
-        columns = [it[part] for it in self.columns]
-        on_device = iter(_combine_each(jnp.stack, [tuple(it) for it in columns if isinstance(it, list)]))
-        return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in columns])
+        columns = list(zip(*self.rows[part], strict=True))
+        on_device = iter(_combine_each(jnp.stack, [it for it in columns if isinstance(it[0], jax.Array)]))
+        return self.spec.rebuild([next(on_device) if isinstance(it[0], jax.Array) else np.stack(it) for it in columns])
 
 
 class Batches:
@@ -40,32 +36,25 @@ class Batches:
 
     def take(self) -> Group | None:
         """The next batches; fewer at the end, and before an error or a batch of other shapes. None if none are left."""
-        columns, count = list[Any](), 0
-        while count < self._size and self._odd is None and self.error is None:
+        rows = list[list[Any]]()
+        while len(rows) < self._size and self._odd is None and self.error is None:
             try:
                 leaves, is_like_first = self._leaves(self._by_name(next(self._iterator)))
+                # A copy: the iterator may put the next batch into the same arrays.
+                leaves = [it if isinstance(it, jax.Array) else np.array(it) for it in leaves]
                 self._count += 1
-                if not is_like_first:
-                    self._odd = list(map(_copy, leaves))
-                    break
-                columns = columns or [
-                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
-                    for it in leaves
-                ]
-                for column, leaf in zip(columns, leaves, strict=True):
-                    if isinstance(column, list):
-                        column.append(_copy(leaf))
-                    else:
-                        column[count] = leaf
-                count += 1
+                if is_like_first:
+                    rows.append(leaves)
+                else:
+                    self._odd = leaves
             except StopIteration:
                 self._iterator = iter(())  # an iterator may begin again after its end
                 break
             except BaseException as error:
                 self.error = error
-        if not count and self._odd is not None:
-            columns, count, self._odd = [[it] if isinstance(it, jax.Array) else it[None] for it in self._odd], 1, None
-        return Group(count, self._first.spec, columns) if count and self._first is not None else None
+        if not rows and self._odd is not None:
+            rows, self._odd = [self._odd], None
+        return Group(self._first.spec, rows) if rows and self._first is not None else None
 
     def _by_name(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -80,8 +69,8 @@ class Batches:
         if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
             count = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
             raise TypeError(
-                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of {len(self._names)}, "
-                f"for {expected}, which the call gives no values for"
+                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of "
+                f"{len(self._names)}, for {expected}, which the call gives no values for"
             )
         return dict(zip(self._names, batch, strict=True))
 
@@ -103,10 +92,6 @@ class Batches:
                     "batches may differ in their shapes alone"
                 )
         return leaves, flat.arrays == first.arrays
-
-
-def _copy(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
 def _type_of(leaf: Any) -> ArrayType:

@@ -123,8 +123,8 @@ class Steps:
         taken, program = batches.take(), None
         while taken is not None:
             if program is None or program() is None:
-                program = self._program({**values, **taken.first()})
-            size = self._size if taken.size == self._size else 1
+                program = self._program({**values, **taken.spec.rebuild(taken.rows[0])})
+            size = self._size if len(taken.rows) == self._size else 1
             chunk = self._chunks.get((program, names, size))
             if chunk is None:
                 chunk = chunk_of(self._step, self._carry, names, size, self._unroll)
@@ -138,7 +138,7 @@ class Steps:
     def _run(self, chunk: JitFunction[..., Any], values: dict[str, Any], taken: Group, size: int) -> Any:
         """Runs batches in calls of `size` steps. Updates `values`, which are carried."""
         rests, places = list[Any](), ()
-        for start in range(0, taken.size, size):
+        for start in range(0, len(taken.rows), size):
             args, kwargs = bind_arguments(self._signature, {**values, **taken.stacked(slice(start, start + size))})
             places, carried, rest = chunk(*args, **kwargs)
             values |= carried
