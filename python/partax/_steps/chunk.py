@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -25,11 +25,17 @@ def bind_arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> t
     return bound.args, {**bound.kwargs, **{name: values[name] for name in sorted(values.keys() - set(names))}}
 
 
-def chunk_of(
-    step: JitFunction[..., Any], carry: Carry | None, names: tuple[str, ...], size: int, unroll: int
-) -> JitFunction[..., Any]:
-    function, has_graph = step.__wrapped__, step._options.graph is not None
-    chunk: Any = _Chunk(function, carry, names, size, unroll, has_graph)
+class Settings(NamedTuple):
+    carry: Carry | None
+    batch_names: tuple[str, ...]
+    size: int
+    unroll: int
+    has_graph: bool  # of objects of Flax, which steps change in place
+
+
+def chunk_of(step: JitFunction[..., Any], settings: Settings) -> JitFunction[..., Any]:
+    function = step.__wrapped__
+    chunk: Any = _Chunk(function, settings)
     # Options, such as `donate`, and messages mean arguments by these names.
     parameters = inspect.signature(function).parameters.values()
     chunk.__signature__ = inspect.Signature([inspect.Parameter(it.name, it.kind) for it in parameters])
@@ -44,19 +50,15 @@ class _Chunk:
     """A tree, so that the arrays of a step that is a tree or a method of one are read at each call."""
 
     step: Callable[..., Any]
-    carry: Carry | None = dataclasses.field(metadata={"static": True})
-    batch_names: tuple[str, ...] = dataclasses.field(metadata={"static": True})
-    size: int = dataclasses.field(metadata={"static": True})
-    unroll: int = dataclasses.field(metadata={"static": True})
-    has_graph: bool = dataclasses.field(metadata={"static": True})
+    settings: Settings = dataclasses.field(metadata={"static": True})
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], Any]:
         """The places of what is carried, its values after the last step, and the rest of the results, stacked."""
         signature = inspect.signature(self.step)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
-        batches = {name: values.pop(name) for name in self.batch_names}
+        batches = {name: values.pop(name) for name in self.settings.batch_names}
         arrays, batch_spec = _core.flatten(batches, "batch")
-        check_leading_axis(arrays, batch_spec, self.size, "the chunk has steps")
+        check_leading_axis(arrays, batch_spec, self.settings.size, "the chunk has steps")
         objects, candidates = self._objects(values, batches)
         fixed, fixed_spec = _core.flatten({name: it for name, it in values.items() if name in candidates})
 
@@ -85,7 +87,9 @@ class _Chunk:
             nonlocal places
             one = batch_spec.rebuild([it[0] for it in batch.leaves])
             result, _ = call_step(state_spec.rebuild(state.leaves), one)
-            places = infer_carry({name: values[name] for name in candidates}, result, self.carry, objects is not None)
+            places = infer_carry(
+                {name: values[name] for name in candidates}, result, self.settings.carry, objects is not None
+            )
 
         infer.__signature__ = inspect.signature(infer)  # type: ignore[attr-defined] - jax shows that of the step else
         in_batch = Arrays.of(arrays, batch_spec, "batch")
@@ -100,14 +104,14 @@ class _Chunk:
             return {**carried, **state}, rest
 
         begin = {**{name: values[name] for name in places.values()}, **state}
-        last, rest = scan(scan_step, begin, batches, length=self.size, unroll=self.unroll)
+        last, rest = scan(scan_step, begin, batches, length=self.settings.size, unroll=self.settings.unroll)
         if objects:
             objects.update(last.pop(_OBJECTS))
         return tuple(places.items()), last, rest
 
     def _objects(self, values: dict[str, Any], batches: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The arguments that are changed in place, if any, and those that may be carried."""
-        if not self.has_graph:
+        if not self.settings.has_graph:
             return None, values
         from partax._steps.objects import ObjectsInPlace, has_objects, has_only_variables, refuse_objects
 

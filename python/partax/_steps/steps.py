@@ -10,7 +10,7 @@ from partax import _core
 from partax._core import JitFunction
 from partax._pytree.short_text import short_text
 from partax._steps.batches import Batches, Group, join_results
-from partax._steps.chunk import VARIABLE, bind_arguments, chunk_of
+from partax._steps.chunk import VARIABLE, Settings, bind_arguments, chunk_of
 from partax._steps.places import Carry, Place, merge_result
 
 
@@ -38,26 +38,24 @@ def steps(
     dicts and named tuples. Types settle as in `filter_scan`. Python numbers alone are carried only if `carry` names
     them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk.
 
-    What fills no chunk at the end runs step by step, and a batch of another shape than the first by itself. The next
-    batches are stacked while a chunk runs. If taking one raises, what has been taken is run and handed out first.
+    What fills no chunk at the end runs step by step, and a batch of another shape than the first by itself. If taking a
+    batch raises, what has been taken is run and handed out first.
 
     Args:
       step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk, and
         its `clear_cache` clears the chunks too.
       size: how many steps make a chunk.
       carry: the names of the arguments that are carried; or a dictionary from each name to its place in the result: a
-        position, a key, or a tuple of these. None to find them.
+        position, a key, or a tuple of these.
       unroll: as of `jax.lax.scan`.
 
     Returns:
       A function of the arguments of the first step.
 
     Raises:
-      TypeError: `step` is no compiled function, or a method of an object of Flax. When called: what is carried comes
-        back with another structure, dtype or shape; batches differ in more than their arrays, or hold objects of Flax;
-        a result has an object that is an argument. The message has the path.
-      ValueError: `size` is not positive. When called: nothing is carried, or it could be one or the other; a step
-        changes a Python number; plain `filter_jit` would lose what a step changes in an object of Flax.
+      TypeError: `step` is no compiled function; what is carried or a batch has another structure or dtype in another
+        step; an object of Flax is in a batch or in the result.
+      ValueError: nothing is carried, or it could be one or the other; a step changes a Python number that is not.
     """
     if not isinstance(step, JitFunction):
         raise TypeError(
@@ -125,10 +123,10 @@ class Steps:
             if program is None or program() is None:
                 program = self._program({**values, **taken.spec.rebuild(taken.rows[0])})
             size = self._size if len(taken.rows) == self._size else 1
-            chunk = self._chunks.get((program, names, size))
-            if chunk is None:
-                chunk = chunk_of(self._step, self._carry, names, size, self._unroll)
-                chunk = self._chunks.setdefault((program, names, size), chunk)  # another thread may be first
+            settings = Settings(self._carry, names, size, self._unroll, self._step._options.graph is not None)
+            chunk = self._chunks.get((program, settings))
+            if chunk is None:  # of two threads the first one counts
+                chunk = self._chunks.setdefault((program, settings), chunk_of(self._step, settings))
             result = self._run(chunk, values, taken, size)
             taken = batches.take()  # while the chunk runs
             yield result
