@@ -107,7 +107,7 @@ def test_a_number_that_trace_makes_an_array_is_not_passed_over() -> None:
         return {"w": state["w"] + i * x}, i + 1
 
     traced = partax.filter_jit(step, trace=("i",))
-    with pytest.raises(ValueError, match=r"'i', an array alone, .* as carry="):
+    with pytest.raises(ValueError, match=r"'i', an array or scalars alone, .* as carry="):
         list(partax.steps(traced, 2)({"w": ONE}, 0, over=[ONE] * 4))
     *_, (state, i) = partax.steps(traced, 2, carry=("state", "i"))({"w": ONE}, 0, over=[ONE] * 4)
     assert (state["w"].tolist(), int(i)) == ([7.0, 7.0], 4)

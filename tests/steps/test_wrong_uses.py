@@ -67,10 +67,15 @@ VALUES: dict[str, Callable[[], Any]] = {
     r"`result\[0\]` for `a` and `b`": run(lambda a, b, x: (a, b), W, W, carry={"a": 0, "b": [0]}),
     "structure and types of `s`, expected what": run(lambda s, b: ({"v": s["w"]}, 1), W, carry="s"),
     "found nothing in the result": run(lambda state, batch: batch, W),
-    "`result\\[0\\]` of the type of 's', an array alone.*as carry={'s': 0}": run(lambda s, n, b: (s + b, 1), ONE, 1),
+    "`result\\[0\\]` of the type of 's', an array or scalars alone.*as carry={'s': 0}": run(
+        lambda s, n, b: (s + b, 1), ONE, 1
+    ),
     r"`result\[0\]` and `result\[1\]` of the structure and types of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),
     "and types of `a` or `b`.*as carry={'a': 0, 'b': 1}": run(lambda a, b, x: (a, b), W, W),
     "`result` of the structure and types of `a` or `b`": run(lambda a, b, x: a, W, W),
+    "`result\\[1\\]` of the type of 'rates', an array or scalars alone": run(
+        lambda s, rates, x: (s, [x.sum()]), W, [ONE[0]]
+    ),
     "and types of `a` or `c`": run(lambda a, c, x: (c, a), W, W, carry=("a", "c")),
     "and types of `a` or `b`.*as carry={'a': 'a', 'b': 'b'}": run(lambda a, b, x: {"a": a, "b": b}, W, W),
     r"`result\[0\]` and `result\[1\]\['a'\]` of the structure and types of `a`": run(lambda a, x: (a, {"a": a}), W),

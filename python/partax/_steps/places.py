@@ -30,7 +30,8 @@ class _Description(NamedTuple):
 
     @property
     def may_be_metric(self) -> bool:
-        return self.is_array and not jnp.issubdtype(self.types[""].dtype, jax.dtypes.prng_key)
+        is_key = self.is_array and jnp.issubdtype(self.types[""].dtype, jax.dtypes.prng_key)
+        return not is_key and (self.is_array or all(type.shape == () for type in self.types.values()))
 
 
 def _describe(tree: Any, root: str) -> _Description:
@@ -72,9 +73,14 @@ def infer_carry(values: Mapping[str, Any], result: Any, carry: Carry | None, has
             raise ValueError(
                 f"found {texts} of the structure and types of {' or '.join(wanted)}, expected one of each; {remedy}"
             )
-        if carry is None and missing[names[0]].may_be_metric and (has_objects or len(values) > 1):
+        if (
+            carry is None
+            and missing[names[0]].may_be_metric
+            and (len(values) > 1 or (has_objects and missing[names[0]].is_array))
+        ):
             raise ValueError(
-                f"found {texts} of the type of {names[0]!r}, an array alone, which may be a metric instead; {remedy}"
+                f"found {texts} of the type of {names[0]!r}, an array or scalars alone, expected no doubt whether these "
+                f"are metrics; {remedy}"
             )
     places |= {path: names[0] for path, names in matches.items()}
     missing = {name: argument for name, argument in missing.items() if name not in places.values()}

@@ -33,10 +33,10 @@ def steps(
     chunks of steps. Of each it gives what the last step returned, with all that is not carried stacked.
 
     A returned value is carried to the argument that has its structure and types if there is exactly one such argument
-    and no other result has them; otherwise pass `carry=`. An array alone, next to other arguments, may be a metric and
-    needs `carry=` too, unless it is a random key. Returned values are the result and what is in its tuples, lists,
-    dicts and named tuples. Types settle as in `filter_scan`. Python numbers alone are carried only if `carry` names
-    them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk.
+    and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other arguments, may be
+    metrics and need `carry=` too; a random key does not. Returned values are the result and what is in its tuples,
+    lists, dicts and named tuples. Types settle as in `filter_scan`. Python numbers alone are carried only if `carry`
+    names them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk.
 
     What fills no chunk at the end runs step by step, and a batch of another shape than the first by itself. If taking a
     batch raises, what has been taken is run and handed out first.
