@@ -79,8 +79,8 @@ def infer_carry(values: Mapping[str, Any], result: Any, carry: Carry | None, has
             and (len(values) > 1 or (has_objects and missing[names[0]].is_array))
         ):
             raise ValueError(
-                f"found {texts} of the type of {names[0]!r}, an array or scalars alone, expected no doubt whether these "
-                f"are metrics; {remedy}"
+                f"found {texts} of the type of {names[0]!r}, an array or scalars alone, expected no doubt whether "
+                f"these are metrics; {remedy}"
             )
     places |= {path: names[0] for path, names in matches.items()}
     missing = {name: argument for name, argument in missing.items() if name not in places.values()}
