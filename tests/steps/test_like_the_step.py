@@ -56,7 +56,7 @@ HOLDERS = [in_a_step_that_is_an_object, in_the_owner_of_a_method]
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
+def test_a_change_of_an_array_that_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
     step, change = holder()
     run = partax.steps(partax.filter_jit(step), 2)
     for value in (1.0, 2.0, 3.0, 2.0, 1.0):
@@ -149,12 +149,6 @@ def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any, size: in
         # What is stacked has another size: no buffer can be taken for it.
         gone.append((state["w"].is_deleted(), scale.is_deleted() and size == 1))
     assert gone[0] == gone[1]
-
-
-def test_a_name_that_is_one_by_position_too() -> None:
-    step = partax.filter_jit(lambda state, x, /, **more: ({"w": state["w"] + x}, more["x"]))
-    with pytest.raises(TypeError, match="'x'"):
-        partax.steps(step, 2)(first(), x=3, over=[ONE] * 2)
 
 
 def counting(state: Any, x: Any) -> Any:

@@ -1,6 +1,5 @@
 """Guards the promise that steps which run in one call give what they give one by one, whatever a step returns."""
 
-import dataclasses
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -186,18 +185,20 @@ def test_what_is_carried_may_be_said() -> None:
     assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
 
 
-# How a step returns two arguments of one structure, where they are, and what says which is which.
-NAMED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], Any]] = {
-    "a dictionary": (lambda params, opt: {"params": params, "opt": opt}, lambda it: (it["params"], it["opt"]), None),
-    "below a key": (lambda params, opt: (1, {"new": State(params, opt)}), lambda it: it[1]["new"], None),
-    "names": (lambda params, opt: State(params, opt), lambda it: it, ("opt", "params")),
-    "places": (lambda params, opt: (opt, params), lambda it: it[::-1], {"params": 1, "opt": 0}),
-    "one": (lambda params, _: {"params": params, "loss": 1}, lambda it: (it["params"], {"w": jnp.ones(2)}), None),
+PLACES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], Any]] = {
+    # How a step returns two arguments of one structure, where they are, and what says which is which.
+    "positions": (lambda params, opt: (opt, params), lambda it: it[::-1], {"params": 1, "opt": 0}),
+    "fields": (State, lambda it: it, {"params": "params", "opt": "opt"}),
+    "inside": (
+        lambda params, opt: (1, {"new": [params, opt]}),
+        lambda it: it[1]["new"],
+        {"params": (1, "new", 0), "opt": (1, "new", 1)},
+    ),
 }
 
 
-@pytest.mark.parametrize(("returned", "both", "carry"), NAMED.values(), ids=NAMED)
-def test_names_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any) -> None:
+@pytest.mark.parametrize(("returned", "both", "carry"), PLACES.values(), ids=PLACES)
+def test_places_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any) -> None:
     def step(params: Any, opt: Any, x: Any) -> Any:
         return returned({"w": params["w"] + opt["w"] * x}, {"w": opt["w"] * 0.5 + params["w"]})
 
@@ -208,19 +209,10 @@ def test_names_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any)
     close(both(list(partax.steps(jitted, 2, carry=carry)(*args, over=over))[-1]), right)
 
 
-def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:
-    step = partax.filter_jit(carry_first)
-    run = partax.steps(step, 4)
-    right = one_by_one("carry first", 12)
-    with partax.explain(), caplog.at_level("WARNING", "partax"):
-        found = [it for _, _, value in run(*state(), over=batches(12)) for it in value.tolist()]
-    close(jnp.asarray(found), jnp.stack([it[2] for it in right]))
-    assert caplog.text.count("µs a step in chunks of 4, ") == 1
-    [measured] = step.report().steps
-    assert measured.size == 4 and 0 < measured.step_seconds < 1 and 0 < measured.single_seconds < 1
-    assert str(measured) in caplog.text and str(measured) in str(step.report())
-    slower = dataclasses.replace(measured, single_seconds=measured.step_seconds / 2)
-    assert str(slower).endswith("single steps are faster here")
+def test_an_array_alone_is_carried_if_it_is_all_there_is() -> None:
+    step = partax.filter_jit(lambda weight, x: (weight + x, x.sum()))
+    *_, (weight, sums) = partax.steps(step, 2)(jnp.zeros(3), over=[np.ones(3, "f4")] * 4)
+    assert weight.tolist() == [4, 4, 4] and sums.tolist() == [3, 3]
 
 
 def test_nothing_is_kept_of_a_run() -> None:

@@ -29,6 +29,8 @@ def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, trace: A
 
 # What the error says, and the use.
 TYPES: dict[str, Callable[[], Any]] = {
+    "found a masked array in a batch": run(add, W, over=[X, np.ma.masked_array(X, [1, 0])]),
+    "expected one for the batch": run(add, W, X),
     "`step`: found a `BoundFunction`, .* what is bound to": lambda: partax.steps(ADD.bind(W), 2),  # type: ignore[arg-type]
     "`state`": run(add, W, carry={"state": 1}),
     r"`carry`: found \(0,\), expected names": run(add, W, carry=(0,)),
@@ -38,48 +40,48 @@ TYPES: dict[str, Callable[[], Any]] = {
     r"`s\['w'\]`: float32\[2\] before a step, bfloat16\[2\] after": run(
         lambda s, b: ({"w": s["w"].astype("bfloat16"), "v": s["v"]}, 1), {"w": ONE, "v": ONE}
     ),
-    "expected one left for the batch": run(add, W, X),
     "'extra'": run(add, W, extra=1),
-    r"`\*more`": run(lambda s, *more: s, W, 1),
-    "`over`: found a `int`": run(add, W, over=3),
+    "'int' object is not iterable": run(add, W, over=3),
     "`over`: found a `str`": run(add, W, over="abcd"),
-    "`unroll`: found 'a'": lambda: partax.steps(ADD, 2, unroll="a"),  # type: ignore[arg-type]
     r"`carry`: found \{'s': \[\[0\]\]\}": run(add, W, carry={"s": [[0]]}),
     r"`s\['b'\]`: nothing before a step, float32\[2\] after": run(lambda s, x: ({**s, "b": x}, 1), W),
     r"`a\['b'\]`: nothing before .*`result\['a'\]`": run(lambda a, o, x: {"a": {**a, "b": x}, "o": o}, W, {"v": X}),
     r"`s\['b'\]`: None before a step, float32\[2\] after it": run(lambda s, x: {**s, "b": x}, {**W, "b": None}),
-    r"`r\[0\]`: found a `jax.Ref`": run(lambda s, r, x: s, W, [jax.new_ref(ONE)]),
-    r"`batch\['n'\]`: found a number that `trace`": run(lambda s, n: s, W, over=[2] * 4, trace=("n",)),
-    r"batch 1: `batch\['batch'\]`: found a masked array": run(add, W, over=[X, np.ma.masked_array(X, [1, 0])]),
     "batch 0: found the names 'x', expected `x` and `y`": run(lambda s, x, y: s, W, over=[{"x": X}]),
     "batch 0: found the names 'y', 'z', expected": run(lambda s, x, y: s, W, over=[NAMES(X, X)]),
     "`over`: found a `dict`": run(add, W, over=W),
     r"batch 1: `batch\['batch'\]`: found a `tuple`": run(add, W, over=[X, (X, 1)]),
-    "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`": run(lambda s, x, y: s, W),
+    "batch 0: found a `ndarray`, expected a tuple of 2, for `x` and `y`": run(lambda s, x, y: s, W),
     "batch 0: found a `tuple` of 3, expected a tuple of 2": run(lambda s, x, y: s, W, over=[(X, X, X)]),
     r"function <lambda> at .*argument batch\['b'\]": run(lambda s, b: (s, 1 if b.sum() > 0 else 2), W),
 }
 VALUES: dict[str, Callable[[], Any]] = {
+    r"`batch\['n'\]`: found int32\[\] .*, expected an array with a leading axis": run(
+        lambda s, n: s, W, over=[2] * 4, trace=("n",)
+    ),
     "`size`: found 0": lambda: partax.steps(ADD, 0),
     "`size`: found 2.0": lambda: partax.steps(ADD, 2.0),  # type: ignore[arg-type]
     "filter_shard": lambda: partax.steps(partax.filter_jit(add, out_shardings=ONE_DEVICE), 2),
     "found 'model' in carry, expected names .*`state`": run(add, W, carry="model"),
     r"no `result\[3\]`": run(add, W, carry={"state": 3}),
     r"`result\[0\]` for `a` and `b`": run(lambda a, b, x: (a, b), W, W, carry={"a": 0, "b": [0]}),
-    "structure of `s`, which is in carry": run(lambda s, b: ({"v": s["w"]}, 1), W, carry="s"),
+    "structure and types of `s`, expected what": run(lambda s, b: ({"v": s["w"]}, 1), W, carry="s"),
     "found nothing in the result": run(lambda state, batch: batch, W),
-    "`s`, which is an array alone": run(lambda s, b: (s + b, 1), ONE),
-    r"`result\[0\]` and `result\[1\]` of the structure of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),
-    "of the structure of `a` or `b`.*as carry={'a': 0}": run(lambda a, b, x: (a, b), W, W),
-    "`result` of the structure of `a` or `b`": run(lambda a, b, x: a, W, W),
-    "of the structure of `a` or `c`": run(lambda a, c, x: (c, a), W, W, carry=("a", "c")),
-    r"`result\[0\]` and `result\[1\]\['a'\]` of the structure of `a`": run(lambda a, x: (a, {"a": a}), W),
-    r"`result\['a'\]` of the structure of `b`": run(lambda a, b, x: {"b": a, "a": b}, W, {"v": X}),
-    r"`result\['grad'\]` of the structure of `a` or `b`": run(lambda a, b, x: {"a": a, "grad": b}, W, W),
-    "of the structure of `j` or `k`": run(lambda j, k, x: (k, j), *jax.random.split(jax.random.key(0))),
-    r"`rates`, which is of scalars alone.*\('s', 'rates'\)": run(lambda s, rates, x: (s, rates), W, {"a": [ONE[0]]}),
-    "`result` and .* of `c` or `a`.*='c', or as carry='a'": run(lambda a, b, c, x: (a, b), W, [ONE], (W, [ONE])),
-    r"as carry=\('key', 'a', 'b'\)": run(
+    "`result\\[0\\]` of the type of 's', an array or scalars alone.*as carry={'s': 0}": run(
+        lambda s, n, b: (s + b, 1), ONE, 1
+    ),
+    r"`result\[0\]` and `result\[1\]` of the structure and types of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),
+    "and types of `a` or `b`.*as carry={'a': 0, 'b': 1}": run(lambda a, b, x: (a, b), W, W),
+    "`result` of the structure and types of `a` or `b`": run(lambda a, b, x: a, W, W),
+    "`result\\[1\\]` of the type of 'rates', an array or scalars alone": run(
+        lambda s, rates, x: (s, [x.sum()]), W, [ONE[0]]
+    ),
+    "and types of `a` or `c`": run(lambda a, c, x: (c, a), W, W, carry=("a", "c")),
+    "and types of `a` or `b`.*as carry={'a': 'a', 'b': 'b'}": run(lambda a, b, x: {"a": a, "b": b}, W, W),
+    r"`result\[0\]` and `result\[1\]\['a'\]` of the structure and types of `a`": run(lambda a, x: (a, {"a": a}), W),
+    "and types of `j` or `k`": run(lambda j, k, x: (k, j), *jax.random.split(jax.random.key(0))),
+    "`result` and .* of `c` or `a`": run(lambda a, b, c, x: (a, b), W, [ONE], (W, [ONE])),
+    "as carry={'key': 0, 'a': 1, 'b': 2}": run(
         lambda key, a, b, x: (key, a + x, b + 1), jax.random.key(0), ONE, jnp.array(1)
     ),
     "batch 1: .*float64": run(add, W, over=[X, np.ones(2)]),

@@ -89,7 +89,7 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
-    return FunctionReport(history.name, defined, hits, misses, keys, tuple(history.loads), tuple(history.steps))
+    return FunctionReport(history.name, defined, hits, misses, keys, tuple(history.loads))
 
 
 def function_report(self: Any) -> FunctionReport:

@@ -20,7 +20,7 @@ from partax._report.explain import RetraceError, counters, explaining, forbidden
 from partax._report.part import ValueParts
 from partax._report.reasons import Occasion, Reasons
 from partax._report.recreated import first_reason, warn_of_function
-from partax._report.report import LoadReport, StepsReport
+from partax._report.report import LoadReport
 from partax._report.snapshot import Record, Snapshot, differences, distance, places, take_snapshot
 from partax._report.static_arrays import arrays_in_statics, refuse_static_trees
 
@@ -45,7 +45,6 @@ class History:
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
-    steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
     number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
     _under_way: int = 0  # traces that have begun
     _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once

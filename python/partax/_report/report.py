@@ -111,36 +111,6 @@ class LoadReport:
     __repr__ = record_text
 
 
-@dataclasses.dataclass(frozen=True)
-class StepsReport:
-    """What a step of the function takes in `partax.steps`, measured once while `partax.explain` is on.
-
-    Example:
-      >>> add = partax.filter_jit(lambda total, x: {"t": total["t"] + x, "n": total["n"] + 1})
-      >>> with partax.explain():
-      ...     for total in partax.steps(add, 4)({"t": jnp.zeros(2), "n": jnp.zeros(2)}, over=[jnp.ones(2)] * 12):
-      ...         pass
-      >>> [measured.size for measured in add.report().steps]
-      [4]
-
-    Attributes:
-      size: how many steps make a chunk.
-      step_seconds: of one of them.
-      single_seconds: of a step by itself.
-    """
-
-    size: int
-    step_seconds: float
-    single_seconds: float
-
-    def __str__(self) -> str:
-        times = f"{self.step_seconds * 1e6:.0f} µs a step in chunks of {self.size}"
-        advice = "" if self.step_seconds < self.single_seconds else "; single steps are faster here"
-        return f"{times}, {self.single_seconds * 1e6:.0f} µs by itself{advice}"
-
-    __repr__ = record_text
-
-
 def _to_json(self: Any, **options: Any) -> str:
     """The report as JSON.
 
@@ -148,7 +118,7 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> import json
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
-      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'steps']
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name']
       >>> list(json.loads(partax.report().to_json()))
       ['functions']
 
@@ -181,7 +151,6 @@ class FunctionReport:
       misses: calls that did, likewise.
       keys: its static keys, the one used last first.
       loads: the stored programs that it has loaded.
-      steps: what its steps take in `partax.steps`, where that was measured.
     """
 
     name: str
@@ -190,7 +159,6 @@ class FunctionReport:
     misses: int | None
     keys: tuple[KeyReport, ...]
     loads: tuple[LoadReport, ...] = ()
-    steps: tuple[StepsReport, ...] = ()
 
     @property
     def traces(self) -> tuple[TraceReport, ...]:
@@ -254,7 +222,6 @@ def _function_table(report: FunctionReport) -> Table:
         for it in trace.constants[:_SHOWN]:
             notes.append(f"    captured {it.name or 'an array without a name'}: {it.type}, {bytes_text(it.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
-    notes += [f"  {it}" for it in report.steps]
     return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
 
 

@@ -1,4 +1,4 @@
-"""Batches: taken from an iterator by value, and stacked, on the host where they are there."""
+"""Batches: copied from an iterator as they are given, and stacked, on the host where they are there."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -13,143 +13,100 @@ from partax._transforms.carry import ArrayType, Flat, first_difference
 from partax._transforms.loops import Results
 
 
-class Taken(NamedTuple):
-    """Batches as they were when they were taken: for each leaf the values in one buffer, or jax's arrays."""
+class Group(NamedTuple):
+    """Some batches of equal shapes: the leaves of each."""
 
-    size: int
     spec: _core.TreeSpec
-    columns: list[Any]
-
-    def first(self) -> dict[str, Any]:
-        return self.spec.rebuild([it[0] if isinstance(it, list) else it[0, ...] for it in self.columns])
+    rows: list[list[Any]]
 
     def stacked(self, part: slice) -> dict[str, Any]:
-        """Some of them as one tree whose arrays have one axis more."""
-        columns = [it[part] for it in self.columns]
-        on_device = iter(_each(jnp.stack, [tuple(it) for it in columns if isinstance(it, list)]))
-        return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in columns])
+        """Some of them as one tree whose arrays have a new leading axis."""
+        columns = list(zip(*self.rows[part], strict=True))
+        on_device = iter(_combine_each(jnp.stack, [it for it in columns if isinstance(it[0], jax.Array)]))
+        return self.spec.rebuild([next(on_device) if isinstance(it[0], jax.Array) else np.stack(it) for it in columns])
 
 
 class Batches:
     def __init__(self, batches: Any, size: int, names: tuple[str, ...]) -> None:
-        # What the iterator has raised, or what is wrong with a batch: nothing is taken after it.
-        self.error: BaseException | None = None
+        self.error: BaseException | None = None  # after which no more batches are taken
         self._iterator: Iterator[Any] = iter(batches)
-        self._size, self._names, self._taken = size, names, 0
+        self._size, self._names, self._count = size, names, 0
         self._first: Flat | None = None
-        self._other: list[Any] | None = None  # of a batch of other shapes, which is taken by itself
+        self._odd: list[Any] | None = None  # the leaves of a batch of other shapes, which is a group of its own
 
-    def take(self) -> Taken | None:
-        """The next batches; fewer at the end, or before an error or a batch of other shapes than the first, which comes
-        by itself. None where there are none.
-        """
-        if self._other is not None and self._first is not None:
-            columns, self._other = [[it] if isinstance(it, jax.Array) else it[None] for it in self._other], None
-            return Taken(1, self._first.spec, columns)
-        columns, count = list[Any](), 0
-        while count < self._size and self.error is None:
+    def take(self) -> Group | None:
+        """The next batches; fewer at the end, and before an error or a batch of other shapes. None if none are left."""
+        rows = list[list[Any]]()
+        while len(rows) < self._size and self._odd is None and self.error is None:
             try:
-                leaves, is_like_first = self._leaves(self._named(next(self._iterator)))
-                if not is_like_first:
-                    self._taken += 1
-                    self._other = [it if isinstance(it, jax.Array) else np.array(it) for it in leaves]
-                    break
-                columns = columns or [
-                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
-                    for it in leaves
-                ]
-                # At once: the iterator may put the next batch into the same arrays.
-                for column, leaf in zip(columns, leaves, strict=True):
-                    if isinstance(column, list):
-                        column.append(leaf if isinstance(leaf, jax.Array) else np.array(leaf))
-                    else:
-                        column[count] = leaf
-                count += 1
-                self._taken += 1
+                leaves, is_like_first = self._leaves(self._by_name(next(self._iterator)))
+                # A copy: the iterator may put the next batch into the same arrays.
+                leaves = [it if isinstance(it, jax.Array) else np.array(it) for it in leaves]
+                self._count += 1
+                if is_like_first:
+                    rows.append(leaves)
+                else:
+                    self._odd = leaves
             except StopIteration:
                 self._iterator = iter(())  # an iterator may begin again after its end
                 break
             except BaseException as error:
                 self.error = error
-        if not count and self._other is not None:
-            return self.take()
-        return None if not count or self._first is None else Taken(count, self._first.spec, columns)
+        if not rows and self._odd is not None:
+            rows, self._odd = [self._odd], None
+        return Group(self._first.spec, rows) if rows and self._first is not None else None
 
-    def _named(self, batch: Any) -> dict[str, Any]:
+    def _by_name(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
             return {self._names[0]: batch}
-        if type(batch) is tuple and len(batch) == len(self._names):
-            return dict(zip(self._names, batch, strict=True))
-        known = " and ".join(f"`{name}`" for name in self._names)
-        fields = getattr(batch, "_fields", None)
-        by_name = batch if fields is None else dict(zip(fields, batch, strict=True))
-        if isinstance(by_name, Mapping) and (by_name is batch or not set(by_name).isdisjoint(self._names)):
+        by_name = batch._asdict() if hasattr(batch, "_asdict") else batch
+        expected = " and ".join(f"`{name}`" for name in self._names)
+        if isinstance(by_name, Mapping):
             if set(by_name) != set(self._names):
-                found = ", ".join(map(repr, by_name))
-                raise TypeError(
-                    f"batch {self._taken}: found the names {found or 'none'}, expected {known}, and no others"
-                )
+                names = ", ".join(map(repr, by_name)) or "none"
+                raise TypeError(f"batch {self._count}: found the names {names}, expected {expected}, and no others")
             return {name: by_name[name] for name in self._names}
         if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
             count = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
             raise TypeError(
-                f"batch {self._taken}: found a `{type(batch).__name__}`{count}, expected a tuple of {len(self._names)}"
-                f": the step takes {known}, which the call gives no values for"
+                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of "
+                f"{len(self._names)}, for {expected}, which the call gives no values for"
             )
         return dict(zip(self._names, batch, strict=True))
 
     def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
         """The arrays of a batch, and whether they have the shapes of those of the first."""
-        expected = self._first
-        leaves = None if expected is None else expected.spec.match(batch)
-        if expected is None or leaves is None:
-            leaves, spec = _core.flatten(batch, "batch")
-            for i, leaf in enumerate(leaves):
-                self._refuse_masked(i, leaf, spec)
-            flat = Flat(spec, list(map(_type_of, leaves)))
-            if expected is None:
-                self._first = flat
-                return leaves, True
-            found = first_difference(expected, flat, "batch")
-            told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
-            beside = "" if found is None else f", expected {found.first}, as in batch 0"
+        leaves, spec = _core.flatten(batch, "batch")
+        flat = Flat(spec, list(map(_type_of, leaves)))
+        first = self._first = self._first or flat
+        difference = None if spec == first.spec else first_difference(first, flat, "batch")
+        if difference is not None:
             raise TypeError(
-                f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone: make a number one, "
-                "as `np.float32(1)`"
+                f"batch {self._count}: `{difference.path}`: found {difference.second}, expected {difference.first}, as "
+                "in batch 0; batches may differ in their arrays alone: make a number one, as `np.float32(1)`"
             )
-        is_like_first = True
-        for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
-            if type(leaf) is np.ndarray and (leaf.shape, leaf.dtype, False) == first:
-                continue
-            self._refuse_masked(i, leaf, expected.spec)
-            found = _type_of(leaf)
-            if found._replace(shape=first.shape) != first:
+        for path, type, expected in zip(spec.dynamic_paths(), flat.arrays, first.arrays, strict=True):
+            if type._replace(shape=expected.shape) != expected:
                 raise ValueError(
-                    f"batch {self._taken}: `{expected.spec.dynamic_paths()[i]}`: found {found.text}, expected "
-                    f"{first.text}, as in batch 0; batches may differ in their shapes alone"
+                    f"batch {self._count}: `{path}`: found {type.text}, expected {expected.text}, as in batch 0; "
+                    "batches may differ in their shapes alone"
                 )
-            is_like_first = is_like_first and found.shape == first.shape
-        return leaves, is_like_first
-
-    def _refuse_masked(self, i: int, leaf: Any, spec: _core.TreeSpec) -> None:
-        if isinstance(leaf, np.ma.MaskedArray):
-            raise TypeError(
-                f"batch {self._taken}: `{spec.dynamic_paths()[i]}`: found a masked array, of which the mask would be "
-                "lost, expected an array; give its `filled()`"
-            )
+        return leaves, flat.arrays == first.arrays
 
 
 def _type_of(leaf: Any) -> ArrayType:
     """As it is given, also where jax takes it for another dtype."""
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise TypeError("found a masked array in a batch, expected an array without a mask; give its `filled()`")
     return ArrayType(np.shape(leaf), leaf.dtype, getattr(leaf, "weak_type", False))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _each(combined: Any, columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
-    return [combined(column) for column in columns]
+def _combine_each(combine: Any, columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
+    return [combine(column) for column in columns]
 
 
-def joined_results(results: list[Any]) -> Any:
-    """The results of several chunks as one: arrays one behind the other, all else as it is in each, or a TypeError."""
+def join_results(results: list[Any]) -> Any:
+    """The results of several chunks as one: arrays concatenated, all else as it is in each, or a TypeError."""
     joined = Results("result")
-    return joined.rebuilt(_each(jnp.concatenate, list(zip(*map(joined.arrays, results), strict=True))))
+    return joined.rebuilt(_combine_each(jnp.concatenate, list(zip(*map(joined.arrays, results), strict=True))))

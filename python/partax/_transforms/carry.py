@@ -105,31 +105,6 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
 
 
-def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference]:
-    """Where two trees differ that are the same but for Python numbers and None; nothing where they differ in more. It
-    is each number in the one that is another number, or an array, in the other; and each None in the place of one.
-    """
-    one, other = dict(_entries(first, root)), dict(_entries(second, root))
-    found: list[Difference] = []
-    for path in [*one, *other]:
-        entry, beside = one.get(path), other.get(path)
-        if any(path.startswith((f"{it.path}.", f"{it.path}[")) for it in found if "None" in (it.first, it.second)):
-            continue
-        if entry is None or beside is None:
-            return []
-        is_field = entry.kind == beside.kind == FIELD and is_number(entry.value) and is_number(beside.value)
-        if "None" in (entry.text, beside.text) and entry.text != beside.text:
-            value = beside if entry.text == "None" else entry
-            if value.kind not in (ARRAY, NODE) and not value.settles:
-                return []
-            found.append(Difference(path, entry.text, beside.text))
-        elif not is_field and not entry.same(beside, numbers_settle=True):
-            return []
-        elif not entry.same(beside, numbers_settle=False):
-            found.append(Difference(path, entry.text, beside.text, ", no longer a static field" if is_field else ""))
-    return list(dict.fromkeys(found))
-
-
 def unsteady(root: str) -> Difference:
     """What messages say of trees that were told apart by an `==` of the user's which says another thing each time."""
     return Difference(root, "one structure", "another", " (an `==` of a static value does not say the same each time)")
