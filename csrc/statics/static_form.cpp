@@ -130,10 +130,12 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
     forgive();
     return -1;
   }
-  const Ref params = maybe_attribute(reinterpret_cast<PyObject*>(Py_TYPE(value)), "__dataclass_params__");
-  if (!params) forgive();
-  const std::string remedy = params ? "make the class `@dataclass(frozen=True)`, or a pytree node"
-                                    : "give the type a hash, or make it a pytree node";
+  static Name dataclass_params("__dataclass_params__");
+  Ref cause = take_exception();  // a look-up may clear it
+  const bool is_dataclass = static_cast<bool>(on_type(Py_TYPE(value), dataclass_params.get()));
+  restore_exception(std::move(cause));
+  const std::string remedy = is_dataclass ? "make the class `@dataclass(frozen=True)`, or a pytree node"
+                                          : "give the type a hash, or make it a pytree node";
   throw WalkError::diagnosed(PyExc_TypeError,
                              "found a static value of type `" + type_name(value) +
                                  "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
@@ -271,7 +273,11 @@ std::size_t bits_hash(const Bits& bits) noexcept {
 std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
   const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kMethod) {
-    if (callables == Callables::kByIdentity) seed = mix(seed, pointer_hash(PyMethod_GET_SELF(value)));
+    PyObject* const owner = PyMethod_GET_SELF(value);
+    if (TypeTable::instance().find(owner).kind != Kind::kStaticLeaf) {  // one with arrays is refused
+      below([] { return std::string(".__self__"); }, [&] { hash_of_part(owner, Unhashable::kRefuse, callables); });
+    }
+    if (callables == Callables::kByIdentity) seed = mix(seed, pointer_hash(owner));
     return mix(seed, hash_of_part(PyMethod_GET_FUNCTION(value), Unhashable::kCompare, callables));
   }
   if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));

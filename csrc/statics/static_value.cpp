@@ -119,10 +119,13 @@ bool StaticValue::equals(const StaticValue& other) const {
 
 namespace {
 
-// A copy of an object; the object itself if it cannot be copied.
+// An equal copy of an object; the object itself if there is none.
 Ref deep_copy(PyObject* value) {
   const Ref module = Ref::checked(PyImport_ImportModule("copy"));
-  const auto copy = [&] { return Ref::checked(PyObject_CallMethod(module.get(), "deepcopy", "O", value)); };
+  const auto copy = [&] {
+    Ref copied = Ref::checked(PyObject_CallMethod(module.get(), "deepcopy", "O", value));
+    return are_equal(value, copied.get()) ? std::move(copied) : Ref::borrow(value);
+  };
   return attempt(copy, [&] { return Ref::borrow(value); });
 }
 

@@ -1,7 +1,5 @@
 """What cannot be static is a TypeError that names the path and the type, with its cause chained."""
 
-import array as c_arrays
-import collections
 from typing import Any
 
 import numpy as np
@@ -47,10 +45,6 @@ class ArrayEq(Value):
     __hash__ = Value.__hash__
 
 
-class BadEqNoHash(BadEq):
-    __hash__ = None  # type: ignore[assignment]
-
-
 def model_with(**fields: Any) -> Model:
     layer = Layer(array(2, 2))
     for name, value in fields.items():
@@ -90,16 +84,6 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "in a dataclass": ([Cell(array(2), mode=NUMBERS)], ("tree[0].mode", "ndarray")),
     "in a node without keys": ({"k": Bag(array(2), label=NUMBERS)}, ("tree['k']", "ndarray")),
     "in a node with keys": ((0, Tray(1, Tray(1, 2, label=NUMBERS))), ("tree[1].bottom", "ndarray")),
-    **{
-        f"state out of reach: {kind.__mro__[1].__name__}": (model_with(scale=kind(*given)), (AT_FIELD, kind.__name__))
-        for kind, *given in [
-            (type("Sub", (collections.OrderedDict,), {}), {"a": 1}),
-            (type("Sub", (collections.deque,), {}), [1]),
-            (type("Sub", (collections.Counter,), {}), [1]),
-            (c_arrays.array, "d", [1.0]),
-            (type("Sub", (c_arrays.array,), {}), "d"),
-        ]
-    },
 }
 
 
@@ -124,14 +108,14 @@ def test_leaves_that_cannot_be_hashed_are_named_with_the_cause(kind: type[Value]
 
 
 @pytest.mark.parametrize(
-    ("kind", "place"), [(BadEq, "scale"), (BadEq, "rate"), (ArrayEq, "scale"), (ArrayEq, "rate"), (BadEqNoHash, "")]
+    ("kind", "place"), [(BadEq, "scale"), (BadEq, "rate"), (ArrayEq, "scale"), (ArrayEq, "rate")]
 )
 def test_an_equality_that_does_not_answer(kind: type[Value], place: str, f: Any) -> None:
     def make() -> Any:
-        return model_with(**{place: kind()}) if place else [Bag(array(2), label=kind())]
+        return model_with(**{place: kind()})
 
     assert f(make(), 1)[1] == 1
-    cause = assert_refused(f, make(), f"tree.layers[0].{place}" if place else "tree[0]", kind.__name__)
+    cause = assert_refused(f, make(), f"tree.layers[0].{place}", kind.__name__)
     assert isinstance(cause, (ValueError, type(None)) if kind is ArrayEq else ZeroDivisionError)
     f.clear_cache()
     assert f(make(), 1)[1] == 1

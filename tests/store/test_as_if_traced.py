@@ -1,7 +1,6 @@
 """Guards the promise that a loaded program is as one that was traced here: in its errors, and in what comes back."""
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,13 +101,8 @@ def test_an_array_over_several_devices_is_moved(order: tuple[int, ...], ready: R
     assert np.array_equal(found, np.full(4, 2)) and found.sharding == asked
 
 
-@pytest.mark.parametrize("option", ["device", "in_shardings"])
-def test_an_array_elsewhere_is_moved_to_where_the_options_say(option: str, ready: Ready, devices: list[Any]) -> None:
-    where: Any = devices[1] if option == "device" else SingleDeviceSharding(devices[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        wrapper: Any = partax.filter_jit(lambda x: x + 1, **{option: where})
-    step = ready(wrapper, ones(3))
+def test_an_array_elsewhere_is_moved_to_where_the_options_say(ready: Ready, devices: list[Any]) -> None:
+    step = ready(partax.filter_jit(lambda x: x + 1, in_shardings=SingleDeviceSharding(devices[1])), ones(3))
     for device in (devices[2], devices[1], devices[0]):
         found = step(jax.device_put(ones(3), device))
         assert np.array_equal(found, np.full(3, 2)) and found.devices() == {devices[1]}

@@ -10,6 +10,7 @@ import jax
 
 from partax import _core
 from partax._jit.options import value_names
+from partax._pytree.methods import open_methods
 
 _STATE = "_pytree__state"  # the trace that an object was made in
 _VALUE = "_raw_value"
@@ -181,7 +182,7 @@ def _objects(nnx: Any, value: Any, path: str, met: Collection[int]) -> Iterator[
 
     leaves = {"": value}
     if not is_object(value):
-        if not any(map(is_object, jax.tree.leaves(value, is_leaf=is_leaf))):
+        if not any(map(is_object, jax.tree.leaves(open_methods(value), is_leaf=is_leaf))):
             return
         leaves = _core.flat_partition(value, (is_object,), None, False, is_leaf, path)[1]
     for inner, leaf in leaves.items():
