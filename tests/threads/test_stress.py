@@ -53,6 +53,7 @@ def stress(*works: Work) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".* was re-created")  # as the threads do on purpose
         all_right(at_once(run))
 
 
