@@ -50,7 +50,7 @@ UNPROVEN: dict[str, tuple[Callable[[], Any], str]] = {
     "chance": (lambda: lambda x: x + 0 * random.random(), "random"),
     "an iterator": (lambda: lambda x: x + 0 * next(numbers), "'numbers'"),
     "a file": (lambda: lambda x: x + len(stream.getvalue()), "'stream'"),
-    "a lock": (lambda: lambda x: [x for _ in [lock]][0], "'lock'"),
+    "a lock": (lambda: lambda x: next(x for _ in [lock]), "'lock'"),
     "a large NumPy array": (lambda: lambda x: x + large[0], "'large'"),
     "an object that makes up attributes": (lambda: lambda x: x * lazy.lr, "'lazy'"),
     "an object of a metaclass": (lambda: lambda x: x * made.lr, "'made'"),

@@ -47,7 +47,9 @@ def three_calls(jit: Callable[..., Any], function: Any, kept: Any, donated: Any)
             out = call(kept, donated)
         leaves = jax.tree.leaves_with_path(out)
         programs = [name for name in names if "stage" not in name]  # which puts NumPy arrays on their device, once
-        story.append((traces - before, len(programs), [(path, place_of(leaf), value_of(leaf)) for path, leaf in leaves]))
+        story.append(
+            (traces - before, len(programs), [(path, place_of(leaf), value_of(leaf)) for path, leaf in leaves])
+        )
         kept, donated = ({key: out.get(key, x) for key, x in tree.items()} for tree in (kept, donated))
     return story
 

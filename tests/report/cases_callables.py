@@ -92,7 +92,7 @@ def given(x: Any, fun: Any) -> Any:
 
 @CASES.append
 @played(
-    'argument: a lambda made anew, with `reuse_equal_functions=False`',
+    "argument: a lambda made anew, with `reuse_equal_functions=False`",
     "<lambda>: trace 2, because fun: <lambda> at FILE:LINE is new (same code and contents, but another object, "
     "compared by identity)",
 )

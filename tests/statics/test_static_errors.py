@@ -107,9 +107,7 @@ def test_leaves_that_cannot_be_hashed_are_named_with_the_cause(kind: type[Value]
         assert isinstance(cause, ZeroDivisionError if kind is BadHash else TypeError)
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"), [(BadEq, "scale"), (BadEq, "rate"), (ArrayEq, "scale"), (ArrayEq, "rate")]
-)
+@pytest.mark.parametrize(("kind", "place"), [(BadEq, "scale"), (BadEq, "rate"), (ArrayEq, "scale"), (ArrayEq, "rate")])
 def test_an_equality_that_does_not_answer(kind: type[Value], place: str, f: Any) -> None:
     def make() -> Any:
         return model_with(**{place: kind()})

@@ -65,7 +65,8 @@ def test_a_file_by_the_name_of_another_is_traced_anew(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys, jax, jax.numpy as jnp, partax
+import sys, warnings, jax, jax.numpy as jnp, partax
+warnings.filterwarnings("ignore", ".* was re-created")  # on purpose, each with another number
 count = int(sys.argv[1])
 def make(i):
     def f(x): return x * i + jnp.float32(i)
