@@ -77,7 +77,7 @@ def first_reason(fun: Any, difference: str) -> tuple[str, int]:
     if not isinstance(inner, types.FunctionType):
         return "the first", 1
     count, latest = _latest.get(inner.__code__, (0, None))
-    if latest is not None and latest() is inner:  # the same function with other options, or after `clear_cache`
+    if latest is not None and latest() is inner and not difference:  # with other options, or after `clear_cache`
         return "the first", 1
     _latest[inner.__code__] = count + 1, weakref.ref(inner)
     if count == 0:
