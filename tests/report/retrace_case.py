@@ -64,8 +64,7 @@ class Case:
 
     name: str  # what changes, as a row of that table
     play: Play  # yields the calls, in order; each is made twice, and the last one is what the case is about
-    # What partax must say of that, without the place and with `FILE:LINE` of functions, where `...` is any text; None if
-    # nothing.
+    # What partax must say of that, without the place and with `FILE:LINE` of functions; `...` is any text. Or None.
     line: str | None
     partax: Outcome  # what becomes of the last call
     jax: Outcome | None  # None if the calls cannot be made with it

@@ -1,5 +1,6 @@
 """Guards the promise that what is re-created and traced each time is warned of once, at its third trace."""
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,10 @@ class Settings:
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
+
+
+def scaled(x: jax.Array, by: float) -> jax.Array:
+    return x * by
 
 
 def warnings_by_call(call: Callable[[int], Any], number: int = 6) -> list[list[warnings.WarningMessage]]:
@@ -46,8 +51,8 @@ def text_at_third(call: Callable[[int], Any]) -> str:
 def test_an_argument_that_reads_a_generator() -> None:
     step = filter_jit(lambda x, noise: noise(x))
     text = text_at_third(lambda _: step(X, lambda x: x + RNG.random()))
-    assert text.startswith("`noise`: <lambda> at test_recreated.py:")
-    assert "'RNG' (global of test_recreated.py)" in text and "cannot be proven unchanged" in text
+    assert text.startswith("`noise`: <lambda> at test_recreation_warnings.py:")
+    assert "'RNG' (global of test_recreation_warnings.py)" in text and "cannot be proven unchanged" in text
     assert "3 times" in text and text.endswith(OF_FUNCTIONS)
     assert step.cache_info().traces == 6
 
@@ -55,26 +60,19 @@ def test_an_argument_that_reads_a_generator() -> None:
 def test_a_lambda_in_a_model() -> None:
     step = filter_jit(lambda model, x: model["layers"][1](x))
     text = text_at_third(lambda i: step({"layers": [X, lambda x: x * i]}, X))
-    assert text.startswith("`model['layers'][1]`: <lambda> at test_recreated.py:")
+    assert text.startswith("`model['layers'][1]`: <lambda> at test_recreation_warnings.py:")
     assert "'i' (closure of " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
 
 
 def test_a_called_lambda_that_is_re_created() -> None:
     text = text_at_third(lambda i: filter_jit(lambda x: x * i)(X))
-    assert text.startswith("`<lambda>`: <lambda> at test_recreated.py:")
+    assert text.startswith("`<lambda>`: <lambda> at test_recreation_warnings.py:")
     assert "'i' (closure of " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
 
 
-def test_a_called_function_that_reads_a_generator() -> None:
-    def train(_: int) -> jax.Array:
-        def update(x: jax.Array) -> jax.Array:
-            return x + RNG.random()
-
-        return filter_jit(update)(X)
-
-    text = text_at_third(train)
-    assert text.startswith("`update`: update at test_recreated.py:")
-    assert "'RNG' (global of test_recreated.py)" in text and text.endswith(OF_FUNCTIONS)
+def test_a_called_partial_that_is_re_created() -> None:
+    text = text_at_third(lambda i: filter_jit(functools.partial(scaled, by=i))(X))
+    assert "partial of scaled at " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
 
 
 def test_an_object_without_equality() -> None:
@@ -113,3 +111,10 @@ def test_two_arguments_are_warned_of_one_by_one() -> None:
     ):
         (text,) = [str(warning.message) for seen in warnings_by_call(call) for warning in seen]
         assert text.startswith(f"`{name}`: <lambda> at ")
+
+
+def test_other_functions_and_classes_are_not_told_to_be_re_created() -> None:
+    step = filter_jit(lambda x, of: x * of.rate)
+    kinds = [type(f"Settings{i}", (), {"rate": 0.5})() for i in range(6)]
+    assert warnings_by_call(lambda i: step(X, kinds[i])) == [[]] * 6
+    assert not any("re-created" in trace.reason for trace in step.report().traces)
