@@ -2,15 +2,12 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-import partax
-from partax import filter_jit
 from partax._functions.proof import prove
 
 
@@ -77,7 +74,6 @@ class Scale:
         return x * self.n
 
 
-FIXED = Scale()
 # Each makes an equal callable anew for an equal argument, and another one for another argument. The names of these are
 # rows of docs/guides/retraces.md.
 SHOWN: dict[str, Callable[[Any], Any]] = {
@@ -99,19 +95,4 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
     "`jax.grad` of a lambda": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
     "`jax.checkpoint` of a lambda": lambda n: jax.checkpoint(scaled(n)),
     "`jax.jit` of `jax.vmap` of a partial": lambda n: jax.jit(jax.vmap(functools.partial(times, n=n))),
-}
-MAKERS = SHOWN | {
-    "default": lambda n: local(1, n),
-    "wraps": lambda n: functools.wraps(len)(local(n)),
-    "closure over a list": lambda n: (lambda held: lambda x: x * held[0])([n, [n]]),
-    "closure over containers": lambda n: (lambda held: lambda x: x * held["n"][0])({"n": [n, (n, {n})]}),
-    "partial of a library's": lambda n: functools.partial(operator.mul, n),
-    "partial of a ufunc": lambda n: functools.partial(jnp.add, n),
-    "jax.jit with options": lambda n: jax.jit(local(n), static_argnames="power", inline=True),
-    "filter_jit": lambda n: filter_jit(local(n)),
-    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(local(n)(x))),
-    "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(local(n))),
-    "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(local(n))),
-    "closure over its method": lambda n: (lambda held: lambda x: held(x) * 2)(Scale(n).apply),
-    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(FIXED.apply),
 }

@@ -20,6 +20,7 @@ from retrace_case import (
     change,
     number,
     played,
+    recreated,
     static_field,
 )
 
@@ -76,7 +77,7 @@ CASES: list[Case] = [
     change("a module with a lambda as activation, made anew", lambda x, a: a(seen(x)), 0.5, 0.5,
         make=lambda slope: Net(X, activation=leaky(slope)), **OTHERS_TRACE),
     change("a module with a lambda as activation, with another slope", lambda x, a: a(seen(x) - 3), 0.5, 0.25,
-        "a.activation: <lambda> at FILE:LINE is new (same code, closure cell 'slope' 0.5 -> 0.25)",
+        recreated("a.activation", "'slope'", "0.5 to 0.25"),
         make=lambda slope: Net(X, activation=leaky(slope))),
     change("an `eqx.nn.MLP` made anew with a lambda as activation", lambda x, a: jax.vmap(a)(seen(x)), 0.5, 0.5,
         make=lambda slope: eqx.nn.MLP(3, 2, 4, 1, activation=leaky(slope), key=jax.random.key(0)), jax=RAISES,

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, RAISES, WRONG, Case, X, change, changed, number
+from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, RAISES, WRONG, Case, X, change, changed, number, recreated
 
 import partax
 from counting import seen
@@ -72,7 +72,7 @@ CASES: list[Case] = [
         for name, make, others in EQUAL
     ),
     change("an object compared by identity made anew", lambda x, a: seen(x) + a.number, Handle(1), Handle(1),
-        "a: another static Handle(number=1) with the same text", static=True),
+        recreated("a", "`__eq__`"), static=True),
     change("one of 100 numbers in a list", lambda x, a: seen(x) + a[57], list(range(100)),
         [*range(57), -1, *range(58, 100)], number("a[57]", "static int 57 -> -1"), jax=HIT),
     change("static argument of a Partial", lambda x, a: a(seen(x)), 2, 3,
@@ -94,13 +94,13 @@ def times(x: Any, n: Any) -> Any:
 
 
 CASES += [
-    changed("a static set is changed in place", "a: static {1} -> {1, 2}", set, lambda held, _: held.add(2), {1},
-        use=lambda x, a: x + len(a), others={"jax": RAISES, "equinox": RAISES}),
+    changed("a static set is changed in place", "a: static {1} -> {1, 2}", lambda held: held,
+        lambda held: held.add(2), {1}, lambda x, a: x + len(a), static=True, others={"jax": RAISES, "equinox": RAISES}),
     changed("aux data: a list is changed in place", "a.<aux data>: static list [1] -> [1, 2]",
-        lambda label: Bag(X, label=label), lambda _, label: label.append(2), [1],
-        use=lambda x, a: x + len(a.label), static=False),
+        lambda label: Bag(X, label=label), lambda label: label.append(2), [1],
+        lambda x, a: x + len(a.label)),
     changed("aux data: a dict in a dict is changed in place",
         "a.<aux data>['b']['c']: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a child that is an "
-        "array)", lambda label: Bag(X, label=label), lambda _, label: label["b"].update(c=2), {"b": {"c": 1}},
-        use=lambda x, a: x + a.label["b"]["c"], static=False),
+        "array)", lambda label: Bag(X, label=label), lambda label: label["b"].update(c=2), {"b": {"c": 1}},
+        lambda x, a: x + a.label["b"]["c"]),
 ]  # fmt: skip

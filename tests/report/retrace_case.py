@@ -64,7 +64,8 @@ class Case:
 
     name: str  # what changes, as a row of that table
     play: Play  # yields the calls, in order; each is made twice, and the last one is what the case is about
-    line: str | None  # what partax must say of that, without the place and with `FILE:LINE` of functions; None: nothing
+    # What partax must say of that, without the place and with `FILE:LINE` of functions; `...` is any text. Or None.
+    line: str | None
     partax: Outcome  # what becomes of the last call
     jax: Outcome | None  # None if the calls cannot be made with it
     equinox: Outcome | None
@@ -110,29 +111,29 @@ def changed(
     name: str,
     reason: str,
     make: Callable[[Any], Any],
-    change: Callable[[Any, Any], object],
-    held: Any = 2,
+    change: Callable[[Any], object],
+    held: Any,
+    use: Callable[[Any, Any], Any],
     *,
-    use: Callable[[Any, Any], Any] | None = None,
-    static: bool = True,
+    static: bool = False,
     others: dict[str, Any] = OTHERS_WRONG,
 ) -> Case:
-    """A function that `make` makes of what it holds, called before and after `change` of both; or such an argument `a`
-    of the function `use`."""
+    """A function `use` of an argument `a` that `make` makes of what it holds, called before and after a `change`."""
 
     def play(library: Library) -> Iterator[Callable[[], Any]]:
         own = copy.deepcopy(held)
         made = make(own)
-        f = library.jit(
-            made if use is None else lambda x, a, case=name: use(seen(x), a), static=("a",) if use and static else ()
-        )
-        call = lambda: f(X) if use is None else f(X, made)
-        yield call
-        change(made, own)
-        yield call
+        f = library.jit(lambda x, a, case=name: use(seen(x), a), static=("a",) if static else ())
+        for _ in range(2):
+            yield lambda: f(X, made)
+            change(own)
 
-    told = reason if use is None else f"<lambda>: trace 2, because {reason}"
-    return played(name, told, **others)(play)
+    return played(name, f"<lambda>: trace 2, because {reason}", **others)(play)
+
+
+def recreated(path: str, *nouns: str) -> str:
+    """The reason of a trace due to a callable or object that was re-created, and what the text of it must name."""
+    return "...".join([f"`{path}`: " if path else "", " was re-created and ", *nouns, ""])
 
 
 def number(path: str, arrow: str, last: str | None = None) -> str:

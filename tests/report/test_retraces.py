@@ -81,7 +81,8 @@ def test_partax_retraces_where_it_must_and_says_why(case: Case, caplog: pytest.L
     (line,) = told
     place, line = line.split(" ", 1)
     assert re.fullmatch(r"\S*(retrace_case|cases_\w+)\.py:\d+", place)
-    assert PLACE.sub("FILE:LINE", line) == case.line
+    pattern = ".*".join(map(re.escape, case.line.split("...")))
+    assert re.fullmatch(pattern, PLACE.sub("FILE:LINE", line))
 
 
 @pytest.mark.nightly

@@ -74,6 +74,7 @@ class History:
             changes = [] if nearest is None else list(differences(nearest.snapshot, snapshot))
             caused = None if self._under_way else self.reasons.count_number(changes)  # recursion ends by a number
             reason = self.reasons.reason(snapshot, nearest, changes, occasion)
+            self.reasons.recreations.keep(occasion.statics)
             self._check_limits(reason)
             if self.warns and not self.nested:
                 if caused is not None:

@@ -40,8 +40,15 @@ class Recreations:
     """The arguments of one function by which it was traced again since they were re-created."""
 
     def __init__(self) -> None:
+        self._kinds: set[tuple[str, str]] = (
+            set()
+        )  # of earlier calls, by path: another function or class is no re-creation
         self._counts: collections.Counter[str] = collections.Counter()
         self._pending: tuple[str, str] | None = None
+
+    def keep(self, statics: Sequence[tuple[str, Any]]) -> None:
+        """Remembers what functions, and objects of what classes, are at which path."""
+        self._kinds.update((path, callable_text(value)) for path, value in statics)
 
     def reason(self, difference: str, statics: Sequence[tuple[str, Any]], changed: Sequence[str]) -> str:
         """Why a new key is due to a re-created object: what the native module tells, or else what the values do.
@@ -54,7 +61,8 @@ class Recreations:
         path = difference.partition("`: ")[0].removeprefix("`")
         if not difference:
             candidates = [(p, value) for p, value in statics if not changed or p == changed[0]]
-            texts = ((p, text) for p, value in candidates if (text := recreated_text(value)))
+            again = ((p, value) for p, value in candidates if (p, callable_text(value)) in self._kinds)
+            texts = ((p, text) for p, value in again if (text := recreated_text(value)))
             path, text = next(texts, ("", ""))
             difference = f"`{path}`: {text}" if text else ""
         if difference:
@@ -77,7 +85,7 @@ def first_reason(fun: Any, difference: str) -> tuple[str, int]:
     if not isinstance(inner, types.FunctionType):
         return "the first", 1
     count, latest = _latest.get(inner.__code__, (0, None))
-    if latest is not None and latest() is inner:  # the same function with other options, or after `clear_cache`
+    if latest is not None and latest() is inner and not difference:  # with other options, or after `clear_cache`
         return "the first", 1
     _latest[inner.__code__] = count + 1, weakref.ref(inner)
     if count == 0:
