@@ -140,5 +140,5 @@ def test_objects_that_raise_are_no_error() -> None:
     for content in (Hostile(), endless):
         step = Applied()
         for _ in range(3):
-            assert_same(step((lambda content: lambda x: (content, x)[1])(content), x), x)
+            assert_same(step((lambda held: lambda x: (held, x)[1])(content), x), x)
         assert step.traces.count <= 3

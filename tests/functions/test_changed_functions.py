@@ -1,4 +1,4 @@
-"""Guards the promise that a re-created function sees each change of the functions, classes and modules that its code can
+"""A re-created function sees each change of the functions, classes and modules that its code can
 read, as in `jax.jit`, and that the reason of its trace names what has changed.
 """
 

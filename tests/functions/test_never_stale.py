@@ -1,4 +1,4 @@
-"""Guards the promise that a re-created function sees each change of what its code can read, as in `jax.jit`, and that the
+"""A re-created function sees each change of what its code can read, as in `jax.jit`, and that the
 reason of its trace names the function and what has changed.
 """
 

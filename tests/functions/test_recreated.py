@@ -1,4 +1,4 @@
-"""Guards the promise that a re-created function is the same if all that its code can read is: where `jax.jit` and Equinox
+"""A re-created function is the same if all that its code can read is: where `jax.jit` and Equinox
 trace for each function, partax traces once.
 """
 

@@ -64,16 +64,17 @@ class Proof:
         return f"reads {place}, which {_change_text(old, new)}"
 
 
-_PLAIN = {type(None), bool, int, float, complex, str, bytes}
+_PLAIN: set[Any] = {type(None), bool, int, float, complex, str, bytes}
 
 
 def _change_text(old: Any, new: Any) -> str:
     """How a token has changed, with the values if they are short."""
     if type(old) is int or type(new) is int:  # known by identity
         return "is another object"
-    if not all(type(it) is tuple and len(it) == 2 and it[0] in _PLAIN for it in (old, new)):
+    pairs = [token for token in (old, new) if type(token) is tuple and len(token) == 2]
+    if len(pairs) < 2 or not all(cls in _PLAIN for cls, _ in pairs):
         return "has changed"
-    texts = [value if cls in (float, complex) else repr(value) for cls, value in (old, new)]
+    texts = [value if cls in (float, complex) else repr(value) for cls, value in pairs]
     return f"changed from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= 40 else "has changed"
 
 

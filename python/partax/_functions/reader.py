@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import jax
+from jax.core import Tracer
 
 from partax._functions.by_type import READ_BY, read_by_base
 from partax._functions.code import Names, is_counter, names_of
@@ -88,7 +88,7 @@ class Reader:
     def read(self, value: Any) -> None:
         cls = type(value)
         read_by = READ_BY.get(cls) or read_by_base(cls)
-        if type(read_by) is str:
+        if isinstance(read_by, str):
             getattr(self, read_by)(value)
         else:
             self.add(cls)
@@ -142,7 +142,7 @@ class Reader:
         self.add((cls, frozenset(items)))
 
     def read_array(self, value: Any) -> None:
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise UnprovableError("an array that is being traced")
         self.num_array_bytes += value.nbytes
         self.identity(value)
