@@ -204,7 +204,8 @@ def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
         all_right(together(*(lambda f=f: f(array(5)) for f in quiet)))
         assert list(warnings.filters) == before
         loud(array(5))
-    assert [str(warning.message)[:22] for warning in seen] == ["Some donated buffers w"]
+    messages = [str(warning.message) for warning in seen if not issubclass(warning.category, partax.RetraceWarning)]
+    assert [message[:22] for message in messages] == ["Some donated buffers w"]
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not a free-threaded build")

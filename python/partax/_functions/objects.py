@@ -17,8 +17,8 @@ def read(value: Any, name: str, default: Any = None) -> Any:
 
 
 def unwrapped(fun: Any) -> Any:
-    for _ in range(100):
-        inner = fun.func if isinstance(fun, functools.partial) else read(fun, "__wrapped__")
+    for _ in range(100):  # `isinstance` would ask a user's `__class__`
+        inner = fun.func if issubclass(type(fun), functools.partial) else read(fun, "__wrapped__")
         inner = read(fun, "__func__") if inner is None else inner
         if not callable(inner):
             break

@@ -97,10 +97,10 @@ def difference_text(proof: Proof, value: Any) -> str:
 def callable_text(value: Any) -> str:
     """A callable and where it is defined: `<lambda> at model.py:12`."""
     inner = unwrapped(value)
-    if isinstance(inner, types.FunctionType):
+    if type(inner) is types.FunctionType:
         code = inner.__code__
         text = f"{inner.__name__} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-        return text if inner is value or isinstance(value, types.MethodType) else f"{kind_text(value)} of {text}"
+        return text if inner is value or type(value) is types.MethodType else f"{kind_text(value)} of {text}"
     return kind_text(value)
 
 

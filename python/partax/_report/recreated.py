@@ -40,9 +40,8 @@ class Recreations:
     """The arguments of one function by which it was traced again since they were re-created."""
 
     def __init__(self) -> None:
-        self._kinds: set[tuple[str, str]] = (
-            set()
-        )  # of earlier calls, by path: another function or class is no re-creation
+        # Of earlier calls, by path: another function or class is not a re-created one.
+        self._kinds: set[tuple[str, str]] = set()
         self._counts: collections.Counter[str] = collections.Counter()
         self._pending: tuple[str, str] | None = None
 
