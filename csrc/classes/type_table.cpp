@@ -158,8 +158,7 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
   return *known->second;
 }
 
-const TypeInfo& TypeTable::find_method(PyObject* method, const TypeInfo& as_leaf) {
-  if (find(PyMethod_GET_SELF(method)).kind == Kind::kStaticLeaf) return as_leaf;
+const TypeInfo& TypeTable::method_of_node() {
   if (!method_) {
     auto info = std::make_shared<TypeInfo>();
     info->type = &PyMethod_Type;

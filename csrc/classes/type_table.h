@@ -110,7 +110,8 @@ class TypeTable {
   // What an object is in a tree: as `find`, but a method of a node is a node itself, with that one as its child.
   const TypeInfo& find_in_tree(PyObject* object) {
     const TypeInfo& info = find(object);
-    return info.kind == Kind::kStaticLeaf && PyMethod_Check(object) ? find_method(object, info) : info;
+    const bool is_method = info.kind == Kind::kStaticLeaf && PyMethod_Check(object) != 0;
+    return is_method && find(PyMethod_GET_SELF(object)).kind != Kind::kStaticLeaf ? method_of_node() : info;
   }
   TypeInfoPtr shared(const TypeInfo& info) const;
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
@@ -132,7 +133,7 @@ class TypeTable {
     return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
   }
   const TypeInfo& find_slow(PyObject* object);
-  const TypeInfo& find_method(PyObject* method, const TypeInfo& as_leaf);
+  const TypeInfo& method_of_node();
   void refresh_registrations();
 
   static constexpr std::size_t kRecent = 509;
