@@ -76,7 +76,8 @@ CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool prov
 }
 
 bool CallableRecord::is_alive() const {
-  return std::any_of(known.begin(), known.end(), [](const CallableIdentity& it) { return static_cast<bool>(it.get()); });
+  return std::any_of(known.begin(), known.end(),
+                     [](const CallableIdentity& it) { return static_cast<bool>(it.get()); });
 }
 
 bool CallableRecord::accepts(PyObject* callable) {
