@@ -304,7 +304,7 @@ class Reader:
                     self.add(name)
                     self.read_part(entries_of(cls)[name], f".{name}")
 
-    # An attribute of an object, or of a class of the user's, that cannot be proven counts only if code names it.
+    # An attribute of a class of the user's that cannot be proven, such as a method, counts only if code names it.
 
     def _read_attribute(self, value: Any, name: str) -> None:
         records = self._records()
@@ -362,16 +362,12 @@ class Reader:
         content, slots, has_dict, _ = instance_layout(cls)
         if content is not None:
             self.read(content(value))
-        is_plain = content is None and not library_bases(cls)
         if has_dict:
             attributes = object.__getattribute__(value, "__dict__")
             self.add(len(attributes))
             for name, part in list(attributes.items()):
                 self.add(name)
-                if is_plain:
-                    self._read_attribute(part, name)
-                else:
-                    self.read_part(part, f".{name}")
+                self.read_part(part, f".{name}")
         for name in slots:
             try:
                 part = object.__getattribute__(value, name)
