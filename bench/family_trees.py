@@ -257,7 +257,7 @@ def _own() -> Trees:
 
 def _own_with_fields() -> Trees:
     Affine = _new_own()
-    partax.register_fields(Affine, data=("weight", "bias"), static=("name",))
+    partax.register_fields(Affine, data_fields=("weight", "bias"), meta_fields=("name",))
     return _each(Affine, _WEIGHT)
 
 

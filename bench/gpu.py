@@ -39,7 +39,7 @@ IN_A_ROW = 32
 def loops(width: int, rows: int) -> dict[str, Callable[[], None]]:
     """Each makes so many steps."""
     forms, batch = work.train_forms(work.mlp(depth=DEPTH, width=width)), jnp.ones((rows, width))
-    chunks = partax.steps(forms[PARTAX].fn, IN_A_ROW)
+    chunks = partax.scan_steps(forms[PARTAX].fn, IN_A_ROW)
     flat, (arrays,) = forms[FLOOR].fn, forms[FLOOR].state
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""What a model of 64 equal layers takes to compile: one after the other in a Python loop, and by `partax.fold`.
+"""What a model of 64 equal layers takes to compile: one after the other in a Python loop, and by `partax.scan_layers`.
 
     python bench/layers.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -72,7 +72,11 @@ def step_of(model: Callable[[Any, jax.Array], jax.Array]) -> Callable[[Any, jax.
 def forms() -> dict[str, tuple[Callable[[Any, jax.Array], jax.Array], Any]]:
     """A model and its layers as it takes them."""
     layers = [Block(key) for key in jax.random.split(jax.random.key(0), DEPTH)]
-    return {LOOP: (in_a_loop, layers), LIST: (partax.fold, layers), PARTAX: (partax.fold, partax.tree.stack(layers))}
+    return {
+        LOOP: (in_a_loop, layers),
+        LIST: (partax.scan_layers, layers),
+        PARTAX: (partax.scan_layers, partax.tree.stack(layers)),
+    }
 
 
 def largest_difference(one: Any, other: Any) -> float:

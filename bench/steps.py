@@ -1,4 +1,4 @@
-"""What a step costs that runs with others in one call, by `partax.steps`.
+"""What a step costs that runs with others in one call, by `partax.scan_steps`.
 
     python bench/steps.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
-STEPS = "partax.steps"
+STEPS = "partax.scan_steps"
 FORMS = (FLOOR, PARTAX, STEPS)
 SIZE = 64
 """Steps of a loop."""
@@ -81,7 +81,7 @@ def loops(model: Any, loss: Loss, batches: list[Batch], size: int) -> dict[str, 
                 *carried, value = jitted(*carried, x, y)
         jax.block_until_ready((arrays_of(carried), value))
 
-    chunks = partax.steps(jitted, size)
+    chunks = partax.scan_steps(jitted, size)
 
     def by_steps(count: int) -> None:
         for model, state, values in chunks(*begun, over=batches * count):  # noqa: B007
@@ -133,7 +133,7 @@ def in_place() -> dict[str, Loop]:
     objects = model, nnx.Optimizer(model, optimizer, wrt=nnx.Param)
     batches: list[Batch] = [(np.ones((8, 16), np.float32), np.ones((8, 16), np.float32))] * SIZE
     jitted = partax.nnx.jit(train)
-    chunks = partax.steps(jitted, IN_A_CALL)
+    chunks = partax.scan_steps(jitted, IN_A_CALL)
 
     def by_partax(count: int) -> None:
         for _ in range(count):

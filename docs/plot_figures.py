@@ -38,7 +38,7 @@ BOUND = {
     "all arguments": ("partax, all arguments", 2),
     "bound": ("partax, bound", 0),
 }
-STEPS = {FLOOR: ("jax.jit, one by one", 1), "partax.steps": ("partax.steps", 0)}
+STEPS = {FLOOR: ("jax.jit, one by one", 1), "partax.scan_steps": ("partax.scan_steps", 0)}
 FAMILIES = {
     "dict": ("dict", 1),
     "NamedTuple": ("NamedTuple", 2),
@@ -316,7 +316,8 @@ def steps(results: Results, theme: Theme, title: str) -> str:
 def read_steps(results: Results) -> str:
     at = places(results)[-1]
     deep, digits = (
-        times(medians(results, panel, "ratio", at)["partax.steps"]) for panel in ("Adam, 64 layers", "Adam, digits")
+        times(medians(results, panel, "ratio", at)["partax.scan_steps"])
+        for panel in ("Adam, 64 layers", "Adam, digits")
     )
     return (
         f"With {at:,.0f} steps in a call, a step of the model of 64 layers takes {deep} the floor, and one of the "

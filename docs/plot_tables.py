@@ -95,7 +95,7 @@ def gpu(results: Results) -> str:
         "jax.jit": "`jax.jit` on the pytree",
         "equinox": "Equinox",
         "partax": "partax",
-        "partax.steps": "`partax.steps`, 32 in a call",
+        "partax.scan_steps": "`partax.scan_steps`, 32 in a call",
         "one loop": "one `fori_loop`",
     }
     head = ("work", "`jax.jit` on flat arrays", *columns.values())

@@ -52,4 +52,4 @@ def pause() -> None:
     time.sleep(0)
 
 
-partax.pure("counting")
+partax.declare_pure("counting")

@@ -42,7 +42,7 @@ def diagnosis(**options: Any) -> Diagnosis:
     findings = (
         Finding(
             "repeat", "high", *at, "", {"count": LAYERS, "share": 0.935}, "The same 4 equations, 6 times in a row.",
-            "Write the loop as `partax.fold`.",
+            "Write the loop as `partax.scan_layers`.",
         ),
         Finding(
             "donation", "medium", "", 0, "", f"ws['{hostile}']", {"saved_bytes": 98304}, hostile, f"Mend {hostile}.",

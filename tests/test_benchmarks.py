@@ -88,7 +88,7 @@ SMALL: dict[str, tuple[int, set[str]]] = {
     "devices": (1, JITS),
     "nnx": (1, NNX),
     "bound": (10, {"floor", "all arguments", "bound"}),
-    "steps": (1, {"floor", "partax.steps"}),
+    "steps": (1, {"floor", "partax.scan_steps"}),
 }
 
 

@@ -85,7 +85,7 @@ for _declared in (Declared, DeclaredSlots):
         lambda it: ((it.second, it.first), it.label),
         lambda label, children, cls=_declared: cls(children[1], children[0], label),
     )
-    partax.register_fields(_declared, data=("second", "first"), static=("label",))
+    partax.register_fields(_declared, data_fields=("second", "first"), meta_fields=("label",))
 
 
 class Bag:

@@ -43,7 +43,7 @@ CallCache::CallCache(PyObject* function, PyObject* given)
       options(Ref::borrow(given)),
       table(size_of_number(attribute(given, "cache_size").get())),
       callables(callables_of(given)),
-      rule(attribute(given, "trace").get()),
+      rule(attribute(given, "dynamic").get()),
       graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))) {}
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }

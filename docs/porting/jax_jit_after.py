@@ -64,7 +64,7 @@ def make_optimizer(peak: float, steps: int) -> optax.GradientTransformation:
     return optax.adamw(optax.cosine_decay_schedule(peak, steps), weight_decay=1e-3)
 
 
-@partax.filter_jit(donate=("params", "opt_state"), trace=("rate",))
+@partax.filter_jit(donate=("params", "opt_state"), dynamic=("rate",))
 def train_step(
     params: Params, opt_state: Any, batch: Data, key: jax.Array, rate: float, *, config: Config, optimizer: Any
 ) -> tuple[Params, Any, jax.Array]:

@@ -43,18 +43,18 @@ if _TYPE_CHECKING:
     from partax._doctor.diagnosis import Diagnosis
     from partax._doctor.doctor import doctor
     from partax._doctor.finding import Finding
-    from partax._functions.pure import pure
+    from partax._functions.pure import declare_pure
     from partax._io.save_and_load import load, save
     from partax._jit.shardings import filter_shard
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, TraceReport
-    from partax._steps.steps import steps
+    from partax._steps.steps import scan_steps
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
-    from partax._transforms.layers import fold
+    from partax._transforms.layers import scan_layers
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.mapped import filter_vmap
     from partax._transforms.programs import (
@@ -70,14 +70,14 @@ __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
     "Lowered", "Report", "RetraceError", "RetraceWarning", "Static",
-    "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "doctor", "explain", "filter",
+    "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
-    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "fold", "is_array",
-    "is_array_like", "is_inexact_array", "load", "not_", "partition", "pure",
-    "register_fields", "report", "save", "steps", "store",
+    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array",
+    "is_array_like", "is_inexact_array", "load", "not_", "partition",
+    "register_fields", "report", "save", "scan_layers", "scan_steps", "store",
 ]  # fmt: skip
 
 _families.install()
@@ -96,18 +96,18 @@ _OF_MODULES = {
     "_doctor.finding": ("Finding",),
     "_doctor.diagnosis": ("Diagnosis",),
     "_doctor.doctor": ("doctor",),
-    "_functions.pure": ("pure",),
+    "_functions.pure": ("declare_pure",),
     "_io.save_and_load": ("load", "save"),
     "_jit.shardings": ("filter_shard",),
     "_report.function_reports": ("report",),
     "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"),
-    "_steps.steps": ("steps",),
+    "_steps.steps": ("scan_steps",),
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
-    "_transforms.layers": ("fold",),
+    "_transforms.layers": ("scan_layers",),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
     "_transforms.mapped": ("filter_vmap",),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),

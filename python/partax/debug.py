@@ -15,17 +15,17 @@ from partax._report.reasons import Occasion
 from partax._report.snapshot import Snapshot, described_call
 from partax._transforms.wrapper import Transformed, transformation
 
-__all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
+__all__ = ["assert_max_traces", "get_num_traces", "forbid_tracing"]
 
 
 @contextlib.contextmanager
-def no_retrace() -> Generator[None]:
+def forbid_tracing() -> Generator[None]:
     """Forbids partax functions to be traced in a block, also for the first time.
 
     Example:
       >>> step = partax.filter_jit(lambda x: x + 1)
       >>> _ = step(jnp.ones(3))
-      >>> with partax.debug.no_retrace():
+      >>> with partax.debug.forbid_tracing():
       ...     y = step(jnp.ones(3))
       >>> y
       Array([2., 2., 2.], dtype=float32)

@@ -78,7 +78,7 @@ def jit(
     compiler_options: dict[str, Any] | None = None,
     cache_size: int = 4096,
     reuse_equal_functions: bool = True,
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    dynamic: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
@@ -105,7 +105,7 @@ def jit(
       keep_unused, inline: as of `filter_jit`.
       graph, graph_updates: as of `nnx.jit`, False for tree mode; None for nnx's own switches.
       donate: as of `filter_jit`, in place of the two options above.
-      compiler_options, cache_size, reuse_equal_functions, trace, max_traces: as of `filter_jit`.
+      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: as of `filter_jit`.
       store: as of `filter_jit`.
 
     Returns:
@@ -136,7 +136,7 @@ def jit(
         compiler_options=compiler_options,
         cache_size=cache_size,
         reuse_equal_functions=reuse_equal_functions,
-        trace=trace,
+        dynamic=dynamic,
         max_traces=max_traces,
         store=store,
     )

@@ -86,7 +86,7 @@ def deep_transformer_scanned() -> Call:
     """Twelve blocks of the size of a small language model, stacked; the state is donated."""
 
     def loss(blocks: Any, x: Any) -> Any:
-        return jnp.mean(partax.fold(blocks, x, call=lambda block, x: jax.vmap(block)(x), remat=True) ** 2)
+        return jnp.mean(partax.scan_layers(blocks, x, call=lambda block, x: jax.vmap(block)(x), remat=True) ** 2)
 
     blocks = built(lambda key: eqx.filter_vmap(lambda key: Block(key, 768))(jax.random.split(key, 12)))
     return training(blocks, optax.adamw(1e-4), loss, floats(4, 256, 768), jit=filter_jit(donate="all"))

@@ -78,8 +78,8 @@ def test_a_static_number_with_the_name_of_a_counter_is_found() -> None:
         return x + step
 
     (finding,) = found(filter_jit(counts), floats(3), 7)
-    assert (finding.path, finding.figures["value"]) == ("step", 7) and 'trace=("step",)' in finding.advice
-    assert found(filter_jit(counts, trace=("step",)), floats(3), 7) == []
+    assert (finding.path, finding.figures["value"]) == ("step", 7) and 'dynamic=("step",)' in finding.advice
+    assert found(filter_jit(counts, dynamic=("step",)), floats(3), 7) == []
     assert found(jax.jit(counts), floats(3), 7) == []
     assert found(filter_jit(lambda x, size: x + size), floats(3), 7) == []
 
@@ -94,7 +94,7 @@ def test_a_counter_is_known_by_its_place() -> None:
     state = {"a": floats(3), "b": floats(3)}
     (finding,) = found(filter_jit(step), state, 7, jnp.ones(3))
     assert (finding.path, finding.severity, finding.figures["value"]) == ("count", "high", 7)
-    assert "comes back as 8" in finding.message and 'trace=("count",)' in finding.advice
+    assert "comes back as 8" in finding.message and 'dynamic=("count",)' in finding.advice
     assert found(filter_jit(resized), state, 7, jnp.ones(3)) == []
     assert found(filter_jit(lambda x, n: (x * n, n)), floats(3), 4) == []
 

@@ -88,7 +88,7 @@ def new_class() -> Any:
         return made
 
     jax.tree_util.register_pytree_node(cls, lambda it: ((it.weight,), it.label), unflatten)
-    partax.register_fields(cls, data=("weight",), static=("label",))
+    partax.register_fields(cls, data_fields=("weight",), meta_fields=("label",))
     return unflatten("new", (trees.array(2),))
 
 

@@ -120,7 +120,7 @@ def test_a_module_that_is_declared_pure_is_not_read() -> None:
         for _ in range(2):
             step((lambda op: lambda x: op(x))(module.op), x)
         assert step.traces.count == 2
-        partax.pure("user_ops")
+        partax.declare_pure("user_ops")
         for _ in range(3):
             step((lambda op: lambda x: op(x))(module.op), x)
         assert step.traces.count == 3

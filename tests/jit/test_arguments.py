@@ -51,7 +51,7 @@ def test_wrong_arguments_are_a_type_error_that_names_them(args: Any, kwargs: Any
     assert f.cache_info().static_keys == 0 and f(1, n=2) == (1, 2, 0)
 
 
-# What is no argument is not hashed, not checked, not donated and not traced as `trace=` would.
+# What is no argument is not hashed, not checked, not donated and not traced as `dynamic=` would.
 DEFAULTS: dict[str, Any] = {
     "a plain object": object(),
     "a mutable dataclass": dataclasses.make_dataclass("Config", [("lr", float)])(2.0),
@@ -62,7 +62,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("default", DEFAULTS.values(), ids=DEFAULTS)
-@pytest.mark.parametrize("options", [{}, {"donate": "all"}, {"trace": partax.is_array_like}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"donate": "all"}, {"dynamic": partax.is_array_like}], ids=str)
 def test_a_default_left_out_may_be_anything(default: Any, options: dict[str, Any]) -> None:
     def f(x: Any, _s: Any = default, *, _k: Any = default) -> Any:
         assert _s is default and _k is default

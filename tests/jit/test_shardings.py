@@ -259,7 +259,7 @@ def test_an_array_that_does_not_fit_is_named(split: NamedSharding, leaf: Any, op
 
 def test_numbers_that_are_traced_and_shapes_that_do_not_fit_are_named(split: NamedSharding) -> None:
     with pytest.raises(ValueError, match=r"^`rate`: found float64\[\], expected "):
-        filter_jit(lambda x, rate: x * rate, trace=("rate",), in_shardings=split)(array(8), 0.5)
+        filter_jit(lambda x, rate: x * rate, dynamic=("rate",), in_shardings=split)(array(8), 0.5)
     for out in (None, split):
         f = filter_jit(lambda tree: tree, in_shardings=split, out_shardings=out)
         with pytest.raises(ValueError, match=r"^`tree\['w'\]`: found float32\[3\], expected "):

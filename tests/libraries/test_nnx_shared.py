@@ -105,7 +105,7 @@ def test_two_arguments_and_two_layers() -> None:
     with pytest.raises(ValueError, match="`other`: found the `Linear` that is `net` too"):
         partax.filter_jit(in_turn)(layer, other=layer)
     with pytest.raises(ValueError, match=r"`layers\[1\]`: found the `Linear` that is `layers\[0\]` too"):
-        partax.fold([layer, layer], X)
+        partax.scan_layers([layer, layer], X)
 
 
 @pytest.mark.parametrize("case", CASES)

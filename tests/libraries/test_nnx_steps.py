@@ -45,7 +45,7 @@ def batches(count: int) -> list[Any]:
 def test_a_train_step(count: int, donated: Any) -> None:
     pair, other = objects(), objects()
     model, kernel = pair[0], pair[0].first.kernel
-    run = partax.steps(partax.nnx.jit(train, donate_argnames=donated), 4)
+    run = partax.scan_steps(partax.nnx.jit(train, donate_argnames=donated), 4)
     found = [value for result in run(*pair, over=batches(count)) for value in result["loss"].tolist()]
     one = nnx.jit(lambda model, optimizer, x, y: train(model, optimizer, x, y)["loss"])
     right = [float(one(*other, *batch)) for batch in batches(count)]
@@ -61,7 +61,7 @@ def test_what_is_returned_is_carried_beside_the_objects() -> None:
     def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
         return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
 
-    run = partax.steps(partax.nnx.jit(train_and_count), 4)
+    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4)
     counts = [int(count["count"]) for _, count in run(*objects(), {"count": jnp.zeros((), int)}, over=batches(10))]
     assert counts == [4, 8, 10]
 
@@ -86,7 +86,7 @@ def test_a_step_that_changes_more_than_values_is_refused(name: str) -> None:
 
     model = Two()
     before = nnx.graphdef(model), model.first, model.last
-    run = partax.steps(partax.nnx.jit(lambda model, x: (BESIDE[name](model), x)[1]), 2)
+    run = partax.scan_steps(partax.nnx.jit(lambda model, x: (BESIDE[name](model), x)[1]), 2)
     with pytest.raises(TypeError, match=r"more of `model` than .* Variables, as `model\.(first|more|number)"):
         list(run(model, over=[np.ones(2, "f4")] * 4))
     assert (nnx.graphdef(model), model.first, model.last) == before
@@ -114,7 +114,7 @@ def test_objects_in_a_batch_are_refused(name: str, count: int) -> None:
     net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
     before = np.asarray(net.kernel[...])
     with pytest.raises(TypeError, match=f"{message}: found an object of Flax in a batch, where what a step changes"):
-        list(partax.steps(partax.nnx.jit(written), 2)(net, over=[made() for _ in range(count)]))
+        list(partax.scan_steps(partax.nnx.jit(written), 2)(net, over=[made() for _ in range(count)]))
     assert (net.kernel[...] == before).all()
 
 
@@ -134,9 +134,9 @@ def test_an_object_that_the_step_belongs_to_is_given_to_it() -> None:
     owner, other, state = Counting(), Counting(), {"w": jnp.zeros(2)}
     for step in (owner.step, partax.nnx.jit(owner)):
         with pytest.raises(TypeError, match=r"`step`: found a method of a `Counting`.*takes the object as an argument"):
-            partax.steps(step, 2)
+            partax.scan_steps(step, 2)
     over = [np.ones(2, "f4")] * 5
-    *_, (found, _) = partax.steps(Counting.step, 2)(owner, state, over=over)
+    *_, (found, _) = partax.scan_steps(Counting.step, 2)(owner, state, over=over)
     for x in over:
         state, _ = other.step(state, x)
     assert (found["w"] == state["w"]).all() and int(owner.count[...]) == int(other.count[...]) == 5
@@ -152,7 +152,7 @@ def test_a_method_of_another_object_is_a_step() -> None:
             return x * self.rate
 
     model = Counting()
-    chunks = list(partax.steps(Trainer().step, 2)(model, over=[np.ones(2, "f4")] * 3))
+    chunks = list(partax.scan_steps(Trainer().step, 2)(model, over=[np.ones(2, "f4")] * 3))
     assert [it.tolist() for it in chunks] == [[[2, 2], [2, 2]], [[2, 2]]] and int(model.count[...]) == 3
 
 
@@ -165,8 +165,10 @@ def test_an_argument_that_is_returned_is_refused() -> None:
 
     model, over = Counting(), [np.ones(2, "f4")] * 2
     with pytest.raises(TypeError, match=r"`result\[1\]\['model'\]`: found an object of Flax that is an argument"):
-        list(partax.steps(partax.nnx.jit(step), 2)(model, over=over))
-    [(_, counts)] = partax.steps(partax.nnx.jit(lambda model, x: (x, step(model, x)[1]["count"])), 2)(model, over=over)
+        list(partax.scan_steps(partax.nnx.jit(step), 2)(model, over=over))
+    [(_, counts)] = partax.scan_steps(partax.nnx.jit(lambda model, x: (x, step(model, x)[1]["count"])), 2)(
+        model, over=over
+    )
     assert counts[...].tolist() == [1, 2] and int(model.count[...]) == 2
 
 
@@ -175,7 +177,11 @@ def test_a_doubt_beside_objects_is_refused(name: str) -> None:
     step = lambda model, ema, x: ema + x if name == "an array" else ({"w": ema["w"]}, {"w": x})
     one = jnp.ones(2)
     with pytest.raises(ValueError, match=r"""of the (type of 'ema'|structure and types of `ema`)"""):
-        list(partax.steps(partax.nnx.jit(step), 2)(Model(), one if name == "an array" else {"w": one}, over=[one] * 4))
+        list(
+            partax.scan_steps(partax.nnx.jit(step), 2)(
+                Model(), one if name == "an array" else {"w": one}, over=[one] * 4
+            )
+        )
 
 
 @pytest.mark.slow
@@ -190,7 +196,7 @@ def test_the_state_of_an_optimizer_of_optax() -> None:
 
     jitted, (model, other) = partax.nnx.jit(step), (Model(), Model())
     state, right = optimizer.init(nnx.state(other, nnx.Param)), []
-    chunks = partax.steps(jitted, 4)(model, optimizer.init(nnx.state(model, nnx.Param)), over=batches(10))
+    chunks = partax.scan_steps(jitted, 4)(model, optimizer.init(nnx.state(model, nnx.Param)), over=batches(10))
     found = [value for _, losses in chunks for value in losses.tolist()]
     for batch in batches(10):
         state, loss = jitted(other, state, *batch)
@@ -206,15 +212,15 @@ def test_functional_state_under_filter_jit() -> None:
 
     graph, state = nnx.split(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))
     jitted, over = partax.filter_jit(step), [np.ones(2, "f4")] * 5
-    *_, (found, _) = partax.steps(jitted, 2)(graph, state, over=over)
+    *_, (found, _) = partax.scan_steps(jitted, 2)(graph, state, over=over)
     for x in over:
         state, _ = jitted(graph, state, x)
     assert (found["bias"][...] == state["bias"][...]).all()
     with pytest.raises(TypeError, match=r"`result\[0\]\['bias'\]`: found an object of Flax that is an argument"):
-        list(partax.steps(partax.nnx.jit(step), 2)(graph, state, over=over))
+        list(partax.scan_steps(partax.nnx.jit(step), 2)(graph, state, over=over))
 
 
 def test_carry_names_no_objects() -> None:
-    run = partax.steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
+    run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
     with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):
         list(run(Counting(), over=[np.ones(2, "f4")] * 2))

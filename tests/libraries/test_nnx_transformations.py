@@ -134,7 +134,7 @@ REFUSED: dict[str, Callable[[Function], Function]] = {
     "filter_fori_loop": lambda f: (
         lambda net: partax.filter_fori_loop(0, 2, lambda i, carry: (f(carry[1]), net), (ZERO, net))
     ),
-    "fold": lambda f: lambda net: partax.fold([net], ZERO, call=lambda layer, x: x + f(layer)),
+    "scan_layers": lambda f: lambda net: partax.scan_layers([net], ZERO, call=lambda layer, x: x + f(layer)),
     "filter_vmap": lambda f: lambda net: partax.filter_vmap(f)(stacked(net)),
     "filter_vmap, no axis": lambda f: (
         lambda net: partax.filter_vmap(lambda net, x: f(net) + x, in_axes=(None, 0))(net, jnp.ones(3))
@@ -219,7 +219,7 @@ def test_steps_make_it_too() -> None:
         return partax.filter_value_and_grad(loss)(net)[0]
 
     net = Net()
-    chunks: Any = partax.steps(partax.nnx.jit(step), 2)(net, over=[np.ones(2, "f4")] * 4)
+    chunks: Any = partax.scan_steps(partax.nnx.jit(step), 2)(net, over=[np.ones(2, "f4")] * 4)
     assert sum(map(len, chunks)) == 4 and read_count(net) == 4
 
 

@@ -47,8 +47,8 @@ def plainly(f: Any) -> Any:
 MESH = jax.make_mesh((1,), ("data",), (AxisType.Auto,))
 OTHER = jax.devices()[-1]
 DONATED = {"partax": {"donate": "all"}, "equinox": {"donate": "all"}, "jax": {"donate_argnums": 0}}
-TRACED = {"partax": {"trace": partax.is_array_like}}
-NAMED = {"partax": {"trace": ("lr",)}}
+TRACED = {"partax": {"dynamic": partax.is_array_like}}
+NAMED = {"partax": {"dynamic": ("lr",)}}
 
 CASES += [
     calls("by position -> by keyword", lambda x, y: seen(x) - y, lambda f: f(X, X), lambda f: f(X, y=X), jax=TRACES),
@@ -57,11 +57,11 @@ CASES += [
     calls("`**kwargs` in another order", lambda x, **more: seen(x) + more["a"] - more["b"],
         lambda f: f(X, a=X, b=2 * X), lambda f: f(X, b=2 * X, a=X)),
     calls("an array that is donated", lambda x: seen(x) * 2, lambda f: f(X + 1), lambda f: f(X + 2), jit=DONATED),
-    calls("another Python number, with `trace=is_array_like`", lambda x, n: seen(x) * n, lambda f: f(X, 2.0),
+    calls("another Python number, with `dynamic=is_array_like`", lambda x, n: seen(x) * n, lambda f: f(X, 2.0),
         lambda f: f(X, 3.0), jit=TRACED, equinox=TRACES),
-    calls('another `lr`, with `trace=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
+    calls('another `lr`, with `dynamic=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
         lambda f: f(X, 4.0, 3), jit={"static": ("n",), **NAMED}, equinox=TRACES),
-    calls('another `n`, with `trace=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
+    calls('another `n`, with `dynamic=("lr",)`', lambda x, lr, n: seen(x) * lr * n, lambda f: f(X, 2.0, 3),
         lambda f: f(X, 2.0, 4), number("n", "static int 3 -> 4"), jit={"static": ("n",), **NAMED}),
     calls("a call inside of `jax.jit`", lambda x: seen(x) * 2, lambda f: f(X), lambda f: jax.jit(lambda x: f(x))(X)),
     calls("a call inside of `jax.vmap` with an axis name", lambda x: seen(x) * 2, lambda f: f(X[0]),

@@ -139,10 +139,10 @@ def recreated(path: str, *nouns: str) -> str:
 def number(path: str, arrow: str, last: str | None = None) -> str:
     """The reason of a second trace that a static number has caused."""
     argument = path.partition(".")[0].partition("[")[0]
-    return f'{path}: {arrow} (2 traces so far: pass jnp.asarray({last or path}), or trace=("{argument}",))'
+    return f'{path}: {arrow} (2 traces so far: pass jnp.asarray({last or path}), or dynamic=("{argument}",))'
 
 
 def static_field(owner: str, name: str, arrow: str) -> str:
-    """The reason of a second trace that a number in a static field has caused, which `trace=` cannot name."""
+    """The reason of a second trace that a number in a static field has caused, which `dynamic=` cannot name."""
     advice = f"it is a static field of `{owner}`: make it one that holds an array"
     return f"{owner}.{name}: {arrow} (2 traces so far: {advice})"

@@ -155,7 +155,7 @@ def test_a_counter_is_counted_and_warned_of_once(lines: Lines, recwarn: pytest.W
         f(X, {"step": step})
     (warning,) = recwarn
     assert (warning.category, warning.filename) == (partax.RetraceWarning, __file__)
-    advice = """pass jnp.asarray(state['step']), or trace=("state",)"""
+    advice = """pass jnp.asarray(state['step']), or dynamic=("state",)"""
     told = "3 values of the static Python number `state['step']` are a trace of `f` each"
     assert str(warning.message) == f"{told}; {advice}"
     assert lines()[1:] == [
@@ -360,7 +360,7 @@ def test_the_warning_of_a_second_number_tells_how_to_trace_all(recwarn: pytest.W
         f(X, 0, float(value))
     first, second = (str(warning.message) for warning in recwarn)
     assert "is_array_like" not in first
-    assert second.endswith("or trace=partax.is_array_like for all numbers of all arguments")
+    assert second.endswith("or dynamic=partax.is_array_like for all numbers of all arguments")
 
 
 def test_numbers_that_come_back_and_other_causes_do_not_warn() -> None:

@@ -82,9 +82,9 @@ def test_no_retrace(traces: TraceCounter, compiled: list[str], devices: list[jax
     x, y = array(3), array(4)
     f(x)
     del compiled[:]
-    with debug.no_retrace():
+    with debug.forbid_tracing():
         f(x)
-        with pytest.raises(RetraceError, match=rf"`f` .*no_retrace\(\), as trace 2: {CHANGE}"):
+        with pytest.raises(RetraceError, match=rf"`f` .*forbid_tracing\(\), as trace 2: {CHANGE}"):
             f(y)
         with pytest.raises(RetraceError, match="as trace 1: the first"):
             filter_jit(lambda x: x + 1)(x)
@@ -101,7 +101,7 @@ def test_no_retrace_holds_for_nested_functions_and_in_this_thread_only() -> None
     inner = filter_jit(lambda x: x + 1)
     outer = jax.jit(lambda x: inner(x))
     other: list[Any] = []
-    with debug.no_retrace():
+    with debug.forbid_tracing():
         with pytest.raises(RetraceError):
             outer(array(3))
         thread = threading.Thread(target=lambda: other.append(filter_jit(lambda x: x + 1)(array(3))))

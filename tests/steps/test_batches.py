@@ -65,7 +65,7 @@ def test_a_batch_counts_as_it_was_taken(name: str, size: int) -> None:
         return {"w": state["w"] + value.ravel()[0]}, value.ravel()[0]
 
     over = changed() if name in CHANGED else emptied_after_each()
-    chunks = list(partax.steps(partax.filter_jit(step), size)({"w": jnp.zeros(())}, over=over))
+    chunks = list(partax.scan_steps(partax.filter_jit(step), size)({"w": jnp.zeros(())}, over=over))
     assert [it for _, values in chunks for it in values.tolist()] == list(range(COUNT))
     assert float(chunks[-1][0]["w"]) == sum(range(COUNT))
 
@@ -77,7 +77,7 @@ def test_an_iterator_that_begins_again_ends(count: int) -> None:
             raise StopIteration
         return full(i)
 
-    run = partax.steps(partax.filter_jit(lambda state, x: ({"w": state["w"] + x}, x)), 2)
+    run = partax.scan_steps(partax.filter_jit(lambda state, x: ({"w": state["w"] + x}, x)), 2)
     chunks = itertools.islice(run({"w": jnp.zeros(2)}, over=map(taken, itertools.count())), 9)
     assert sum(len(x) for _, x in chunks) == count
 
@@ -92,7 +92,7 @@ def test_a_batch_with_a_name_for_each_argument() -> None:
     step = partax.filter_jit(lambda state, x, y: ({"w": state["w"] + x[0]}, y[0]))
     named = collections.namedtuple("named", "y x")
     for over in (both(), (named(**it) for it in both())):
-        found = [it for _, y in partax.steps(step, 3)({"w": jnp.zeros((), int)}, over=over) for it in y.tolist()]
+        found = [it for _, y in partax.scan_steps(step, 3)({"w": jnp.zeros((), int)}, over=over) for it in y.tolist()]
         assert found == list(range(COUNT))
 
 
@@ -100,7 +100,7 @@ def test_a_batch_with_a_name_for_each_argument() -> None:
 def test_nothing_is_kept_of_a_batch_but_its_values(on_device: bool) -> None:
     batches = [jnp.asarray(full(i)) if on_device else full(i) for i in range(4)]
     step = partax.filter_jit(lambda state, batch: ({"w": state["w"] + batch}, batch))
-    results = list(partax.steps(step, 2)({"w": jnp.zeros(2)}, over=batches))
+    results = list(partax.scan_steps(step, 2)({"w": jnp.zeros(2)}, over=batches))
     for batch in batches:
         batch.delete() if isinstance(batch, jax.Array) else batch.fill(-1)
     assert [it[:, 0].tolist() for _, it in results] == [[0, 1], [2, 3]]
@@ -130,7 +130,7 @@ def test_a_batch_of_another_shape_is_a_step_by_itself(name: str, make: Callable[
     for x in over:
         state, mean, _ = step(state, x)
         means.append(float(mean))
-    chunks = list(partax.steps(step, size)({"w": jnp.zeros(3)}, over=over))
+    chunks = list(partax.scan_steps(step, size)({"w": jnp.zeros(3)}, over=over))
     assert chunks[-1][0]["w"].tolist() == state["w"].tolist()
     assert [it for _, values, _ in chunks for it in values.tolist()] == means
     assert [len(row) for _, _, rows in chunks for row in rows] == SHAPES[name]

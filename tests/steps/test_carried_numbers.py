@@ -42,7 +42,7 @@ def test_numbers_alone_stay(name: str, by_name: bool, count: int) -> None:
         assert type(rate_of(fixed)) in (int, float)
         return {"w": state["w"] + rate_of(fixed) * x}, beside(x)
 
-    run, first = partax.steps(partax.filter_jit(step), 2), {"w": jnp.zeros(2)}
+    run, first = partax.scan_steps(partax.filter_jit(step), 2), {"w": jnp.zeros(2)}
     over = [ONE] * count
     chunks = list(run(first, fixed=fixed, over=over) if by_name else run(first, fixed, over=over))
     assert chunks[-1][0]["w"].tolist() == [3 * count] * 2
@@ -54,7 +54,7 @@ def test_numbers_alone_are_carried_where_that_is_said(carry: Any) -> None:
         return {"w": state["w"] + x}, count + 1
 
     both = ("state", "count") if carry == "count" else {"state": 0, **carry}
-    chunks = list(partax.steps(partax.filter_jit(step), 2, carry=both)({"w": ONE}, 0, over=[ONE] * 5))
+    chunks = list(partax.scan_steps(partax.filter_jit(step), 2, carry=both)({"w": ONE}, 0, over=[ONE] * 5))
     assert [int(count) for _, count in chunks] == [2, 4, 5]
 
 
@@ -90,15 +90,15 @@ def test_a_number_that_a_step_changes_is_refused_with_what_carries_it(name: str,
     jitted, over = partax.filter_jit(step), [ONE] * 5
     given = ((), {"state": {"w": ONE}, "count": first}) if by_name else (({"w": ONE}, first), {})
     with pytest.raises(ValueError, match=message) as error:
-        list(partax.steps(jitted, 2)(*given[0], over=over, **given[1]))
+        list(partax.scan_steps(jitted, 2)(*given[0], over=over, **given[1]))
     assert "carry={'state': 0, 'count': 1}" in str(error.value)
-    chunks = list(partax.steps(jitted, 2, carry={"state": 0, "count": 1})(*given[0], over=over, **given[1]))
+    chunks = list(partax.scan_steps(jitted, 2, carry={"state": 0, "count": 1})(*given[0], over=over, **given[1]))
     assert jax.tree.leaves(chunks[-1][1]) == jax.tree.leaves(expected)
 
 
 def test_a_number_that_is_not_carried_by_decision_stays() -> None:
     step = partax.filter_jit(lambda state, n, x: ({"w": state["w"] + n * x}, n + 1))
-    *_, (state, _) = partax.steps(step, 2, carry=("state",))({"w": ONE}, 2, over=[ONE] * 4)
+    *_, (state, _) = partax.scan_steps(step, 2, carry=("state",))({"w": ONE}, 2, over=[ONE] * 4)
     assert state["w"].tolist() == [9.0, 9.0]
 
 
@@ -106,10 +106,10 @@ def test_a_number_that_trace_makes_an_array_is_not_passed_over() -> None:
     def step(state: Any, i: Any, x: Any) -> Any:
         return {"w": state["w"] + i * x}, i + 1
 
-    traced = partax.filter_jit(step, trace=("i",))
+    traced = partax.filter_jit(step, dynamic=("i",))
     with pytest.raises(ValueError, match=r"'i', an array or scalars alone, .* as carry="):
-        list(partax.steps(traced, 2)({"w": ONE}, 0, over=[ONE] * 4))
-    *_, (state, i) = partax.steps(traced, 2, carry=("state", "i"))({"w": ONE}, 0, over=[ONE] * 4)
+        list(partax.scan_steps(traced, 2)({"w": ONE}, 0, over=[ONE] * 4))
+    *_, (state, i) = partax.scan_steps(traced, 2, carry=("state", "i"))({"w": ONE}, 0, over=[ONE] * 4)
     assert (state["w"].tolist(), int(i)) == ([7.0, 7.0], 4)
 
 
@@ -127,7 +127,7 @@ WRONG: dict[str, Callable[[Any, Any], Any]] = {
 def test_what_cannot_stand_for_a_number_is_named(message: str) -> None:
     carry = {"s": ()} if message.endswith("after it") else None
     with pytest.raises(TypeError, match=message):
-        list(partax.steps(partax.filter_jit(WRONG[message]), 2, carry=carry)({"n": 0, "w": ONE}, over=[ONE] * 2))
+        list(partax.scan_steps(partax.filter_jit(WRONG[message]), 2, carry=carry)({"n": 0, "w": ONE}, over=[ONE] * 2))
 
 
 @pytest.mark.parametrize("begun", [1.5, 2])
@@ -137,7 +137,7 @@ def test_weak_types_of_a_carry_settle(begun: Any) -> None:
 
     state = {"scale": jnp.asarray(begun), "w": jnp.zeros(2, "bfloat16")}
     jitted, over = partax.filter_jit(step), [jnp.full(2, 0.5, "bfloat16")] * 5
-    chunks, right = list(partax.steps(jitted, 2)(state, over=over)), []
+    chunks, right = list(partax.scan_steps(jitted, 2)(state, over=over)), []
     for x in over:
         state, out = jitted(state, x)
         right.append(out)
@@ -151,5 +151,5 @@ def test_weak_types_of_batches_promote_as_in_single_steps(dtype: str) -> None:
     step = partax.filter_jit(lambda state, x: ({"w": state["w"] * 1}, state["w"] * x))
     state = {"w": jnp.ones(2, dtype)}
     for one in (jnp.asarray(2.0), jnp.float32(2), np.float32(2), jnp.asarray(2)):
-        [(_, found)] = partax.steps(step, 3, carry="state")(state, over=[one] * 3)
+        [(_, found)] = partax.scan_steps(step, 3, carry="state")(state, over=[one] * 3)
         assert found.dtype == step(state, one)[1].dtype

@@ -58,7 +58,7 @@ HOLDERS = [in_a_step_that_is_an_object, in_the_owner_of_a_method]
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_a_change_of_an_array_that_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
     step, change = holder()
-    run = partax.steps(partax.filter_jit(step), 2)
+    run = partax.scan_steps(partax.filter_jit(step), 2)
     for value in (1.0, 2.0, 3.0, 2.0, 1.0):
         change(value)
         assert values(run(first(), over=[ONE] * 5)) == [value] * 3
@@ -75,7 +75,10 @@ RATE = 1.0
 @pytest.mark.parametrize("donate", ["none", "all", "all-except-first", ("state",)])
 def test_options_mean_a_step_that_is_an_object_too(donate: Any) -> None:
     gone = []
-    for call in (lambda step, *args: step(*args, ONE), lambda step, *args: [*partax.steps(step, 1)(*args, over=[ONE])]):
+    for call in (
+        lambda step, *args: step(*args, ONE),
+        lambda step, *args: [*partax.scan_steps(step, 1)(*args, over=[ONE])],
+    ):
         (owner, _), state = in_a_step_that_is_an_object(), first()
         call(partax.filter_jit(owner, donate=donate), state)
         gone.append((owner.held.is_deleted(), state["w"].is_deleted()))
@@ -87,7 +90,7 @@ def test_clear_cache_of_the_step_is_that_of_the_chunk(
     stored: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = partax.filter_jit(lambda state, x: (filled(state, RATE), x), store=str(tmp_path) if stored else None)
-    run, again = partax.steps(step, 2), partax.steps(step, 2)
+    run, again = partax.scan_steps(step, 2), partax.scan_steps(step, 2)
     for value in (1.0, 2.0, 3.0):
         monkeypatch.setitem(globals(), "RATE", value)
         step.clear_cache()
@@ -108,7 +111,7 @@ def test_runs_have_their_chunks_in_common_while_nothing_changes() -> None:
         traces.append(1)
         return {"w": state["w"] + x.sum()}, x
 
-    run = partax.steps(partax.filter_jit(step), 2)
+    run = partax.scan_steps(partax.filter_jit(step), 2)
     for width in (2, 3, 2, 3, 2):
         list(run(first(), over=[np.ones(width, "f4")] * 5))
     assert len(traces) == 8  # of a chunk, and of one step of the rest: by itself and in the scan, for two shapes
@@ -139,7 +142,9 @@ DONATED = ["none", "all", "all-except-first", ("state",), ("scale",), ("x", "sca
 def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any, size: int) -> None:
     jitted, gone = partax.filter_jit(step, donate=donate), []
 
-    chunk = lambda *args, **kwargs: list(partax.steps(jitted, size, carry="state")(*args, over=[ONE] * size, **kwargs))
+    chunk = lambda *args, **kwargs: list(
+        partax.scan_steps(jitted, size, carry="state")(*args, over=[ONE] * size, **kwargs)
+    )
     for call in (functools.partial(jitted, x=ONE), chunk):
         state, scale = first(), jnp.ones(2)
         if step is in_the_middle:
@@ -158,7 +163,7 @@ def counting(state: Any, x: Any) -> Any:
 @pytest.mark.parametrize("count", range(1, 10))
 @pytest.mark.parametrize("explained", [False, True])
 def test_numbers_settle_in_the_rest_as_in_chunks(count: int, explained: bool) -> None:
-    run = partax.steps(partax.filter_jit(counting), 4)
+    run = partax.scan_steps(partax.filter_jit(counting), 4)
     with partax.explain(explained):
         chunks = list(run({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * count))
     assert [it for _, numbers in chunks for it in numbers.tolist()] == list(range(count))
@@ -167,7 +172,7 @@ def test_numbers_settle_in_the_rest_as_in_chunks(count: int, explained: bool) ->
 
 @pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy])
 def test_what_has_run_is_copied(copied: Callable[[Any], Any]) -> None:
-    run = partax.steps(partax.filter_jit(counting), 3, carry={"state": 0}, unroll=2)
+    run = partax.scan_steps(partax.filter_jit(counting), 3, carry={"state": 0}, unroll=2)
     for make in (lambda: copied(run), lambda: run, lambda: copied(run)):
         again = make()
         found = [n.tolist() for _, n in again({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4)]

@@ -113,7 +113,7 @@ def test_each_way_to_write_a_step(name: str, count: int, on_device: bool) -> Non
     step, begin, go_on, _ = STEPS[name]
     args, keywords = begin()
     right = one_by_one(name, count, on_device)
-    chunks = partax.steps(partax.filter_jit(step), 4)(*args, over=batches(count, on_device), **keywords)
+    chunks = partax.scan_steps(partax.filter_jit(step), 4)(*args, over=batches(count, on_device), **keywords)
     assert len(chunks) == -(-count // 4)
     parts = [right[done : done + 4] for done in range(0, count, 4)]
     for result, part in zip(chunks, parts, strict=True):
@@ -133,7 +133,7 @@ def test_an_iterator_that_raises_loses_nothing() -> None:
 
     for count in (0, 3, 4, 6, 8):
         losses: list[float] = []
-        chunks = partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=some(count))
+        chunks = partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=some(count))
         with pytest.raises(OSError, match="the disk is gone"):
             any(losses.extend(values.tolist()) for *_, values in chunks)
         right = [float(it[2]) for it in one_by_one("carry first", count)]
@@ -141,9 +141,9 @@ def test_an_iterator_that_raises_loses_nothing() -> None:
 
 
 def test_no_batches_give_nothing() -> None:
-    assert list(partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=[])) == []
+    assert list(partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=[])) == []
     with pytest.raises(TypeError):
-        len(partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=iter([])))
+        len(partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=iter([])))
 
 
 def test_a_chunk_is_taken_while_the_one_before_runs() -> None:
@@ -154,7 +154,7 @@ def test_a_chunk_is_taken_while_the_one_before_runs() -> None:
             order.append(f"batch {i}")
             yield batch
 
-    for _ in partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=watched()):
+    for _ in partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=watched()):
         order.append("chunk")
     assert order == [*(f"batch {i}" for i in range(8)), "chunk", "chunk"]
 
@@ -165,7 +165,7 @@ def test_donation_goes_on(donate: Any) -> None:
         return {"w": state["w"] + fixed * batch}, (state["w"] * batch).sum()
 
     first, fixed = {"w": jnp.zeros(3)}, jnp.ones(3)
-    run = partax.steps(partax.filter_jit(step, donate=donate), 4)
+    run = partax.scan_steps(partax.filter_jit(step, donate=donate), 4)
     before = first
     for state, _ in run(fixed, first, over=[np.ones(3, "f4")] * 10):
         assert before["w"].is_deleted() == (donate != "none")
@@ -179,7 +179,7 @@ def test_what_is_carried_may_be_said() -> None:
         return {"w": params["w"] - rate * gradient["w"]}, gradient, rate * 0.5
 
     args = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}, jnp.float32(0.5)
-    run = partax.steps(partax.filter_jit(step), 2, carry={"params": 0, "rate": 2})
+    run = partax.scan_steps(partax.filter_jit(step), 2, carry={"params": 0, "rate": 2})
     (first, gradients, rate), (second, _, last) = run(*args, over=[np.ones(1, "f4")] * 4)
     close((first["w"], gradients["w"].shape, rate), (jnp.full(2, 0.375), (2, 2), jnp.float32(0.125)))
     assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
@@ -206,17 +206,17 @@ def test_places_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any
     args = right = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
     for x in over:
         right = both(jitted(*right, x))
-    close(both(list(partax.steps(jitted, 2, carry=carry)(*args, over=over))[-1]), right)
+    close(both(list(partax.scan_steps(jitted, 2, carry=carry)(*args, over=over))[-1]), right)
 
 
 def test_an_array_alone_is_carried_if_it_is_all_there_is() -> None:
     step = partax.filter_jit(lambda weight, x: (weight + x, x.sum()))
-    *_, (weight, sums) = partax.steps(step, 2)(jnp.zeros(3), over=[np.ones(3, "f4")] * 4)
+    *_, (weight, sums) = partax.scan_steps(step, 2)(jnp.zeros(3), over=[np.ones(3, "f4")] * 4)
     assert weight.tolist() == [4, 4, 4] and sums.tolist() == [3, 3]
 
 
 def test_nothing_is_kept_of_a_run() -> None:
-    run = partax.steps(partax.filter_jit(carry_first), 4)
+    run = partax.scan_steps(partax.filter_jit(carry_first), 4)
     begun = state()
     dead = weakref.ref(begun.params.layers[0].weight)
     for model, *_ in run(*begun, over=batches(8)):
@@ -231,7 +231,7 @@ def test_nothing_is_kept_of_a_run_that_is_left() -> None:
     try:
         for leave in (lambda it: None, lambda it: it.close()):
             over = (it for it in batches(8))
-            dead, chunks = weakref.ref(over), partax.steps(partax.filter_jit(carry_first), 2)(*state(), over=over)
+            dead, chunks = weakref.ref(over), partax.scan_steps(partax.filter_jit(carry_first), 2)(*state(), over=over)
             assert chunks and len(next(chunks)) == 3
             leave(chunks)
             del over, chunks
@@ -275,7 +275,7 @@ def test_random_states(carried: Any, fixed: Any, batch: tuple[int, ...], size: i
     for x in over:
         right.append(jitted(at, fixed, x))
         at = right[-1][moved_at]
-    chunks = list(partax.steps(jitted, size, carry={"state": moved_at})(state, fixed, over=over))
+    chunks = list(partax.scan_steps(jitted, size, carry={"state": moved_at})(state, fixed, over=over))
     parts = [right[done : done + size] for done in range(0, count, size)]
     for chunk, part in zip(chunks, parts, strict=True):
         close(chunk[moved_at], part[-1][moved_at])

@@ -24,14 +24,16 @@ NAMES: Any = collections.namedtuple("NAMES", "y z")
 
 
 def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, trace: Any = None, **kwargs: Any) -> Any:
-    return lambda: list(partax.steps(partax.filter_jit(step, trace=trace), 2, carry=carry)(*args, over=over, **kwargs))
+    return lambda: list(
+        partax.scan_steps(partax.filter_jit(step, dynamic=trace), 2, carry=carry)(*args, over=over, **kwargs)
+    )
 
 
 # What the error says, and the use.
 TYPES: dict[str, Callable[[], Any]] = {
     "found a masked array in a batch": run(add, W, over=[X, np.ma.masked_array(X, [1, 0])]),
     "expected one for the batch": run(add, W, X),
-    "`step`: found a `BoundFunction`, .* what is bound to": lambda: partax.steps(ADD.bind(W), 2),  # type: ignore[arg-type]
+    "`step`: found a `BoundFunction`, .* what is bound to": lambda: partax.scan_steps(ADD.bind(W), 2),  # type: ignore[arg-type]
     "`state`": run(add, W, carry={"state": 1}),
     r"`carry`: found \(0,\), expected names": run(add, W, carry=(0,)),
     "`carry`: found 5, expected names": run(add, W, carry=5),
@@ -57,11 +59,11 @@ TYPES: dict[str, Callable[[], Any]] = {
 }
 VALUES: dict[str, Callable[[], Any]] = {
     r"`batch\['n'\]`: found int32\[\] .*, expected an array with a leading axis": run(
-        lambda s, n: s, W, over=[2] * 4, trace=("n",)
+        lambda s, n: s, W, over=[2] * 4, dynamic=("n",)
     ),
-    "`size`: found 0": lambda: partax.steps(ADD, 0),
-    "`size`: found 2.0": lambda: partax.steps(ADD, 2.0),  # type: ignore[arg-type]
-    "filter_shard": lambda: partax.steps(partax.filter_jit(add, out_shardings=ONE_DEVICE), 2),
+    "`size`: found 0": lambda: partax.scan_steps(ADD, 0),
+    "`size`: found 2.0": lambda: partax.scan_steps(ADD, 2.0),  # type: ignore[arg-type]
+    "filter_shard": lambda: partax.scan_steps(partax.filter_jit(add, out_shardings=ONE_DEVICE), 2),
     "found 'model' in carry, expected names .*`state`": run(add, W, carry="model"),
     r"no `result\[3\]`": run(add, W, carry={"state": 3}),
     r"`result\[0\]` for `a` and `b`": run(lambda a, b, x: (a, b), W, W, carry={"a": 0, "b": [0]}),

@@ -84,8 +84,8 @@ def count(counter, x):
 
 counter, batches = nnx.Variable(jnp.zeros(2)), [np.full(2, i, np.float32) for i in range(5)]
 with partax.explain():
-    *_, (state, losses) = partax.steps(train, 2)({"w": jnp.ones(2)}, over=batches)
-    *_, last = partax.steps(count, 2)(counter, over=batches)
+    *_, (state, losses) = partax.scan_steps(train, 2)({"w": jnp.ones(2)}, over=batches)
+    *_, last = partax.scan_steps(count, 2)(counter, over=batches)
 print(state["w"].tolist(), losses.tolist(), counter[...].tolist(), last.tolist())
 """
 

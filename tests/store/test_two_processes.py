@@ -202,7 +202,7 @@ def test_another_environment_is_another_program(environment: dict[str, str], tmp
 
 @pytest.mark.slow
 def test_another_version_of_a_library_is_another_program(tmp_path: Path) -> None:
-    source = {"module": "import library\npartax.pure('library')\ndef f(x): return library.twice(x)"}
+    source = {"module": "import library\npartax.declare_pure('library')\ndef f(x): return library.twice(x)"}
     for version, traces in (("1.0", 1), ("1.0", 0), ("1.1", 1)):
         described = tmp_path / "library-1.dist-info"
         described.mkdir(exist_ok=True)

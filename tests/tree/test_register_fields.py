@@ -31,7 +31,7 @@ def pair_class(flatten: Flatten | None = None, *, slots: bool = False, declare: 
         return made(cls, name=name, x=children[0], y=children[1])
 
     jax.tree_util.register_pytree_node(cls, flattened, unflatten)
-    return partax.register_fields(cls, data=("x", "y"), static=("name",)) if declare else cls
+    return partax.register_fields(cls, data_fields=("x", "y"), meta_fields=("name",)) if declare else cls
 
 
 def made(cls: Any, **values: Any) -> Any:
@@ -129,13 +129,13 @@ def test_a_wrong_declaration_is_told_with_both_sides_and_a_path(told: str) -> No
     jax.tree_util.register_pytree_node(
         cls, lambda it: (flatten(it), it.name), lambda name, children: rebuild(cls, name, *children)
     )
-    partax.register_fields(cls, data=("x", "y"), static=("name",))
+    partax.register_fields(cls, data_fields=("x", "y"), meta_fields=("name",))
     step = partax.filter_jit(lambda tree: jax.tree.leaves(tree)[0])
     for _ in range(2):
         with pytest.raises(TypeError, match=told) as found:
             step([pair(cls, name="".join(("long", " name")))])
         assert str(found.value).startswith("`tree[0]`: ")
-        assert "data=('x', 'y') and static=('name',)" in str(found.value)
+        assert "data_fields=('x', 'y') and meta_fields=('name',)" in str(found.value)
 
 
 def test_what_the_functions_raise_is_raised_with_a_path() -> None:
@@ -145,7 +145,7 @@ def test_what_the_functions_raise_is_raised_with_a_path() -> None:
         raise KeyError("not today")
 
     jax.tree_util.register_pytree_node(cls, lambda it: ((it.x,), None), unflatten)
-    partax.register_fields(cls, data=("x",))
+    partax.register_fields(cls, data_fields=("x",))
     with pytest.raises(KeyError, match="not today") as found:
         partax.filter_jit(lambda tree: tree)({"at": made(cls, x=array(1))})
     assert any("['at']" in note for note in found.value.__notes__)
@@ -165,14 +165,14 @@ def test_what_cannot_be_declared() -> None:
         (cls, ("x", "z"), (), TypeError, "found `z` of `Pair` elsewhere"),
     ]:
         with pytest.raises(error, match=told):
-            partax.register_fields(of, data=data, static=static)
+            partax.register_fields(of, data_fields=data, meta_fields=static)
 
 
 def test_once_is_for_good() -> None:
     cls = pair_class(declare=True)
-    partax.register_fields(cls, data=["x", "y"], static=["name"])
-    with pytest.raises(ValueError, match=r"expected what was said before: data=\('x', 'y'\)"):
-        partax.register_fields(cls, data=("y", "x"), static=("name",))
+    partax.register_fields(cls, data_fields=["x", "y"], meta_fields=["name"])
+    with pytest.raises(ValueError, match=r"expected what was said before: data_fields=\('x', 'y'\)"):
+        partax.register_fields(cls, data_fields=("y", "x"), meta_fields=("name",))
 
 
 @pytest.mark.parametrize("as_result", [False, True])
@@ -184,7 +184,7 @@ def test_a_class_that_a_wrapper_knows_is_read_anew(as_result: bool, traces: Any)
     LOG.clear()
     step(argument)
     assert LOG
-    partax.register_fields(cls, data=("x", "y"), static=("name",))
+    partax.register_fields(cls, data_fields=("x", "y"), meta_fields=("name",))
     assert type(step(argument)) is cls
     LOG.clear()
     step(argument)
@@ -274,7 +274,7 @@ def test_what_another_thread_changes_while_a_class_is_compared_is_no_wrong_decla
         return (box.x,), ()
 
     jax.tree_util.register_pytree_node(Box, flatten, lambda _, children: made(Box, x=children[0]))
-    partax.register_fields(Box, data=("x",))
+    partax.register_fields(Box, data_fields=("x",))
     found = partax.filter_jit(lambda box: box.x * 2)(made(Box, x=array(2)))
     assert not changes
     assert found.shape in ((2,), (3,))

@@ -255,8 +255,8 @@ def layers(first: Affine, second: Affine, x: jax.Array) -> None:
 
     assert_type(partax.tree.stack([first, second]), Affine)
     assert_type(partax.tree.unstack(first), tuple[Affine, ...])
-    assert_type(partax.fold([first, second], x), jax.Array)
-    assert_type(partax.fold(first, x, remat=jax.checkpoint_policies.dots_saveable, unroll=True), jax.Array)
-    assert_type(partax.fold(first, x, call=with_aux, has_aux=True), tuple[jax.Array, State])
-    partax.fold(first)  # pyright: ignore[reportCallIssue]
-    partax.fold(first, x, remat="all")  # pyright: ignore[reportArgumentType]
+    assert_type(partax.scan_layers([first, second], x), jax.Array)
+    assert_type(partax.scan_layers(first, x, remat=jax.checkpoint_policies.dots_saveable, unroll=True), jax.Array)
+    assert_type(partax.scan_layers(first, x, call=with_aux, has_aux=True), tuple[jax.Array, State])
+    partax.scan_layers(first)  # pyright: ignore[reportCallIssue]
+    partax.scan_layers(first, x, remat="all")  # pyright: ignore[reportArgumentType]

@@ -57,7 +57,7 @@ _MOST_ATTEMPTS = 5  # to look at an instance while no other thread changes it
 _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
 
 
-def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] = ()) -> _Class:
+def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> _Class:
     """Says which attributes of a class are what its registered functions take apart and put together.
 
     Example:
@@ -65,20 +65,20 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
       ...     def __init__(self, x, name):
       ...         self.x, self.name = x, name
       >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), box.name), lambda name, xs: Box(*xs, name))
-      >>> _ = partax.register_fields(Box, data=("x",), static=("name",))
+      >>> _ = partax.register_fields(Box, data_fields=("x",), meta_fields=("name",))
       >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
       'a'
 
     From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
     each instance in each call. It compares with the functions once, when it meets the first instance: they must give
-    the values of `data`, in this order, as the children, and must set all these attributes of the new instance, and no
+    the values of `data_fields`, in this order, as the children, and must set all these attributes of the new instance, and no
     others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
 
     Args:
       cls: a class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
         class.
-      data: the attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
-      static: the attributes that the aux data is made of, in the same place.
+      data_fields: the attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
+      meta_fields: the attributes that the aux data is made of, in the same place.
 
     Returns:
       The class.
@@ -88,7 +88,7 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
         property, say). Calls raise one, with the path, where the registered functions do something else.
       ValueError: a name is there twice, or the class has been declared otherwise.
     """
-    fields = Fields(_names("data", data), _names("static", static))
+    fields = Fields(_names("data_fields", data_fields), _names("meta_fields", meta_fields))
     names = (*fields.children, *fields.statics)
     if len(set(names)) != len(names):
         raise ValueError(f"register_fields: found the attributes {names}, expected each once")
@@ -111,8 +111,8 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
     known = _of_users.get(cls)
     if known is not None and known != fields:
         raise ValueError(
-            f"register_fields: found {name} with data={fields.children} and static={fields.statics}, expected what "
-            f"was said before: data={known.children} and static={known.statics}"
+            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, expected what "
+            f"was said before: data_fields={known.children} and meta_fields={known.statics}"
         )
     if known is None:
         _of_users[cls] = fields
@@ -171,7 +171,7 @@ def order_of(obj: Any) -> tuple[str, ...] | str | None:
         return order
     return (
         f"found functions of `{cls.__name__}` that do something else than what `register_fields` was told, which is "
-        f"data={fields.children} and static={fields.statics}: {order}; declare what they do, or change them"
+        f"data_fields={fields.children} and meta_fields={fields.statics}: {order}; declare what they do, or change them"
     )
 
 

@@ -41,11 +41,11 @@ _declared: set[str] = set()
 """Modules of users, and the modules below them."""
 
 
-def pure(*modules: str) -> None:
+def declare_pure(*modules: str) -> None:
     """Declares that the results of some modules' functions depend on their arguments alone.
 
     Example:
-      >>> partax.pure("mylib.ops")
+      >>> partax.declare_pure("mylib.ops")
 
     A re-created function (a lambda in a loop, a partial) hits the program of an equal earlier one only if everything
     that its code can read is provably unchanged. partax reads functions written in Python, but not extension modules,
@@ -59,7 +59,9 @@ def pure(*modules: str) -> None:
     """
     for module in modules:
         if not isinstance(module, str):
-            raise TypeError(f"pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'")
+            raise TypeError(
+                f"declare_pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'"
+            )
         _declared.add(module)
         is_listed_name.cache_clear()
 

@@ -172,7 +172,7 @@ def filter_jit(
     out_shardings: Any = None,
     cache_size: int = 4096,
     reuse_equal_functions: bool = True,
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    dynamic: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
     **of_jax: Never,
@@ -208,7 +208,7 @@ def filter_jit(
       reuse_equal_functions: whether a re-created function, `fun` itself or one in the arguments, hits the program of an
         earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
         are compared by identity alone, as in `jax.jit`.
-      trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
+      dynamic: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
@@ -223,7 +223,7 @@ def filter_jit(
 
     Raises:
       ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
-        positive, or `max_traces` is negative; `trace` names an argument that `fun`
+        positive, or `max_traces` is negative; `dynamic` names an argument that `fun`
         does not have. When called: neither has the call, where `fun` takes `**kwargs`.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned as it came is deleted already; a
@@ -240,7 +240,7 @@ def filter_jit(
         other = f"which is no option{f'; did you mean {nearest[0]}=?' if nearest else ''}"
         raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, other)}")
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
-    given = *of_program, cache_size, reuse_equal_functions, trace, max_traces
+    given = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces
     is_plain = store is None and all(map(operator.is_, given, _DEFAULTS))  # a wrapper made anew in a loop is
     options = _PLAIN if is_plain else Options(*given, store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
@@ -252,7 +252,7 @@ _PLAIN, _DEFAULTS = Options(), tuple(cast("Any", filter_jit).__kwdefaults__.valu
 def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile: `filter_jit(f)(x)`")
-    for option, names in (("donate", options.donate), ("trace", options.trace)):
+    for option, names in (("donate", options.donate), ("dynamic", options.dynamic)):
         if isinstance(names, tuple):
             check_names(fun, option, names)
     return _core.make_jit_function(fun, options)

@@ -36,7 +36,7 @@ class Options:
     out_shardings: Any = None
     cache_size: int = 4096
     reuse_equal_functions: bool = True
-    trace: Any = None
+    dynamic: Any = None
     max_traces: int | None = None
     graph: str | None = None  # how objects in the arguments are changed in place, for `partax.nnx`; None: not
     donates_returned: bool = False  # whether an array that is donated and returned is another one then, as with jax.jit
@@ -48,7 +48,7 @@ class Options:
         check_max_traces(self.max_traces)
         if not isinstance(self.reuse_equal_functions, bool):
             raise TypeError(f"found reuse_equal_functions={self.reuse_equal_functions!r}, expected True or False")
-        self.donate, self.trace, self.store = _donated(self.donate), _traced(self.trace), _folder(self.store)
+        self.donate, self.dynamic, self.store = _donated(self.donate), _dynamic(self.dynamic), _folder(self.store)
         self.inline = self.inline if isinstance(self.inline, enum.Enum) else bool(self.inline)
         self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)
         self.compiler_options = None if self.compiler_options is None else dict(self.compiler_options)
@@ -78,9 +78,9 @@ class Options:
         """Whether a leaf is traced in a value that options may mean by these names."""
         if is_traced_array(leaf):
             return True
-        if isinstance(self.trace, tuple):
-            return not names.isdisjoint(self.trace) and _core.is_array_like(leaf)
-        return self.trace is not None and bool(self.trace(leaf))
+        if isinstance(self.dynamic, tuple):
+            return not names.isdisjoint(self.dynamic) and _core.is_array_like(leaf)
+        return self.dynamic is not None and bool(self.dynamic(leaf))
 
     def donated_values(self, names: list[set[str]], has_callable: bool) -> set[int]:
         """The indices of the values of a call whose arrays are donated, given by which names options may mean each."""
@@ -128,12 +128,12 @@ def _folder(store: Any) -> str | Literal[False] | None:
     return os.path.abspath(os.path.expanduser(os.fspath(store)))
 
 
-def _traced(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
-    if trace is None or callable(trace):
-        return cast("Callable[[Any], bool] | None", trace)
-    names = _names(trace) if isinstance(trace, (str, tuple, list)) else None
+def _dynamic(dynamic: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
+    if dynamic is None or callable(dynamic):
+        return cast("Callable[[Any], bool] | None", dynamic)
+    names = _names(dynamic) if isinstance(dynamic, (str, tuple, list)) else None
     if not names:
-        raise ValueError(f"found trace={trace!r}, expected a predicate on leaves or a tuple of argument names")
+        raise ValueError(f"found dynamic={dynamic!r}, expected a predicate on leaves or a tuple of argument names")
     return names
 
 

@@ -117,7 +117,7 @@ class History:
                     counter.live += 1
         if forbidden.get() and not self.nested:
             raise RetraceError(
-                f"`{self.name}` would be traced inside partax.debug.no_retrace(), as trace {self.count + 1}: {reason}"
+                f"`{self.name}` would be traced inside partax.debug.forbid_tracing(), as trace {self.count + 1}: {reason}"
             )
         if self.max_traces is not None and self.live >= self.max_traces:
             raise RetraceError(
@@ -144,7 +144,7 @@ class History:
             "trace depends on)"
         )
         if forbidden.get():
-            inside = "inside partax.debug.no_retrace()"
+            inside = "inside partax.debug.forbid_tracing()"
             raise RetraceError(f"`{self.name}` would be compiled again {inside}, for trace {record.number}: {reason}")
         record.places.append(snapshot)
         if explaining():

@@ -59,7 +59,7 @@ class Reasons:
         return next(often, None)
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
-        of_all = ", or trace=partax.is_array_like for all numbers of all arguments" if self._warned else ""
+        of_all = ", or dynamic=partax.is_array_like for all numbers of all arguments" if self._warned else ""
         self._warned.add(change.path)
         warnings.warn_explicit(
             f"{len(self._values[change.path])} values of the static Python number `{change.path}` are a trace of "
@@ -121,7 +121,7 @@ def _advice(change: Difference, occasion: Occasion) -> str:
         return f"it is a static field of `{owner}`: make it one that holds an array"
     argument = re.split(r"[.\[]", path, maxsplit=1)[0]
     may_trace = argument in occasion.arguments and not change.is_inside
-    return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")
+    return f"pass jnp.asarray({name})" + (f', or dynamic=("{argument}",)' if may_trace else "")
 
 
 _NAMED = 3

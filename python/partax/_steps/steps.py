@@ -14,7 +14,7 @@ from partax._steps.chunk import VARIABLE, Settings, bind_arguments, chunk_of
 from partax._steps.places import Carry, Place, merge_result
 
 
-def steps(
+def scan_steps(
     step: JitFunction[..., Any], size: int, *, carry: Sequence[str] | Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
     """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
@@ -23,7 +23,7 @@ def steps(
       >>> @partax.filter_jit
       ... def step(weight, x):
       ...     return {"w": weight["w"] - 0.5 * x}, (weight["w"] * x).sum()
-      >>> run = partax.steps(step, 2)
+      >>> run = partax.scan_steps(step, 2)
       >>> for weight, losses in run({"w": jnp.ones(2)}, over=[jnp.ones(2)] * 4):
       ...     print(losses)
       [2. 1.]
@@ -99,7 +99,7 @@ class Steps:
         return Steps, (self._step, self._size, self._carry, self._unroll)
 
     def __repr__(self) -> str:
-        return f"<partax.steps of {self._size} of {self._step!r}>"
+        return f"<partax.scan_steps of {self._size} of {self._step!r}>"
 
     def __call__(self, /, *args: Any, over: Any, **kwargs: Any) -> "Run":
         """Begins with the arguments of the first step; `over` gives the others for each step: one, a tuple of them, or

@@ -97,7 +97,7 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def fold(
+def scan_layers(
     layers: Any,
     x: _X,
     per_layer: Any = None,
@@ -107,7 +107,7 @@ def fold(
     **options: Unpack[_Options],
 ) -> _X: ...
 @overload
-def fold(
+def scan_layers(
     layers: Any,
     x: _X,
     per_layer: Any = None,
@@ -117,10 +117,10 @@ def fold(
     **options: Unpack[_Options],
 ) -> tuple[_X, _Aux]: ...
 @overload
-def fold(
+def scan_layers(
     layers: Any, x: _X, per_layer: Any = None, *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> tuple[_X, Any]: ...
-def fold(
+def scan_layers(
     layers: Any,
     x: Any,
     per_layer: Any = None,
@@ -135,7 +135,7 @@ def fold(
 
     Example:
       >>> layers = [{"weight": jnp.full(2, w), "activation": jnp.tanh} for w in (1.0, 2.0, 3.0)]
-      >>> partax.fold(layers, jnp.ones(2), call=lambda layer, x: x * layer["weight"])
+      >>> partax.scan_layers(layers, jnp.ones(2), call=lambda layer, x: x * layer["weight"])
       Array([6., 6.], dtype=float32)
 
     Args:
@@ -162,7 +162,7 @@ def fold(
         length.
       TypeError: a layer changes the structure, a static part, a dtype or a shape of `x`, by its path with both.
     """
-    objects = Objects("fold", [("layers", layers), ("x", x), ("per_layer", per_layer)])
+    objects = Objects("scan_layers", [("layers", layers), ("x", x), ("per_layer", per_layer)])
     function = objects.refuse_changes(call, names=("layer", "x", "per_layer"))
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None

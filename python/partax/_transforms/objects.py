@@ -38,7 +38,7 @@ _REMEDIES = {
     "filter_switch": _OF_FLAX.format("switch"),
     "filter_vmap": _OF_FLAX.format("vmap"),
     "filter_while_loop": _OF_FLAX.format("while_loop"),
-    "fold": _OF_FLAX.format("scan"),
+    "scan_layers": _OF_FLAX.format("scan"),
     **dict.fromkeys(
         ("filter_closure_convert", "filter_custom_jvp", "filter_eval_shape", "filter_io_callback", "filter_make_jaxpr",
          "filter_pure_callback"),

@@ -151,7 +151,7 @@ def _severity(equations: int) -> Severity:
 
 def _advice(line: Line, is_loop: bool, is_optimizer: bool, has_one_shape: bool) -> str:
     if is_optimizer:
-        return "the optimizer has an update for each array of the model: stacked layers (`partax.stack`) have one"
+        return "the optimizer has an update for each array of the model: stacked layers (`partax.tree.stack`) have one"
     if not is_loop:
         advice = f"let the compiler see `{line.function.rpartition('.')[2]}` once: stack its inputs and use "
         advice += "`jax.vmap`, `partax.filter_scan` or `jax.lax.map(batch_size=...)` over them; a nested "
@@ -159,7 +159,7 @@ def _advice(line: Line, is_loop: bool, is_optimizer: bool, has_one_shape: bool) 
     if not has_one_shape:
         advice = "this is a Python loop whose turns have other shapes: pad them to one shape, and let "
         return f"{advice}`partax.filter_scan` or `jax.lax.scan` compile one turn"
-    advice = "this is a Python loop: over layers, stack them (`partax.stack`) and use `partax.fold`; over time steps "
+    advice = "this is a Python loop: over layers, stack them (`partax.tree.stack`) and use `partax.scan_layers`; over time steps "
     advice += "or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is "
     return f"{advice}compiled then"
 

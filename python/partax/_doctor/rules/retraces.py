@@ -89,7 +89,7 @@ def _static_numbers(program: Program) -> Iterator[Finding]:
 
 
 def _how_to_trace(program: Program, name: str) -> str:
-    option = f"trace={names_text((name,))}"
+    option = f"dynamic={names_text((name,))}"
     if program.kind in ("partax", "partax.nnx"):
         jit = "filter_jit" if program.kind == "partax" else "partax.nnx.jit"
         return f"Trace it: `{jit}({option})`, or pass `jnp.asarray({name})`."

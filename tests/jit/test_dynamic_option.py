@@ -1,4 +1,4 @@
-"""Guards the promise that `filter_jit(..., trace=...)` traces the Python numbers that it names, and no others."""
+"""Guards the promise that `filter_jit(..., dynamic=...)` traces the Python numbers that it names, and no others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,14 +32,14 @@ def looking(**options: Any) -> tuple[Any, list[Any]]:
 
 @pytest.mark.parametrize("x", [1, True, 1.5, 1j, array(2), np.float32(1), [1, {"a": (2.0, None)}]], ids=str)
 def test_array_like_leaves_are_traced_as_jax_jit_traces_them(x: Any) -> None:
-    f, looks = looking(trace=is_array_like)
+    f, looks = looking(dynamic=is_array_like)
     result, expected = f(x), jax.jit(lambda x: x)(x)
     assert_same(result, expected)
     assert jax.tree.map(seen, result) == jax.tree.map(seen, expected) == looks[0][0]
 
 
 def test_another_number_does_not_retrace_and_another_type_does() -> None:
-    f, looks = looking(trace=is_array_like)
+    f, looks = looking(dynamic=is_array_like)
     for numbers, traces in (((1, 2, 3), 1), ((1.0, 2.5, float("nan"), -0.0), 2), ((True, False), 3), ((1j, 2j), 4)):
         for number in numbers:
             np.testing.assert_array_equal(f(number), number)
@@ -61,7 +61,7 @@ PREDICATES: dict[str, tuple[Any, Callable[[Any], bool]]] = {
 def test_exactly_the_leaves_of_the_predicate_are_traced(predicate: Any, expected: Callable[[Any], bool]) -> None:
     values = [1, True, 2, 2.0, 1.5, 1j, "a", array(2), np.int32(1), Layer(array(2), rate=2.0)]
     for tree in (values, values[::-1], {"k": values}, (1, 2.0), (2, 2.0), (2.0, 1), (array(2), 2.0), (2.0, array(2))):
-        f, looks = looking(trace=predicate)
+        f, looks = looking(dynamic=predicate)
         for _ in range(3):
             f(tree)  # found again by a match
         assert len(looks) == 1
@@ -70,7 +70,7 @@ def test_exactly_the_leaves_of_the_predicate_are_traced(predicate: Any, expected
 
 
 def test_only_the_named_arguments_are_traced() -> None:
-    f, looks = looking(trace=("y", "rest", "more"))
+    f, looks = looking(dynamic=("y", "rest", "more"))
     for i in range(3):
         f(1, i, float(i), {"a": i}, key=3, more=i)
     for i in range(3):
@@ -88,13 +88,13 @@ def test_only_the_named_arguments_are_traced() -> None:
 
 
 def test_lowering_compiling_and_options(everywhere: Any) -> None:
-    f = filter_jit(lambda x, n: (x * n, x), trace=is_array_like, donate="all")
+    f = filter_jit(lambda x, n: (x * n, x), dynamic=is_array_like, donate="all")
     compiled = f.lower(jax.ShapeDtypeStruct((2,), jnp.float32), 2).compile()
     for call, n in ((compiled, 2), (compiled, 3), (f, 5)):
         assert_same(call(array(2), n)[0], array(2) * n)
     with pytest.raises(TypeError, match="`n`"):
         compiled(array(2), 2.5)
-    g = filter_jit(lambda x, n: x * n, trace=("n",), in_shardings=everywhere)
+    g = filter_jit(lambda x, n: x * n, dynamic=("n",), in_shardings=everywhere)
     for n in (5, 6):
         assert_same(g(array(2), n), array(2) * n)
     assert g.cache_info().traces == 1
@@ -105,18 +105,23 @@ def test_wrappers_with_other_rules_do_not_share() -> None:
         return isinstance(x, jax.Array)
 
     for _ in range(2):
-        assert [filter_jit(f, trace=t)(1.0) for t in (None, is_array_like, "x", is_array)] == [False, True, True, False]
+        assert [filter_jit(f, dynamic=t)(1.0) for t in (None, is_array_like, "x", is_array)] == [
+            False,
+            True,
+            True,
+            False,
+        ]
 
 
 @pytest.mark.parametrize("wrong", [1, (), ("x", 2), {"x": 1}])
 def test_a_wrong_option_is_an_error(wrong: Any) -> None:
     with pytest.raises(ValueError, match="a predicate on leaves or a tuple of argument names"):
-        filter_jit(lambda x: x, trace=wrong)
+        filter_jit(lambda x: x, dynamic=wrong)
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_parameters() -> None:
     with pytest.raises(ValueError, match=r"'z' in trace.*: x, y$"):
-        filter_jit(lambda x, y: x, trace=("x", "z"))
+        filter_jit(lambda x, y: x, dynamic=("x", "z"))
 
 
 def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
@@ -124,16 +129,16 @@ def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
         raise KeyError("no")
 
     with pytest.raises(KeyError) as caught:
-        filter_jit(lambda tree: tree, trace=fails)({"a": [1]})
+        filter_jit(lambda tree: tree, dynamic=fails)({"a": [1]})
     assert "tree['a'][0]" in "".join(getattr(caught.value, "__notes__", []))
     with pytest.raises(TypeError, match=r"tree\['a'\]\[0\].*`str`"):
-        filter_jit(lambda tree: tree, trace=lambda leaf: True)({"a": ["text"]})
+        filter_jit(lambda tree: tree, dynamic=lambda leaf: True)({"a": ["text"]})
 
 
 @pytest.mark.parametrize("number", [64, 65, 200])
 def test_names_beyond_the_64th_parameter(number: int) -> None:
     names = [f"p{i}" for i in range(number)]
-    f = filter_jit(eval(f"lambda {', '.join(names)}: p0 + {names[-1]}"), trace=("p0", names[-1]))
+    f = filter_jit(eval(f"lambda {', '.join(names)}: p0 + {names[-1]}"), dynamic=("p0", names[-1]))
     rest = [1] * (number - 2)
     assert (float(f(1.0, *rest, 2.0)), float(f(2.0, *rest, 3.0))) == (3.0, 5.0)
     assert f.cache_info().traces == 1

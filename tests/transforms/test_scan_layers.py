@@ -1,4 +1,4 @@
-"""Guards the promise that `fold` computes what the Python loop over the layers does, gradients included, in a program
+"""Guards the promise that `scan_layers` computes what the Python loop over the layers does, gradients included, in a program
 that has one layer; and that layers which are equal but for their arrays become one tree and come back."""
 
 from functools import partial
@@ -50,12 +50,12 @@ def test_values_and_gradients_are_the_loop_s(options: dict[str, Any]) -> None:
         return partax.filter_value_and_grad(lambda both: jnp.sum(call(*both) ** 2))((layers, x))
 
     value, (grads, by_x) = by(loop, layers, X)
-    found, (stacked_grads, stacked_by_x) = by(lambda layers, x: partax.fold(layers, x, **options), layers, X)
+    found, (stacked_grads, stacked_by_x) = by(lambda layers, x: partax.scan_layers(layers, x, **options), layers, X)
     assert_close(found, value)
     assert_close(stacked_by_x, by_x)
     assert_close_trees(stacked_grads, grads)
     if not options:
-        found, (of_stack, _) = by(partax.fold, stack(layers), X)
+        found, (of_stack, _) = by(partax.scan_layers, stack(layers), X)
         assert_close(found, value)
         assert_close_trees(list(unstack(partax.filter(of_stack, partax.is_array))), grads)
 
@@ -65,7 +65,7 @@ def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
         traces.tick()
         return layer(x)
 
-    programs = [str(jax.make_jaxpr(lambda x: partax.fold(blocks(n), x, call=call))(X)) for n in (2, 8)]  # noqa: B023
+    programs = [str(jax.make_jaxpr(lambda x: partax.scan_layers(blocks(n), x, call=call))(X)) for n in (2, 8)]  # noqa: B023
     assert traces.count == 2
     assert programs[0].count("dot_general") == programs[1].count("dot_general") == 1
 
@@ -74,7 +74,7 @@ def test_options_reach_the_program() -> None:
     layers = stack(blocks(4))
 
     def program(**options: Any) -> str:
-        return str(jax.make_jaxpr(lambda x: partax.fold(layers, x, **options))(X))
+        return str(jax.make_jaxpr(lambda x: partax.scan_layers(layers, x, **options))(X))
 
     assert "remat" not in program() and "unroll=1" in program()
     assert "remat" in program(remat=True) and "policy=None" in program(remat=True)
@@ -84,21 +84,21 @@ def test_options_reach_the_program() -> None:
 
 
 def test_each_layer_has_its_own_key_and_gives_its_own_aux_in_either_order() -> None:
-    assert_close(partax.fold(tuple(blocks(3)), X, reverse=True), loop(blocks(3)[::-1], X))
-    assert_close(partax.fold([jnp.tanh] * 3, X), loop([jnp.tanh] * 3, X))
+    assert_close(partax.scan_layers(tuple(blocks(3)), X, reverse=True), loop(blocks(3)[::-1], X))
+    assert_close(partax.scan_layers([jnp.tanh] * 3, X), loop([jnp.tanh] * 3, X))
     layers, keys = blocks(3), jax.random.split(jax.random.key(0), 3)
     expected, norms = X, []
     for layer, key in zip(layers, keys, strict=True):
         expected = layer(expected, key)
         norms.append(jnp.sum(expected))
-    assert_close(partax.fold(layers, X, keys), expected)
+    assert_close(partax.scan_layers(layers, X, keys), expected)
 
     def call(layer: Block, x: jax.Array, entry: Any) -> Any:
         assert entry["kind"] == "k"
         out = layer(x, entry["key"])
         return out, {"norm": jnp.sum(out), "name": layer.name}
 
-    found, aux = partax.fold(layers, X, {"key": keys, "kind": "k"}, call=call, has_aux=True)
+    found, aux = partax.scan_layers(layers, X, {"key": keys, "kind": "k"}, call=call, has_aux=True)
     assert_close(found, expected)
     assert_close(aux["norm"], jnp.stack(norms))
     assert aux["name"] == "block"
@@ -111,13 +111,22 @@ def test_what_does_not_fit_is_told_by_its_path() -> None:
     length = "found float32[3], expected a leading axis of length 2, as"
     scalar, of_tree = [jnp.ones(2), np.float32(1)], {"a": jnp.ones((3, 2)), "b": jnp.ones(2)}
     calls: list[tuple[Any, str]] = [
-        (partial(partax.fold, [*layers, Block(layers[0].layer, "other")], X), "`layers[2].name`: found 'other', expe"),
-        (partial(partax.fold, jnp.tanh, X), "`layers`: found no array, expected one or more with a leading axis, or a"),
-        (partial(partax.fold, layers, X, [X]), f"`per_layer[0]`: {length} there are layers"),
-        (partial(partax.fold, odd, X), f"`layers['b']`: {length} `layers['a']`"),
-        (partial(partax.fold, [], X), "`layers`: found none"),
-        (partial(partax.fold, layers, {"x": X}, call=cut), "`x['x']`: float32[3] before the layer, float32[2] after"),
-        (partial(partax.fold, layers, X, has_aux=True), "found a "),
+        (
+            partial(partax.scan_layers, [*layers, Block(layers[0].layer, "other")], X),
+            "`layers[2].name`: found 'other', expe",
+        ),
+        (
+            partial(partax.scan_layers, jnp.tanh, X),
+            "`layers`: found no array, expected one or more with a leading axis, or a",
+        ),
+        (partial(partax.scan_layers, layers, X, [X]), f"`per_layer[0]`: {length} there are layers"),
+        (partial(partax.scan_layers, odd, X), f"`layers['b']`: {length} `layers['a']`"),
+        (partial(partax.scan_layers, [], X), "`layers`: found none"),
+        (
+            partial(partax.scan_layers, layers, {"x": X}, call=cut),
+            "`x['x']`: float32[3] before the layer, float32[2] after",
+        ),
+        (partial(partax.scan_layers, layers, X, has_aux=True), "found a "),
         (partial(stack, []), "`layers`: found none"),
         (partial(unstack, {"a": 1}), "`tree`: found no array"),
         (partial(unstack, scalar), "`tree[1]`: found float32[], expected an array with a leading axis"),
