@@ -71,8 +71,8 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
 
     From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
     each instance in each call. It compares with the functions once, when it meets the first instance: they must give
-    the values of `data_fields`, in this order, as the children, and must set all these attributes of the new instance, and no
-    others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
+    the values of `data_fields`, in this order, as the children, and must set all these attributes of the new instance,
+    and no others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
 
     Args:
       cls: a class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
@@ -111,8 +111,8 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     known = _of_users.get(cls)
     if known is not None and known != fields:
         raise ValueError(
-            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, expected what "
-            f"was said before: data_fields={known.children} and meta_fields={known.statics}"
+            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, "
+            f"expected what was said before: data_fields={known.children} and meta_fields={known.statics}"
         )
     if known is None:
         _of_users[cls] = fields

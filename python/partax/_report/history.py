@@ -117,7 +117,8 @@ class History:
                     counter.live += 1
         if forbidden.get() and not self.nested:
             raise RetraceError(
-                f"`{self.name}` would be traced inside partax.debug.forbid_tracing(), as trace {self.count + 1}: {reason}"
+                f"`{self.name}` would be traced inside partax.debug.forbid_tracing(), as trace {self.count + 1}: "
+                f"{reason}"
             )
         if self.max_traces is not None and self.live >= self.max_traces:
             raise RetraceError(

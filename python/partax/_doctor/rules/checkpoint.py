@@ -43,8 +43,8 @@ def find(program: Program) -> list[Finding]:
         of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
         message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
         advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
-        advice += f"scan's body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
-        advice += f"chunks of {math.isqrt(it.length):,} steps, each a checkpointed scan, keeps less."
+        advice += f"scan's body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(it.kept_bytes)}; "
+        advice += f"a scan over chunks of {math.isqrt(it.length):,} steps, each a checkpointed scan, keeps less."
         findings.append(finding_at(it.line, "checkpoint", "medium", message, advice, **figures))
     return findings
 
