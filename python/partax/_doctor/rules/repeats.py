@@ -160,8 +160,10 @@ def _advice(line: Line, is_loop: bool, is_optimizer: bool, has_one_shape: bool) 
         advice = "this is a Python loop whose turns have other shapes: pad them to one shape, and let "
         return f"{advice}`partax.filter_scan` or `jax.lax.scan` compile one turn"
     advice = "this is a Python loop: over layers, stack them (`partax.tree.stack`) and use `partax.scan_layers`; over "
-    advice += "time steps or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is "
-    return f"{advice}compiled then"
+    advice += (
+        "time steps or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn "
+    )
+    return f"{advice}is compiled then"
 
 
 def _unrolled_scans(program: Program) -> list[Finding]:
