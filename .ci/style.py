@@ -24,7 +24,14 @@ LIMITS = {
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    for pattern in ("csrc/**/*.h", "csrc/**/*.cpp", "python/partax/**/*.py", "docs/**/*.md", "README.md", "CHANGELOG.md"):
+    for pattern in (
+        "csrc/**/*.h",
+        "csrc/**/*.cpp",
+        "python/partax/**/*.py",
+        "docs/**/*.md",
+        "README.md",
+        "CHANGELOG.md",
+    ):
         for file in sorted(ROOT.glob(pattern)):
             if file.name != "style.md":
                 yield file, file.read_text(encoding="utf-8")

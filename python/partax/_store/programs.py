@@ -18,8 +18,8 @@ import numpy as np
 from partax import _core
 from partax._jax.private import configuration
 from partax._jax.programs import (
-    compiled,
     compile_uncached,
+    compiled,
     dispatched,
     has_callbacks,
     runs_compiled,
