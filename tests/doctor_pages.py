@@ -35,7 +35,7 @@ def arguments(rows: int = 8) -> tuple[Any, ...]:
 
 def diagnosis(**options: Any) -> Diagnosis:
     """Of `step`, with findings of each severity, one of which would break a page that escapes nothing."""
-    found = doctor(step, *arguments(), **options)
+    plain = doctor(step, *arguments(), **options)
     lines, first = inspect.getsourcelines(layer)
     at = (__file__, first + 1, lines[1].strip())
     hostile = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'
@@ -49,4 +49,4 @@ def diagnosis(**options: Any) -> Diagnosis:
         ),
         Finding("host", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
     )  # fmt: skip
-    return dataclasses.replace(found, findings=findings, name=f"step {hostile}")
+    return dataclasses.replace(plain, findings=findings, name=f"step {hostile}")

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from examining import Call, floats, ints
+from examining import floats, ints
 from flax import nnx
 from jax import lax
 
 import partax
 from partax import filter_jit
 
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 MEMORY = 80 << 30  # of the machine that the programs are for, whichever runs the tests
 entropy = lambda model, x, labels: optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
 CORPUS: list[Callable[[], Call]] = []  # each gives a function that has nothing to mend, and its arguments
