@@ -33,11 +33,8 @@ def test_a_captured_array_has_its_variable_and_its_line(jit: Any) -> None:
     assert finding.figures == {"bytes": MEBIBYTE, "arrays": 1}
     assert "closure cell" in finding.message and "argument of `scaled`" in finding.advice
     assert findings_of("constant", jit(lambda x, data: x * data), jnp.float32(2), data) == []
-
-
-def test_a_smaller_array_is_not_a_finding() -> None:
-    data = numbers(MEBIBYTE // 4 - 1)
-    assert findings_of("constant", lambda x: x * data, jnp.float32(2)) == []
+    smaller = data[1:]
+    assert findings_of("constant", jit(lambda x: x * smaller), jnp.float32(2)) == []
 
 
 def test_a_captured_model_is_one_finding() -> None:
@@ -49,16 +46,6 @@ def test_a_captured_model_is_one_finding() -> None:
     (finding,) = findings_of("constant", predict, jnp.ones(512))
     assert (finding.path, finding.line, finding.figures["arrays"]) == ("model", marked(predict), 8)
     assert findings_of("constant", lambda model, x: model(x), model, jnp.ones(512)) == []
-
-
-def test_the_line_is_that_of_the_first_use_in_a_scan() -> None:
-    data = numbers(MEBIBYTE)
-
-    def step(carry: Any, _: Any) -> Any:
-        return carry * data.sum() + (carry * data)[0], None  # here
-
-    (finding,) = findings_of("constant", lambda x: jax.lax.scan(step, x, None, length=3), jnp.float32(2))
-    assert (finding.file, finding.line, finding.path) == (__file__, marked(step), "data")
 
 
 class Runner:
@@ -93,18 +80,6 @@ def test_a_sort_of_a_captured_array_is_evaluated_by_the_compiler() -> None:
     assert findings_of("constant", lambda x, data: x * jnp.sort(data), jnp.float32(2), data) == []
 
 
-def test_windows_over_ones_are_evaluated_by_the_compiler() -> None:
-    """https://github.com/google-deepmind/dm-haiku/issues/539: an average pool with SAME padding, 19 s."""
-
-    def pool(x: Any) -> Any:
-        counts = jax.lax.reduce_window(jnp.ones_like(x), 0.0, jax.lax.add, (3, 3), (1, 1), "SAME")  # here
-        return jax.lax.reduce_window(x, 0.0, jax.lax.add, (3, 3), (1, 1), "SAME") / counts
-
-    (finding,) = findings_of("constant", pool, jnp.ones((400, 400)))
-    assert finding.line == marked(pool)
-    assert findings_of("constant", pool, jnp.ones((100, 100))) == []
-
-
 def test_a_chain_is_followed_through_calls_until_an_argument_is_read() -> None:
     data = numbers(3_000_000)
 
@@ -128,5 +103,3 @@ def test_what_xla_does_not_evaluate_is_not_a_finding() -> None:
         return x * (jnp.cumsum(count) + jnp.sort(jnp.sin(count)) + ones.at[3].set(2.0) + jnp.cumsum(ones))
 
     assert findings_of("constant", computed, jnp.float32(2)) == []
-    signal = numbers(8_000)
-    assert findings_of("constant", lambda x: x * jnp.sort(jnp.fft.fft(signal).real), jnp.float32(2)) == []

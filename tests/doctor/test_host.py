@@ -58,13 +58,6 @@ def test_steps_of_while_loops_and_branches_are_told_apart() -> None:
     assert finding.severity == "low" and "at most once" in finding.message
 
 
-def test_loops_in_loops_are_multiplied() -> None:
-    inner = lambda c, _: (jax.pure_callback(np.sin, c, c), None)
-    outer = lambda c, _: (lax.scan(inner, jax.pure_callback(np.cos, c, c), None, length=5)[0], None)
-    findings = findings_of("host", lambda x: lax.scan(outer, x, None, length=4)[0], X)
-    assert sorted(int(finding.figures["times"]) for finding in findings) == [4, 20]
-
-
 def test_checks_of_libraries_are_silent() -> None:
     assert findings_of("host", lambda x: eqx.error_if(x, x < 0, "negative"), X) == []
     assert findings_of("host", lambda x: x + 1, X) == []

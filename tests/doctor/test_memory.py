@@ -94,12 +94,6 @@ def mlp(weights: Any, x: Any) -> Any:
     return (x**2).mean()
 
 
-def recurrent(w: Any, xs: Any) -> Any:
-    step: Any = lambda h, x: 2 * (jnp.tanh(h @ w + x),)
-    h, sums = jax.lax.scan(step, jnp.zeros((64, 128)), xs)
-    return (h**2).sum() + sums.mean()
-
-
 def adam_step(weights: Any, state: Any, x: Any) -> Any:
     loss, slope = jax.value_and_grad(mlp)(weights, x)
     updates, state = optax.adam(1e-3).update(slope, state)
@@ -108,9 +102,7 @@ def adam_step(weights: Any, state: Any, x: Any) -> Any:
 
 WEIGHTS = [floats(256, 256)] * 8
 PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "pairwise": (jax.jit(lambda x: ((x[:, None] - x[None]) ** 2).sum(-1)), (floats(500, 30),)),
     "mlp": (jax.jit(jax.grad(mlp)), (WEIGHTS, floats(2048, 256))),
-    "recurrent": (jax.jit(jax.grad(recurrent)), (floats(128, 128), floats(100, 64, 128))),
     "adam": (jax.jit(adam_step, donate_argnums=(0, 1)),
         (WEIGHTS, jax.eval_shape(optax.adam(1e-3).init, WEIGHTS), floats(2048, 256))),
     "cache": (jax.jit(lambda cache, x: jax.lax.dynamic_update_slice(cache, x, (5, 0)), donate_argnums=0),

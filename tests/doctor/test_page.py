@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import partax
 from doctor_pages import LAYERS, diagnosis
 from notebook_pages import ReadPage
 
@@ -48,11 +47,6 @@ def test_a_page_needs_no_network_and_no_script(text: str) -> None:
         assert not [name for name in attributes if name.startswith("on")], tag
     style = text[text.index("<style>") : text.index("</style>")]
     assert "url(" not in style and "@import" not in style and "@font-face" not in style
-
-
-def test_a_healthy_program_says_so(tmp_path: Path) -> None:
-    partax.doctor(lambda x: x, 1.0).html(tmp_path / "page.html")
-    assert "Nothing was found" in words_of((tmp_path / "page.html").read_text(encoding="utf-8"))
 
 
 def test_a_failure_in_the_middle_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from partax._doctor.diagnosis import Diagnosis
 from partax._io.whole_file import write_whole
 from partax._report.table import bytes_text, seconds_text
 
@@ -13,7 +12,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page m
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Diagnosis]) -> None:
+def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
     """Writes one HTML file of diagnoses. An ImportError if `partax[doctor]` is not installed."""
     try:
         import jinja2
