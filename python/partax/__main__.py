@@ -33,7 +33,7 @@ _COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         "run a script, and say of each program that it compiles why it costs what it costs, by line",
         ". At the end the programs that jax has compiled, the script's own and those of libraries, are on the standard "
         "error in the order of what each has cost, with what partax.doctor finds in them.",
-        {"html": "write findings and the memory of each program to this file (partax[doctor])"},
+        {"html": "write the findings to this file (partax[doctor])"},
     ),
     (
         "equinox",
