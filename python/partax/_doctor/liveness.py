@@ -17,19 +17,15 @@ _READS_WITHOUT_BUFFER = (*flat.ELEMENTWISE, flat.REDUCE)
 _WRITES_OVER = (*flat.ELEMENTWISE, flat.IN_PLACE)
 
 
-class Buffer(NamedTuple):
-    """An array that a program makes."""
-
+class Buffer(NamedTuple):  # an array that a program makes
     type: str  # dtype and shape, such as `float32[1000,10]`
     bytes: int
     line: Line
 
 
 class Liveness(NamedTuple):
-    """The most bytes that live at once in a program, and what that makes of them, the largest first."""
-
-    peak: int
-    largest: list[Buffer]
+    peak: int  # the most bytes that live at once in a program
+    largest: list[Buffer]  # that are there then, the largest first
 
 
 @read_once

@@ -36,9 +36,9 @@ def find(program: Program) -> list[Finding]:
 
 
 Captured = tuple[Any, Line]  # an array, and the line of the first equation that uses it
-# What the value of a number is, where it depends on no argument: a captured array, or one of these.
-_COMPUTED = "computed"  # from captured arrays
-_FILLED = "filled"  # the same number in all places, like `jnp.ones`
+# What the value of a number is, where it depends on no argument: the id of a captured array, or one of these.
+_COMPUTED = -1  # from captured arrays
+_FILLED = -2  # the same number in all places, like `jnp.ones`
 
 
 class _Constants:
@@ -47,23 +47,27 @@ class _Constants:
     def __init__(self) -> None:
         self.captured: dict[int, Captured] = {}  # by the id of the array
         self.evaluations: dict[Line, Finding] = {}
+        self._arrays: dict[int, Any] = {}  # all that there are
 
-    def read(self, flat: FlatProgram, values: dict[int, Any]) -> None:
+    def read(self, flat: FlatProgram, values: dict[int, int]) -> None:
         """Reads a program; `values` are those of its numbers that depend on no argument."""
-        values.update(flat.constants)
+        self._arrays.update((id(array), array) for array in flat.constants.values())
+        values.update((number, id(array)) for number, array in flat.constants.items())
+        values[LITERAL] = _FILLED
         for i, (eqn, reads) in enumerate(zip(flat.eqns, flat.reads, strict=True)):
             bodies = flat.bodies.get(i, ())
-            operands = [_FILLED if number == LITERAL else values.get(number) for number in reads]
+            operands = [values.get(number) for number in reads]
             for number, value in zip(reads, operands, strict=True):
-                is_of_body = any(number in body.operands for body in bodies)
-                if not (value is None or type(value) is str or is_of_body or id(value) in self.captured):
-                    self.captured[id(value)] = value, flat.line(i)
+                if value is None or value < 0 or value in self.captured:
+                    continue
+                if not any(number in body.operands for body in bodies):
+                    self.captured[value] = self._arrays[value], flat.line(i)
             for body in bodies:
                 pairs = zip(body.program.inputs, body.operands, strict=True)
                 self.read(body.program, {number: values[outer] for number, outer in pairs if outer in values})
-            if bodies or not operands or eqn.effects or any(value is None for value in operands):
+            if None in operands or bodies or not operands or eqn.effects:
                 continue
-            is_filled = all(value is _FILLED for value in operands)
+            is_filled = all(value == _FILLED for value in operands)
             seconds = _evaluation_seconds(eqn, is_filled)
             if seconds is not None:
                 values.update(dict.fromkeys(flat.writes[i], _COMPUTED if seconds or not is_filled else _FILLED))
