@@ -142,8 +142,8 @@ def _traceable(function: Any) -> tuple[Any, Any]:
     if (kind == "jax" and hasattr(function, "trace")) or isinstance(function, _core.JitFunction):
         return function, plain
     if kind == "equinox":
-        options = equinox_private.jit_options(function)
-        return filter_jit(plain, donate=options[0] if options is not None else "none"), plain
+        options = equinox_private.jit_options(function) or ("none",)
+        return filter_jit(plain, donate=options[0].replace("warn", "all")), plain  # which only warns less
     if kind == "nnx":
         from partax._libraries.flax.options import made_jit  # it imports Flax
 

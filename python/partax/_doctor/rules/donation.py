@@ -13,9 +13,7 @@ from partax._report.table import bytes_text
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
 _SMALL = 1 << 10  # bytes of an argument that the message can leave out
-_EQUINOX = (
-    "dynamic_"  # begins what Equinox calls the arrays of all arguments, for which a script's programs have no names
-)
+_EQUINOX = "dynamic_"  # begins what Equinox calls the arrays of all arguments, which a script's programs do not name
 
 
 def find(program: Program) -> list[Finding]:
@@ -34,10 +32,8 @@ def find(program: Program) -> list[Finding]:
     message = f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
     message += f"{bytes_text(total)} are in memory twice."
     them = "it" if len(names) == 1 else "them"
-    advice = (
-        f"Donate {them}: `{_option(program, names)}`, if the caller goes on with the result and uses what it passed "
-    )
-    advice += "no more. An array that is in two places cannot be donated: copy it first, by `jnp.copy`."
+    advice = f"Donate {them}: `{_option(program, names)}`, if the caller goes on with the result and uses what it "
+    advice += "passed no more. An array that is in two places cannot be donated: copy it first, by `jnp.copy`."
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
     line, severity = definition(program.function), "medium" if is_much else "low"
     return [finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)]

@@ -53,7 +53,7 @@ class _Run:
         lines = self.users if self.times >= _FEWEST_TURNS else []
         self.loops = [((line.file, *loop), line) for line in lines for loop in loops_around(line)]
         # Its update of each array is as healthy as the number of arrays.
-        self.is_of_optimizer = any("optax" in Path(line.file).parts for line in self.stack)
+        self.is_of_optimizer = any("optax" in Path(line.file).parts for line in self.stack[-1:])
 
 
 def find(program: Program) -> list[Finding]:
@@ -116,9 +116,9 @@ def _scattered(program: Program, runs: list[_Run]) -> list[Finding]:
         if often:
             counts = [(sum(run.times for run in part), sum(run.equations for run in part)) for part in often]
             line = max(zip(counts, often, strict=True), key=lambda pair: pair[0][1])[1][0].users[0]
-            runs = [run for part in often for run in part]
-            is_loop = all(run.times >= _FEWEST_TURNS for run in runs)  # of a library
-            findings += _finding(program, line, runs, _usual(counts), is_loop)
+            members = [run for part in often for run in part]
+            is_loop = all(run.times >= _FEWEST_TURNS for run in members)  # of a library
+            findings += _finding(program, line, members, _usual(counts), is_loop)
     return findings
 
 
