@@ -5,7 +5,6 @@ from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax import _jax as _jax  # first: it refuses subinterpreters
-from partax._doctor import install as _doctor_install
 from partax._families import describe as _families
 from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
@@ -85,7 +84,6 @@ _families.install()
 _filters.install()
 _flat_partition.install()
 _filter_jit.install()
-_doctor_install.install()
 _report_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()

@@ -33,7 +33,7 @@ _COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         "run a script and report, line by line, what makes its compiled programs slow",
         ". At the end the compiled programs, of the script and of libraries, are listed on the standard error, the "
         "most expensive first, with the findings of partax.doctor.",
-        {"html": "also write the findings and the memory of each program to this file (needs partax[doctor])"},
+        {"html": "also write the findings to this file (needs partax[doctor])"},
     ),
     (
         "equinox",

@@ -35,7 +35,7 @@ class Finding:
       path: the argument or result that it is about, such as `model.layers[0].weight`, or an empty string.
       figures: what makes it believable, by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds
         (`..._seconds`).
-      message: what was found, in one sentence.
+      message: what costs time or memory, in one sentence.
       advice: what to do, in one sentence.
     """
 
@@ -74,7 +74,9 @@ def finding_at(
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings by severity, then by the share of the program that they are about."""
-    return tuple(sorted(findings, key=lambda it: (SEVERITIES.index(it.severity), -float(it.figures.get("share", 0)))))
+    return tuple(
+        sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), -float(one.figures.get("share", 0))))
+    )
 
 
 Finding.__module__ = "partax"  # where users find it, and pickles too
