@@ -1,13 +1,16 @@
 """Finds arguments that the result replaces and that are not donated."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from partax import _core
 from partax._doctor.array_types import type_of
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.program import Program, argument_name, definition, names_text
 from partax._doctor.updates import updates_of
+from partax._jit.forwarded_arrays import arrays_in_several_places, listed
 from partax._report.table import bytes_text
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
@@ -32,8 +35,14 @@ def find(program: Program) -> list[Finding]:
     message = f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
     message += f"{bytes_text(total)} are in memory twice."
     them = "it" if len(names) == 1 else "them"
-    advice = f"Donate {them}: `{_option(program, names)}`, if the caller goes on with the result and uses what it "
-    advice += "passed no more. An array that is in two places cannot be donated: copy it first, by `jnp.copy`."
+    option = _option(program, names)
+    advice = f"onate {them}: `{option}`, if the caller goes on with the result and does not use {them} again."
+    shared = _shared_paths(program, None if '"all"' in option else names)
+    if shared:
+        same = f"{listed(shared)} are the same array, which no call can donate"
+        advice = f"{same}: first make each its own array, by `jnp.copy`; then d{advice}"
+    else:
+        advice = f"D{advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
     line, severity = definition(program.function), "medium" if is_much else "low"
     return [finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)]
@@ -51,6 +60,19 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
         if type_of(argument.aval) == type_of(aval) and not argument.donated and (is_first or len(counts[name]) > 1):
             sizes[name] = sizes.get(name, 0) + argument.bytes
     return sizes
+
+
+def _shared_paths(program: Program, names: Sequence[str] | None) -> list[str]:
+    """The paths of the largest array that is in two places, one of them in the arguments `names`; None for all."""
+    paths: list[str] = []
+    arrays: list[Any] = []
+    for name, value in program.bound_arguments.items():
+        leaves, spec = _core.flatten(value, name)
+        paths += spec.dynamic_paths()
+        arrays += leaves
+    groups = sorted(arrays_in_several_places(arrays), key=lambda group: -arrays[group[0]].nbytes)
+    shared = ([paths[i] for i in group] for group in groups)
+    return next((group for group in shared if names is None or {*map(argument_name, group)} & {*names}), [])
 
 
 def _option(program: Program, names: Sequence[str]) -> str:
