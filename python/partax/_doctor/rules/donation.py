@@ -31,18 +31,15 @@ def find(program: Program) -> list[Finding]:
     is_much = limit is not None and peak_bytes(program) > _SHARE_DOUBLED * limit
     comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
     texts = ["a part of the arguments" if name.startswith(_EQUINOX) else f"`{name}`" for name in names]
-    listed = ", ".join(f"{text} ({bytes_text(sizes[name])})" for text, name in zip(texts, names, strict=True))
-    message = f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
+    places = ", ".join(f"{text} ({bytes_text(sizes[name])})" for text, name in zip(texts, names, strict=True))
+    message = f"{places} {comes} back in the result with the same types and {are} not donated: while the program runs, "
     message += f"{bytes_text(total)} are in memory twice."
     them = "it" if len(names) == 1 else "them"
     option = _option(program, names)
     advice = f"onate {them}: `{option}`, if the caller goes on with the result and does not use {them} again."
     shared = _shared_paths(program, None if '"all"' in option else names)
-    if shared:
-        same = f"{listed(shared)} are the same array, which no call can donate"
-        advice = f"{same}: first make each its own array, by `jnp.copy`; then d{advice}"
-    else:
-        advice = f"D{advice}"
+    same = f"{listed(shared)} are the same array, which no call can donate: first copy it, by `jnp.copy`; then d"
+    advice = f"{same if shared else 'D'}{advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
     line, severity = definition(program.function), "medium" if is_much else "low"
     return [finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)]
