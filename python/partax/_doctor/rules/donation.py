@@ -36,10 +36,10 @@ def find(program: Program) -> list[Finding]:
     message += f"{bytes_text(total)} are in memory twice."
     them = "it" if len(names) == 1 else "them"
     option = _option(program, names)
-    advice = f"onate {them}: `{option}`, if the caller goes on with the result and does not use {them} again."
-    shared = _shared_paths(program, None if '"all"' in option else names)
-    same = f"{listed(shared)} are the same array, which no call can donate: first copy it, by `jnp.copy`; then d"
-    advice = f"{same if shared else 'D'}{advice}"
+    advice = f"Donate {them}: `{option}`, if the caller goes on with the result and does not use {them} again."
+    if shared := _shared_paths(program, None if '"all"' in option else names):
+        same = f"{listed(shared)} are the same array, which no call can donate twice"
+        advice = f"{same}: first copy it, by `jnp.copy`. {advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
     line, severity = definition(program.function), "medium" if is_much else "low"
     return [finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)]
