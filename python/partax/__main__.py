@@ -14,10 +14,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from partax import explain, report
+from partax._explain.history import keep_all
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
 from partax._libraries.equinox.on_import import accelerate_when_imported
-from partax._report.history import keep_all
 from partax._store import command as store_command
 
 # What each command that runs a script is called, its help, what is more to say of it, and its options: files to write.

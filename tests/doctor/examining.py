@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 import partax
-from partax import Finding
+from partax.reports import Finding
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from examining import findings_of_kind, marked
 
-from partax import Finding, filter_jit
+from partax import filter_jit
+from partax.reports import Finding
 
 found = findings_of_kind("constant")
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import partax
-from partax import Diagnosis, Finding
+from partax.reports import Diagnosis, Finding
 
 W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 

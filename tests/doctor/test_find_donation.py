@@ -25,7 +25,7 @@ def large() -> jax.Array:
     return jnp.zeros(LARGE)
 
 
-def donations(function: Any, *args: Any, **options: Any) -> list[partax.Finding]:
+def donations(function: Any, *args: Any, **options: Any) -> list[partax.reports.Finding]:
     given: dict[str, Any] = {"memory_limit": 1 << 50, **options}
     found = partax.doctor(function, *args, **given).findings
     return [finding for finding in found if finding.kind == "donation"]

@@ -179,7 +179,7 @@ def test_max_traces_is_never_exceeded() -> None:
 
 
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
-    from partax._report.explain import explaining
+    from partax._explain.explain import explaining
 
     before = explaining()
     first, second = partax.explain(), partax.explain()

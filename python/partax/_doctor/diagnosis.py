@@ -5,8 +5,8 @@ from pathlib import Path
 
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.program import Program
+from partax._explain.table import counted
 from partax._pytree.short_text import angled
-from partax._report.table import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Diagnosis:
         return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
 
     def __repr__(self) -> str:
-        return angled(f"partax.Diagnosis of {self._head}")
+        return angled(f"partax.reports.Diagnosis of {self._head}")
 
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])
 
 
-Diagnosis.__module__ = "partax"  # where users find it, and pickles too
+Diagnosis.__module__ = "partax.reports"  # where users find it, and pickles too

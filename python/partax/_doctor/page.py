@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from partax._doctor.figures import figure_texts, seconds_text
 from partax._doctor.finding import Figures
+from partax._explain.table import counted
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import site_text
-from partax._report.table import counted, figure_texts, seconds_text
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"

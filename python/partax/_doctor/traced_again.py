@@ -10,11 +10,11 @@ from typing import Any
 from partax._doctor.array_types import type_text
 from partax._doctor.compiled_programs import SINGLE_LOOPS, CompiledProgram, by_function
 from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Severity, finding_at
 from partax._doctor.latest_calls import ANOTHER, CLEARED, CLOSES_OVER, RECREATED
 from partax._doctor.lines import Line
 from partax._pytree.short_text import one_line
-from partax._report.table import seconds_text
 
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be
 _FEWEST_SIZES = 5

@@ -5,8 +5,8 @@ import re
 import sys
 import time
 
+from partax._explain.table import Table
 from partax._pytree.short_text import printable
-from partax._report.table import Table
 from partax._store.folder import Folder
 from partax._store.records import Record, record_of
 
@@ -46,9 +46,7 @@ def _table(folder: Folder, records: dict[str, Record | None]) -> Table:
         name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
         rows.append((name, when, f"{it.size:,}", saves))
     rows.append((f"{len(files)} programs", "", f"{sum(it.size for it in files):,}", ""))
-    return Table(
-        ("function", "used", "bytes", "saves s"), (tuple(rows[:-1]), (rows[-1],)), frozenset({0, 1}), ruled=True
-    )
+    return Table(("function", "used", "bytes", "saves s"), tuple(rows), frozenset({0, 1}))
 
 
 def _number(text: str | None, option: str) -> int | None:

@@ -3,12 +3,12 @@
 import math
 
 from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import flat_program
 from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import Buffer, is_spread, live_bytes, memory_limit, peak_bytes, peak_of_xla
 from partax._doctor.program import Program
-from partax._report.table import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
 _FEWEST_BYTES = 1 << 30  # of one array: a smaller one fits into any accelerator

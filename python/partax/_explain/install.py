@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
-from partax._report import monitor
+from partax._explain import monitor
 
 if TYPE_CHECKING:
-    from partax._report.report import FunctionReport
+    from partax._explain.results import FunctionReport
 
 
 def _report(self: JitFunction[..., Any]) -> "FunctionReport":
-    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
+    """What this function has cost: per static key and trace, the calls and the seconds.
 
     Example:
       >>> @partax.filter_jit
@@ -23,9 +23,9 @@ def _report(self: JitFunction[..., Any]) -> "FunctionReport":
     Wrappers of the same callable with the same options share their traces, and so the report.
 
     Returns:
-      A `FunctionReport`, which prints as a table.
+      A `partax.reports.FunctionReport`, which prints as a table.
     """
-    from partax._report.function_reports import function_report
+    from partax._explain.function_reports import function_report
 
     return function_report(self)
 

@@ -8,10 +8,10 @@ import pytest
 
 import partax
 from doctor_pages import diagnosis
-from partax import Finding, FunctionReport, KeyReport, Report, TraceReport
+from partax.reports import Finding, FunctionReport, KeyReport, Report, TraceReport
 from partax._pytree.short_text import LONGEST
-from partax._report.captured_arrays import Constant
-from partax._report.table import Table, figure_text
+from partax._explain.captured_arrays import Constant
+from partax._explain.table import Table, figure_text
 
 HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50
 PLACE = f"{HOSTILE}.py:1"

@@ -1,0 +1,113 @@
+"""What differs between two described calls: the outermost places, each with what was there and what is there now."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from partax._explain.description import Description, Entry, array_entry
+
+_NUMBERS = ("static int", "static float", "static complex")
+
+
+class Change(NamedTuple):
+    """One difference: where, from the user's own argument or as a jax option, and what, such as `static int 7 -> 8`."""
+
+    path: str
+    text: str
+    numbers: tuple[str, str] | None = None  # before and now, if only the value of a static Python number differs
+    is_recreated: bool = False  # only in being another object
+
+    def __str__(self) -> str:
+        return f"`{self.path}`: {self.text}" if self.is_recreated else f"{self.path}: {self.text}"
+
+
+def is_below(path: str, ancestor: str | None) -> bool:
+    return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
+
+
+def differences(old: Description, new: Description) -> list[Change]:
+    """All differences, in the order of the arguments; those below a place that differs are not listed."""
+    if new.has_structure_of(old):
+        pairs = zip(new.array_paths, old.types, new.types, strict=True) if old.types != new.types else ()
+        changes = [_change(path, array_entry(a), array_entry(b)) for path, a, b in pairs if a != b]
+    else:
+        changes = list(_changed_entries(old.entries(), new.entries()))
+    if old.configuration is not new.configuration:
+        changes += _changed_settings(old.configuration, new.configuration)
+    return changes
+
+
+def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Change]:
+    changed = set[str]()
+    ancestor: str | None = None  # below it all differs with it
+    for path, entry in now.items():
+        if is_below(path, ancestor):
+            continue
+        old = before.get(path)
+        if old is None:
+            ancestor = path
+            yield Change(path, f"{entry}, which was not there")
+        elif not old.is_same(entry):
+            ancestor = path
+            changed.add(path)
+            yield _change(path, old, entry)
+    ancestor = None
+    for path, entry in before.items():
+        if path in changed:
+            ancestor = path
+        elif path not in now and not is_below(path, ancestor):
+            ancestor = path
+            yield Change(path, f"{entry}, which is there no more")
+
+
+def _change(path: str, old: Entry, new: Entry) -> Change:
+    if old.compared_by == new.compared_by == "identity" and old.text == new.text:
+        name = new.text.removesuffix(" object")
+        text = f"`{name}` object was re-created and has no `__eq__`, so it counts by identity"
+        return Change(path, text, is_recreated=True)
+    if str(old) == str(new):
+        mesh = getattr(getattr(new.key, "sharding", None), "mesh", None)
+        if mesh is not None:  # of an array
+            return Change(path, f"{new}, mesh {old.key.sharding.mesh} -> {mesh}")
+        return Change(path, f"another {new}" + (", by its `==`" if new.compared_by == "equality" else ""))
+    if old.label != new.label:
+        return Change(path, f"{old} -> {new}")
+    numbers = (old.text, new.text) if new.label in _NUMBERS else None
+    return Change(path, f"{new.label} {old.value_text} -> {new.value_text}".strip(), numbers)
+
+
+def _changed_settings(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            is_mesh = name.endswith("mesh_context_manager")
+            called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
+            yield Change(called, f"{old.get(name)} -> {new.get(name)}")
+
+
+# ---- Where arrays are, which needs another executable but no trace.
+
+
+def moved_arrays(old: Description, new: Description) -> list[Change]:
+    """Arrays that are elsewhere than those of an earlier call of the same trace, and another mesh around it."""
+    pairs = zip(new.array_paths, old.places, new.places, strict=True)
+    changes = [
+        Change(path, _arrow(_place_text(a), _place_text(b)))
+        for path, a, b in pairs
+        if a is not None and b is not None and a != b
+    ]
+    if old.mesh != new.mesh:
+        changes.append(Change("jax.set_mesh", _arrow(old.mesh, new.mesh)))
+    return changes
+
+
+def _arrow(old: Any, new: Any) -> str:
+    return f"{old} -> {new}" + (" on other devices" if str(old) == str(new) else "")
+
+
+def _place_text(sharding: Any) -> str:
+    if not sharding:
+        return "uncommitted"
+    if len(sharding.device_set) > 1:
+        return f"committed to {sharding}"
+    (device,) = sharding.device_set
+    kind = sharding.memory_kind
+    return f"committed to {device}" + (f" in {kind}" if kind not in (None, device.default_memory().kind) else "")

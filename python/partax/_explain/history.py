@@ -1,0 +1,292 @@
+"""All traces of a function: begun, ended, counted, limited and explained."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from jax.core import Tracer
+
+from partax import _core
+from partax._explain.advice import Advice, first_reason, recreated_text
+from partax._explain.description import PLAIN, Description
+from partax._explain.differences import Change, differences, moved_arrays
+from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
+from partax._explain.results import LoadReport
+from partax._families.equinox import jitted_by_equinox
+from partax._functions.objects import read, unwrapped
+from partax._jit.options import option_names
+from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
+from partax._pytree.call_site import call_site
+from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
+
+_KEPT = 256  # records of one function, and functions, that are kept
+_COMPARED = 16  # records that a trace is compared with
+_SHOWN = 5  # differences in one line
+
+
+class Record:
+    """One trace."""
+
+    def __init__(self, history: "History", number: int, description: Description, epoch: int):
+        self._history = weakref.ref(history)
+        self.number = number  # counts the traces of its function, from 1; 0 where the function is not traced
+        self.description = description
+        self.epoch = epoch
+        self.site = call_site()
+        self.reason = ""
+        self.failed = False
+        self.compiled = 0  # how often
+        self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        self.moved: list[Description] = []  # of its further executables
+        self.static_arrays: list[list[ArrayPlace]] = []  # until the trace ends
+
+    @property
+    def array_paths(self) -> list[str]:
+        return self.description.array_paths
+
+    @property
+    def history(self) -> "History | None":
+        """What it is one of; None if that is gone."""
+        return self._history()
+
+
+class Occasion(NamedTuple):
+    """What the native wrapper tells of a trace that begins."""
+
+    new_key: bool = False  # whether it is the first trace of its static key
+    is_full: bool = False  # whether the cache holds as many static keys as it may
+    epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
+    difference: str = ""  # what a re-created callable reads, if that makes its key another one than an earlier one
+    data: SpecData = ((), (), ())
+    has_options: bool = False  # whether the call is one of partax's, with names that options may have
+
+    def callables(self) -> Iterator[tuple[str, Any]]:
+        """The static values that are called, by path."""
+        if any(held and type(held[0]) not in PLAIN for held in self.data[1]):
+            for path, kind, value in details(self.data):
+                if kind in (VALUE, FIELD) and type(value) not in PLAIN and callable(value):
+                    yield path, value
+
+    def fields(self) -> list[str]:
+        """The paths of static values that are no leaves, but belong to nodes."""
+        return [path for path, kind, _ in details(self.data) if kind == FIELD]
+
+    def arguments(self) -> set[str]:
+        """The names that the option `dynamic` takes."""
+        return set[str]().union(*option_names(_core.call_shape())) if self.has_options else set()
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class History:
+    """All traces of one function, the latest ones as records, oldest first."""
+
+    name: str
+    defined: tuple[str, int] | None  # the file and line of its definition
+    max_traces: int | None
+    cache_size: int = 0
+    by_identity: bool = False  # whether a re-created function is always another one
+    nested: bool = False  # counts the traces of another one, which reports them
+    warns: bool = True  # of what is traced for each value, or each time it is re-created
+    function: Callable[[], Any] = lambda: None  # gives it if it lives
+    records: list[Record] = dataclasses.field(default_factory=list)
+    count: int = 0  # of all traces
+    live: int = 0  # since `clear_cache`, without those that raised
+    loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
+    number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
+    first_reason: str = "the first"
+    _cleared_at: int = 0  # the traces up to this one clear_cache has dropped
+    _under_way: int = 0  # traces that have begun
+    _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
+
+    def __post_init__(self) -> None:
+        self._advice = Advice(self.name)
+
+    def cleared(self) -> None:
+        self._cleared_at = self.count
+        self.live = 0
+
+    def begin(self, description: Description, occasion: Occasion) -> Record:
+        """Adds a record of a trace that depends on this, or raises a RetraceError if there are to be no more."""
+        with self._lock:
+            reason = self._explained(description, occasion)
+            self._under_way += 1
+            self.count += 1
+            self.live += 1
+            record = Record(self, self.count, description, occasion.epoch)
+            record.reason = reason
+            self.records.append(record)
+            if len(self.records) > _KEPT:
+                self.records.pop(0)
+        if explaining() and not self.nested:
+            because = "because " if record.number > 1 else ""
+            report_line(record.site, f"{self.name}: trace {record.number}, {because}{reason}")
+        return record
+
+    def _explained(self, description: Description, occasion: Occasion) -> str:
+        """Why a trace is made; checks the limits, and warns."""
+        warns = self.warns and not self.nested
+        if not self.records:
+            self._check_limits(self.first_reason)
+            if warns:
+                self._advice.warn_of_function(self.first_reason, self.number_of_code, call_site())
+            return self.first_reason
+        recent = [(record, differences(record.description, description)) for record in self.records[-_COMPARED:]]
+        nearest, changes = min(reversed(recent), key=lambda pair: len(pair[1]))
+        if changes and not self._under_way:  # recursion ends by a number
+            self._advice.count_numbers(changes)
+        culprit = occasion.difference if occasion.new_key else ""
+        if not changes and not culprit and occasion.new_key and not nearest.failed:
+            texts = ((path, recreated_text(value, self.by_identity)) for path, value in occasion.callables())
+            culprit = next((f"`{path}`: {text}" for path, text in texts if text), "")
+        reason = culprit or self._changes_text(changes, occasion) or self._dropped_text(nearest, occasion)
+        self._check_limits(reason)
+        if warns:
+            if not self._under_way and not culprit and all(change.numbers is not None for change in changes):
+                self._advice.warn_of_numbers(changes, occasion.fields(), occasion.arguments(), call_site())
+            recreated = next((change for change in changes if change.is_recreated), None)
+            if culprit:
+                path = culprit.partition("`: ")[0]
+                self._advice.warn_of_recreated(path, culprit, False, call_site())
+            elif recreated is not None:
+                self._advice.warn_of_recreated(recreated.path, str(recreated), True, call_site())
+        return reason
+
+    def _changes_text(self, changes: list[Change], occasion: Occasion) -> str:
+        has_numbers = any(change.numbers is not None for change in changes)
+        fields, arguments = (occasion.fields(), occasion.arguments()) if has_numbers else ([], set[str]())
+        texts = [f"{change}{self._advice.text(change, fields, arguments)}" for change in changes[:_SHOWN]]
+        return "; ".join(texts + ([f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []))
+
+    def _dropped_text(self, same: Record, occasion: Occasion) -> str:
+        trace = f"trace {same.number}, of the same arguments"
+        if self.nested:
+            return f"it is called again with the arguments of trace {same.number}, as when what calls it is traced anew"
+        if same.failed:
+            return f"{trace}, raised an exception"
+        if same.number <= self._cleared_at:
+            return f"clear_cache() has dropped {trace}"
+        if same.epoch != occasion.epoch:
+            return f"a class has been registered as a pytree node since {trace}"
+        if not occasion.new_key:
+            return f"jax has dropped {trace}, as after jax.clear_caches()"
+        if occasion.is_full:
+            return f"the key of {trace}, was evicted: cache_size={self.cache_size} keeps the static keys used last"
+        entries = same.description.entries().items()
+        path = next((path for path, entry in entries if entry.compared_by == "equality"), "")
+        return f"{path}: another one by its `==`" if path else f"the key of {trace}, was dropped with an object in it"
+
+    def end(self, record: Record, failed: bool) -> None:
+        with self._lock:
+            self._under_way -= 1
+            record.failed = failed
+            self.live -= failed
+            for old in [it for it in self.records if it.failed][:-_COMPARED]:
+                self.records.remove(old)
+
+    def _check_limits(self, reason: str) -> None:
+        for wrapper, counter in counters.get():
+            if wrapper._cache.history is self:
+                with counter._lock:
+                    counter._check_limits(reason)
+                    counter.count += 1
+                    counter.live += 1
+        if forbidden.get() and not self.nested:
+            raise RetraceError(
+                f"`{self.name}` would be traced inside partax.debug.forbid_tracing(), as trace {self.count + 1}: {reason}"
+            )
+        if self.max_traces is not None and self.live >= self.max_traces:
+            raise RetraceError(
+                f"`{self.name}` would be traced once more than max_traces={self.max_traces} allows, because {reason}"
+                if self.count
+                else f"`{self.name}` would be traced, and max_traces={self.max_traces} allows none"
+            )
+
+    def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
+        """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
+        description = Description(data, values, values)
+        alike = (it for it in reversed(self.records) if not it.failed and not differences(it.description, description))
+        record = next(alike, None)  # the latest
+        if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
+            return record
+        if record.compiled == 0:  # traced by `lower`, or inside another trace
+            record.description = description
+            return record
+        changes = min((moved_arrays(old, description) for old in (record.description, *record.moved)), key=len)
+        reason = "; ".join(map(str, changes)) or "jax has dropped its executable, as after jax.clear_caches()"
+        if forbidden.get():
+            inside = "inside partax.debug.forbid_tracing()"
+            raise RetraceError(f"`{self.name}` would be compiled again {inside}, for trace {record.number}: {reason}")
+        record.moved.append(description)
+        if explaining():
+            report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
+        return record
+
+
+_all: collections.deque[History] = collections.deque(maxlen=_KEPT)
+
+
+def keep_all() -> None:
+    """Keeps the history of each function from now on, and not only the latest ones that are gone."""
+    global _all
+    _all = collections.deque(_all)
+
+
+def kept() -> list[History]:
+    """The histories of functions, also of those that are gone."""
+    return list(_all)
+
+
+def new_history(fun: Any, options: Any, difference: str) -> History:
+    """Begins the history of a callable. Called by the native wrapper. `difference` is what an earlier callable of the
+    same code read otherwise, or what of that is not proven; else empty.
+    """
+    code = read(fun, "__code__")
+    name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
+    history = History(
+        name if isinstance(name, str) else type(fun).__name__,
+        None if code is None else (code.co_filename, code.co_firstlineno),
+        options.max_traces,
+        options.cache_size,
+        by_identity=not options.reuse_equal_functions,
+        warns=code not in jitted_by_equinox,
+    )
+    with contextlib.suppress(TypeError):  # an object without weak references
+        history.function = weakref.ref(fun)
+    history.first_reason, history.number_of_code = first_reason(fun, difference)
+    _all.append(history)
+    return history
+
+
+def begin_trace(
+    history: History,
+    function: Any,
+    described: SpecData,
+    values: Sequence[Any],
+    tracers: Sequence[Any],
+    new_key: bool,
+    full: bool,
+    epoch: int,
+    difference: str,
+) -> Record:
+    """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
+    description = Description(described, values, tracers)
+    if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
+        return Record(history, 0, description, epoch)
+    refuse_static_trees(described)
+    record = history.begin(description, Occasion(new_key, full, epoch, difference, described, True))
+    has_callable = _core.call_shape()[-1]
+    record.static_arrays = arrays_in_statics(described, history.name, None if has_callable else function)
+    return record
+
+
+def end_trace(record: Record, failed: bool) -> None:
+    """Called by the native wrapper."""
+    record.static_arrays = []
+    history = record.history
+    if history is not None and record.number > 0:
+        history.end(record, failed)
