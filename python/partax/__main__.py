@@ -14,7 +14,6 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from partax import explain, report
-from partax._explain.history import keep_all
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
 from partax._libraries.equinox.on_import import accelerate_when_imported
@@ -121,7 +120,6 @@ def _equinox(given: argparse.Namespace) -> None:
 def _explain(given: argparse.Namespace) -> None:
     accelerate_when_imported()
     explain()
-    keep_all()
     try:
         _run(given)
     finally:  # also of a script that fails or exits; then the exception goes on
@@ -138,7 +136,6 @@ def _doctor(given: argparse.Namespace) -> None:
 
     if given.html is not None:
         refuse_unwritable(given.html)
-    keep_all()
     watch, raised = Watch(), False
     try:
         _run(given)

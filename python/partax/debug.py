@@ -10,7 +10,7 @@ import jax
 
 from partax import _core
 from partax._explain.description import Description
-from partax._explain.explain import forbidden, limited
+from partax._explain.explain import counters, forbidden
 from partax._explain.history import History, Occasion
 from partax._jax.private import function_name, stage_of, under_trace
 from partax._jit.ahead_of_time import during
@@ -130,7 +130,7 @@ class _Limited(Transformed[..., Any]):
         if under_trace():
             return self._traced_call(args, kwargs)
         if isinstance(fun, _core.JitFunction):
-            with limited(fun, self.history):
+            with during(counters, (*counters.get(), (fun, self.history))):
                 return fun(*args, **kwargs)
         if hasattr(fun, "lower"):  # a compiled function of others
             with _watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):

@@ -16,7 +16,7 @@ from partax._functions.objects import read, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text
-from partax._pytree.spec_data import ARRAY, NODE, RUN, SpecData, details, leaf_paths
+from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details, leaf_paths
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60
@@ -29,6 +29,7 @@ class Entry(NamedTuple):
     label: str  # what it is, such as `static int`; empty for nodes and arrays
     text: str  # its value, such as `7`; empty for an object of a user's class, whose `repr` is asked only if it differs
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
+    is_field: bool = False  # a static value that is no leaf, but belongs to a node
 
     @property
     def value_text(self) -> str:
@@ -102,7 +103,7 @@ class Description:
                 first, items = value
                 entries.update((f"{path}[{i}]", _entry(item)) for i, item in enumerate(items, first))
             else:
-                entries[path] = _entry(value)
+                entries[path] = _entry(value)._replace(is_field=kind == FIELD)
         return entries
 
 
@@ -123,9 +124,11 @@ def _type_of(traced: Any) -> Any:
 
 def _place_of(array: Any) -> Any:
     """The sharding of an array that is committed to it; empty where jax chooses, None for what has no place."""
-    if isinstance(array, jax.Array) and not isinstance(array, Tracer):
-        return array.sharding if array.committed else ""
-    return array.sharding if isinstance(array, jax.ShapeDtypeStruct) else None
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return array.sharding
+    if isinstance(array, Tracer):
+        return None
+    return array.sharding if isinstance(array, jax.Array) and array.committed else ""
 
 
 def _entries_of_statics(statics: Iterable[Any]) -> tuple[Any, ...]:

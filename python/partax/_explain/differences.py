@@ -1,5 +1,6 @@
 """What differs between two described calls: the outermost places, each with what was there and what is there now."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,10 +15,23 @@ class Change(NamedTuple):
     path: str
     text: str
     numbers: tuple[str, str] | None = None  # before and now, if only the value of a static Python number differs
+    is_field: bool = False  # of a node
     is_recreated: bool = False  # only in being another object
 
     def __str__(self) -> str:
-        return f"`{self.path}`: {self.text}" if self.is_recreated else f"{self.path}: {self.text}"
+        path = f"`{self.path}`" if self.is_recreated else self.path
+        return f"{path}: {self.text}" + ("" if self.numbers is None else f" ({self.advice})")
+
+    @property
+    def advice(self) -> str:
+        """What to do about a number, each of which is another trace."""
+        owner, _, name = self.path.rpartition(".")
+        if name == "<aux data>":
+            return f"it is aux data of `{owner}`: make it a child that is an array"
+        if self.is_field:
+            return f"it is a static field of `{owner}`: make it one that holds an array"
+        argument = re.split(r"[.\[]", self.path, maxsplit=1)[0]
+        return f"pass jnp.asarray({name})" + (f', or dynamic=("{argument}",)' if argument != "self" else "")
 
 
 def is_below(path: str, ancestor: str | None) -> bool:
@@ -72,7 +86,7 @@ def _change(path: str, old: Entry, new: Entry) -> Change:
     if old.label != new.label:
         return Change(path, f"{old} -> {new}")
     numbers = (old.text, new.text) if new.label in _NUMBERS else None
-    return Change(path, f"{new.label} {old.value_text} -> {new.value_text}".strip(), numbers)
+    return Change(path, f"{new.label} {old.value_text} -> {new.value_text}".strip(), numbers, new.is_field)
 
 
 def _changed_settings(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:

@@ -1,10 +1,10 @@
 """report: what each function has cost, from the records of its traces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax import _core
-from partax._explain.history import History, Record, kept
+from partax._explain.history import History, Record, histories
 from partax._explain.results import FunctionReport, KeyReport, Report, TraceReport
 from partax._pytree.call_site import site_text
 
@@ -30,14 +30,14 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
 
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
     records = {record.number: record for record in history.records}
-    keys: list[tuple[int | None, list[tuple[Record, int | None]]]] = []  # a key's calls, and its traces with theirs
+    keys: list[tuple[int | None, Sequence[tuple[Record, int | None]]]] = []  # a key's calls, its traces with theirs
     for calls, _, log in () if cache is None else cache.entries():
-        traces = [(records.pop(number), of_trace) for number, of_trace in log if number in records]
-        if len(log) == 1 and traces and traces[0][1] is None:
-            traces = [(traces[0][0], calls)]
-        if traces:
+        traces: Sequence[tuple[Record, int | None]]
+        if traces := [(records.pop(number), of_trace) for number, of_trace in log if number in records]:
+            if len(log) == 1 and traces[0][1] is None:
+                traces = [(traces[0][0], calls)]
             keys.append((calls, traces))
-    keys += [(None, [(record, None)]) for record in records.values()]
+    keys.extend((None, [(record, None)]) for record in records.values())
     texts = _static_texts([traces[0][0] for _, traces in keys])
     reports = tuple(
         KeyReport(text, calls, tuple(_trace_report(record, of_trace) for record, of_trace in traces))
@@ -74,7 +74,7 @@ def report() -> Report:
       A `partax.reports.Report`, which prints as a table for each function; `to_json()` gives it as data.
     """
     living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
-    gone = [history for history in kept() if (history.records or history.loads) and history not in living]
+    gone = [history for history in list(histories) if (history.records or history.loads) and history not in living]
     reports = [_history_report(history, cache) for history, cache in living.items()]
     reports += [_history_report(history, None) for history in gone]
     return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

@@ -6,20 +6,19 @@ import dataclasses
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jax.core import Tracer
 
 from partax import _core
-from partax._explain.advice import Advice, first_reason, recreated_text
+from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner, first_reason, recreated_text
 from partax._explain.description import PLAIN, Description
-from partax._explain.differences import Change, differences, moved_arrays
+from partax._explain.differences import differences, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import read, unwrapped
-from partax._jit.options import option_names
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
@@ -32,11 +31,12 @@ _SHOWN = 5  # differences in one line
 class Record:
     """One trace."""
 
-    def __init__(self, history: "History", number: int, description: Description, epoch: int):
+    def __init__(self, history: "History", number: int, description: Description, occasion: "Occasion"):
         self._history = weakref.ref(history)
         self.number = number  # counts the traces of its function, from 1; 0 where the function is not traced
         self.description = description
-        self.epoch = epoch
+        self.first = occasion.first or number  # of the traces of its static key
+        self.epoch = occasion.epoch
         self.site = call_site()
         self.reason = ""
         self.failed = False
@@ -58,27 +58,11 @@ class Record:
 class Occasion(NamedTuple):
     """What the native wrapper tells of a trace that begins."""
 
-    new_key: bool = False  # whether it is the first trace of its static key
+    first: int = 0  # the number of the first trace of its static key; 0 where it is that one
     is_full: bool = False  # whether the cache holds as many static keys as it may
     epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
     difference: str = ""  # what a re-created callable reads, if that makes its key another one than an earlier one
     data: SpecData = ((), (), ())
-    has_options: bool = False  # whether the call is one of partax's, with names that options may have
-
-    def callables(self) -> Iterator[tuple[str, Any]]:
-        """The static values that are called, by path."""
-        if any(held and type(held[0]) not in PLAIN for held in self.data[1]):
-            for path, kind, value in details(self.data):
-                if kind in (VALUE, FIELD) and type(value) not in PLAIN and callable(value):
-                    yield path, value
-
-    def fields(self) -> list[str]:
-        """The paths of static values that are no leaves, but belong to nodes."""
-        return [path for path, kind, _ in details(self.data) if kind == FIELD]
-
-    def arguments(self) -> set[str]:
-        """The names that the option `dynamic` takes."""
-        return set[str]().union(*option_names(_core.call_shape())) if self.has_options else set()
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -104,7 +88,7 @@ class History:
     _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
 
     def __post_init__(self) -> None:
-        self._advice = Advice(self.name)
+        self._warner = Warner(self.name)
 
     def cleared(self) -> None:
         self._cleared_at = self.count
@@ -117,7 +101,7 @@ class History:
             self._under_way += 1
             self.count += 1
             self.live += 1
-            record = Record(self, self.count, description, occasion.epoch)
+            record = Record(self, self.count, description, occasion)
             record.reason = reason
             self.records.append(record)
             if len(self.records) > _KEPT:
@@ -129,38 +113,35 @@ class History:
 
     def _explained(self, description: Description, occasion: Occasion) -> str:
         """Why a trace is made; checks the limits, and warns."""
-        warns = self.warns and not self.nested
+        warns, site = self.warns and not self.nested, call_site()
         if not self.records:
             self._check_limits(self.first_reason)
             if warns:
-                self._advice.warn_of_function(self.first_reason, self.number_of_code, call_site())
+                self._warner.count_function(self.first_reason, self.number_of_code, site)
             return self.first_reason
-        recent = [(record, differences(record.description, description)) for record in self.records[-_COMPARED:]]
+        of_key = [record for record in self.records if record.first == occasion.first] or self.records
+        recent = [(record, differences(record.description, description)) for record in of_key[-_COMPARED:]]
         nearest, changes = min(reversed(recent), key=lambda pair: len(pair[1]))
-        if changes and not self._under_way:  # recursion ends by a number
-            self._advice.count_numbers(changes)
-        culprit = occasion.difference if occasion.new_key else ""
-        if not changes and not culprit and occasion.new_key and not nearest.failed:
-            texts = ((path, recreated_text(value, self.by_identity)) for path, value in occasion.callables())
-            culprit = next((f"`{path}`: {text}" for path, text in texts if text), "")
-        reason = culprit or self._changes_text(changes, occasion) or self._dropped_text(nearest, occasion)
+        culprit = "" if occasion.first else occasion.difference
+        if not occasion.first and not changes and not culprit and not nearest.failed:
+            culprit = self._recreated_callable(occasion.data)
+        shown = [*map(str, changes[:_SHOWN])] + [f"{len(changes) - _SHOWN} more"] * (len(changes) > _SHOWN)
+        reason = culprit or "; ".join(shown) or self._dropped_text(nearest, occasion)
         self._check_limits(reason)
-        if warns:
-            if not self._under_way and not culprit and all(change.numbers is not None for change in changes):
-                self._advice.warn_of_numbers(changes, occasion.fields(), occasion.arguments(), call_site())
-            recreated = next((change for change in changes if change.is_recreated), None)
-            if culprit:
-                path = culprit.partition("`: ")[0]
-                self._advice.warn_of_recreated(path, culprit, False, call_site())
-            elif recreated is not None:
-                self._advice.warn_of_recreated(recreated.path, str(recreated), True, call_site())
+        recreated = next((change for change in changes if change.is_recreated), None)
+        if warns and culprit:
+            self._warner.count_recreated(culprit.partition("`: ")[0], culprit, FUNCTION_REMEDY, site)
+        elif warns and recreated is not None:
+            self._warner.count_recreated(recreated.path, str(recreated), OBJECT_REMEDY, site)
+        elif warns and not self._under_way and all(change.numbers is not None for change in changes):
+            self._warner.count_numbers(changes, site)  # but in a recursion, which ends by a number
         return reason
 
-    def _changes_text(self, changes: list[Change], occasion: Occasion) -> str:
-        has_numbers = any(change.numbers is not None for change in changes)
-        fields, arguments = (occasion.fields(), occasion.arguments()) if has_numbers else ([], set[str]())
-        texts = [f"{change}{self._advice.text(change, fields, arguments)}" for change in changes[:_SHOWN]]
-        return "; ".join(texts + ([f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []))
+    def _recreated_callable(self, data: SpecData) -> str:
+        """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
+        objects = ((path, value) for path, kind, value in details(data) if kind in (VALUE, FIELD))
+        texts = ((path, recreated_text(it, self.by_identity)) for path, it in objects if type(it) not in PLAIN)
+        return next((f"`{path}`: {text}" for path, text in texts if text), "")
 
     def _dropped_text(self, same: Record, occasion: Occasion) -> str:
         trace = f"trace {same.number}, of the same arguments"
@@ -172,7 +153,7 @@ class History:
             return f"clear_cache() has dropped {trace}"
         if same.epoch != occasion.epoch:
             return f"a class has been registered as a pytree node since {trace}"
-        if not occasion.new_key:
+        if occasion.first:
             return f"jax has dropped {trace}, as after jax.clear_caches()"
         if occasion.is_full:
             return f"the key of {trace}, was evicted: cache_size={self.cache_size} keeps the static keys used last"
@@ -196,9 +177,8 @@ class History:
                     counter.count += 1
                     counter.live += 1
         if forbidden.get() and not self.nested:
-            raise RetraceError(
-                f"`{self.name}` would be traced inside partax.debug.forbid_tracing(), as trace {self.count + 1}: {reason}"
-            )
+            where = "inside partax.debug.forbid_tracing()"
+            raise RetraceError(f"`{self.name}` would be traced {where}, as trace {self.count + 1}: {reason}")
         if self.max_traces is not None and self.live >= self.max_traces:
             raise RetraceError(
                 f"`{self.name}` would be traced once more than max_traces={self.max_traces} allows, because {reason}"
@@ -227,18 +207,8 @@ class History:
         return record
 
 
-_all: collections.deque[History] = collections.deque(maxlen=_KEPT)
-
-
-def keep_all() -> None:
-    """Keeps the history of each function from now on, and not only the latest ones that are gone."""
-    global _all
-    _all = collections.deque(_all)
-
-
-def kept() -> list[History]:
-    """The histories of functions, also of those that are gone."""
-    return list(_all)
+histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
+"""Those of the latest functions, also of those that are gone."""
 
 
 def new_history(fun: Any, options: Any, difference: str) -> History:
@@ -258,7 +228,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
     history.first_reason, history.number_of_code = first_reason(fun, difference)
-    _all.append(history)
+    histories.append(history)
     return history
 
 
@@ -268,17 +238,18 @@ def begin_trace(
     described: SpecData,
     values: Sequence[Any],
     tracers: Sequence[Any],
-    new_key: bool,
+    first: int,
     full: bool,
     epoch: int,
     difference: str,
 ) -> Record:
     """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
     description = Description(described, values, tracers)
+    occasion = Occasion(first, full, epoch, difference, described)
     if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
-        return Record(history, 0, description, epoch)
+        return Record(history, 0, description, occasion)
     refuse_static_trees(described)
-    record = history.begin(description, Occasion(new_key, full, epoch, difference, described, True))
+    record = history.begin(description, occasion)
     has_callable = _core.call_shape()[-1]
     record.static_arrays = arrays_in_statics(described, history.name, None if has_callable else function)
     return record

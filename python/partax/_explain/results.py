@@ -4,8 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
-from partax._explain.table import Table, counted
-from partax._pytree.short_text import angled, record_text
+from partax._explain.table import counted, table_lines
+from partax._pytree.short_text import printable, record_text
 
 _HEADINGS = ("static key", "calls", "trace", "calls", "trace s", "lower s", "compile s")
 
@@ -107,8 +107,6 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
       ['defined', 'hits', 'keys', 'loads', 'misses', 'name']
-      >>> list(json.loads(partax.report().to_json()))
-      ['functions']
 
     Args:
       **options: of `json.dumps`, such as `indent`.
@@ -160,20 +158,17 @@ class FunctionReport:
 
     to_json = _to_json
 
-    def __repr__(self) -> str:
-        return angled(f"partax.reports.FunctionReport of {self._line()}")
+    __repr__ = record_text
 
     def __str__(self) -> str:
-        rows = tuple(_row(key, trace, i == 0) for key in self.keys for i, trace in enumerate(key.traces))
-        notes = [f"  trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
-        notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in self.loads]
-        return str(Table(_HEADINGS, rows, frozenset({0}), self._line(), tuple(notes), indent=2))
-
-    def _line(self) -> str:
-        calls = "gone" if self.hits is None or self.misses is None else f"{self.hits + self.misses} calls"
+        calls = "gone" if self.hits is None or self.misses is None else counted(self.hits + self.misses, "call")
         loads = f"{len(self.loads)} loaded, " if self.loads else ""
-        head = f"{self.name} ({self.defined}): {calls}, {len(self.traces)} traces, {loads}"
-        return head + f"{self.seconds:.3g} s to trace and compile"
+        head = f"{self.name} ({self.defined}): {calls}, {counted(len(self.traces), 'trace')}, {loads}"
+        rows = [_HEADINGS, *(_row(key, trace, i == 0) for key in self.keys for i, trace in enumerate(key.traces))]
+        lines = [f"{head}{self.seconds:.3g} s to trace and compile", *table_lines(rows, {0})]
+        lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
+        lines += [f"loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in self.loads]
+        return "\n  ".join(map(printable, lines))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,11 +190,7 @@ class Report:
 
     to_json = _to_json
 
-    def __repr__(self) -> str:
-        traces = sum(len(function.traces) for function in self.functions)
-        counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
-        seconds = sum(function.seconds for function in self.functions)
-        return angled(f"partax.reports.Report: {counts}, {seconds:.3g} s to trace and compile")
+    __repr__ = record_text
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
