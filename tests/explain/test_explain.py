@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
 import partax
 from callables_made_anew import mutual
@@ -158,8 +159,8 @@ def test_what_is_compiled_again_for_other_devices(
     (line,) = lines(f, jax.device_put(x, on(half, "d")))
     assert line.startswith("f: trace 2, because ") and "mesh" in line
     (line,) = lines(f, jax.device_put(x, on(others, "d")))
-    assert line.startswith("f: compiled again for trace 2, because x: committed to NamedSharding")
-    assert line.endswith(" on other devices")
+    place = f"committed to {PartitionSpec('d')} of mesh {{'d': 4}}"
+    assert line == f"f: compiled again for trace 2, because x: {place} -> {place} on other devices"
     assert traces.count == 2
 
 

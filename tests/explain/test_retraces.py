@@ -86,7 +86,7 @@ STRUCTURES: dict[str, tuple[Any, Any, str]] = {
     "new key": ({"b": one}, {"b": one, "c": [one]}, "a['c']: list of 1, which was not there"),
     "lost key": ({"b": one, "c": one}, {"b": one}, "a['c']: float32, which is there no more"),
     "key of another type": ({1: one}, {True: one}, "a[True]: float32, which was not there"),
-    "order": (OrderedDict(b=one, c=one), OrderedDict(c=one, b=one), "in the order 'b', 'c' -> OrderedDict in the order"),
+    "order": (OrderedDict(b=one, c=one), OrderedDict(c=one, b=one), "in the order 'b', 'c' -> OrderedDict in"),
 }
 STATICS: dict[str, tuple[Any, Any, str]] = {
     "int": (7, 18, "a: static int 7 -> 18"),

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax
+
 from partax._explain.description import Description, Entry, array_entry
 
 _NUMBERS = ("static int", "static float", "static complex")
@@ -41,8 +43,9 @@ def is_below(path: str, ancestor: str | None) -> bool:
 def differences(old: Description, new: Description) -> list[Change]:
     """All differences, in the order of the arguments; those below a place that differs are not listed."""
     if new.has_structure_of(old):
-        pairs = zip(new.array_paths, old.types, new.types, strict=True) if old.types != new.types else ()
-        changes = [_change(path, array_entry(a), array_entry(b)) for path, a, b in pairs if a != b]
+        paths = new.array_paths if old.types != new.types else []
+        rows = zip(paths, old.types, new.types, old.places, new.places, strict=False)
+        changes = [_changed_array(*row) for row in rows if row[1] != row[2]]
     else:
         changes = list(_changed_entries(old.entries(), new.entries()))
     if old.configuration is not new.configuration:
@@ -73,15 +76,19 @@ def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterato
             yield Change(path, f"{entry}, which is there no more")
 
 
+def _changed_array(path: str, old: Any, new: Any, old_place: Any, new_place: Any) -> Change:
+    is_moved = str(old) == str(new) and old_place is not None and new_place is not None and old_place != new_place
+    if is_moved:  # to another mesh, which is a part of its type
+        return Change(path, _arrow(_place_text(old_place), _place_text(new_place)))
+    return _change(path, array_entry(old), array_entry(new))
+
+
 def _change(path: str, old: Entry, new: Entry) -> Change:
     if old.compared_by == new.compared_by == "identity" and old.text == new.text:
         name = new.text.removesuffix(" object")
         text = f"`{name}` object was re-created and has no `__eq__`, so it counts by identity"
         return Change(path, text, is_recreated=True)
     if str(old) == str(new):
-        mesh = getattr(getattr(new.key, "sharding", None), "mesh", None)
-        if mesh is not None:  # of an array
-            return Change(path, f"{new}, mesh {old.key.sharding.mesh} -> {mesh}")
         return Change(path, f"another {new}" + (", by its `==`" if new.compared_by == "equality" else ""))
     if old.label != new.label:
         return Change(path, f"{old} -> {new}")
@@ -120,8 +127,9 @@ def _arrow(old: Any, new: Any) -> str:
 def _place_text(sharding: Any) -> str:
     if not sharding:
         return "uncommitted"
-    if len(sharding.device_set) > 1:
-        return f"committed to {sharding}"
-    (device,) = sharding.device_set
-    kind = sharding.memory_kind
-    return f"committed to {device}" + (f" in {kind}" if kind not in (None, device.default_memory().kind) else "")
+    kind, usual = sharding.memory_kind, jax.devices()[0].default_memory().kind
+    memory = "" if kind in (None, usual) else f" in {kind}"
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return f"committed to {sharding.spec} of mesh {dict(sharding.mesh.shape)}{memory}"
+    devices = sorted(map(str, sharding.device_set))
+    return f"committed to {', '.join(devices)}{memory}"
