@@ -165,7 +165,10 @@ def _object_entry(value: Any) -> Entry:
         return Entry((reference, text := _callable_text(value)), "function", text)
     if not has_own_equality:
         return Entry((reference, _reference(value)), "static", f"{class_name(kind)} object", "identity")
-    value_hash = _core.static_hash(value)  # which tells 1 from True, as `==` does not
+    try:
+        value_hash = _core.static_hash(value)  # which tells 1 from True, as `==` does not
+    except Exception:  # of what is no static value, which only functions of others take
+        value_hash = 0
     if is_installed(kind.__module__):
         return Entry((reference, value_hash), "static", short_text(value, _LONGEST), "equality")
     try:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from jax.core import Tracer
 
 from partax import _core
-from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner, first_reason, recreated_text
+from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
 from partax._explain.description import PLAIN, Description
 from partax._explain.differences import differences, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import read, unwrapped
+from partax._functions.recreated import first_reason, recreated_text
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
@@ -166,8 +167,6 @@ class History:
             self._under_way -= 1
             record.failed = failed
             self.live -= failed
-            for old in [it for it in self.records if it.failed][:-_COMPARED]:
-                self.records.remove(old)
 
     def _check_limits(self, reason: str) -> None:
         for wrapper, counter in counters.get():
