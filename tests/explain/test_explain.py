@@ -69,6 +69,7 @@ def scale(alpha: Any) -> Callable[[Any], Any]:
 
 X = jnp.ones((2, 3))
 
+
 def test_the_line_names_the_call_of_the_user(caplog: pytest.LogCaptureFixture) -> None:
     @filter_jit
     def step(x: Any) -> Any:
@@ -162,14 +163,6 @@ def test_what_is_compiled_again_for_other_devices(
     place = f"committed to {PartitionSpec('d')} of mesh {{'d': 4}}"
     assert line == f"f: compiled again for trace 2, because x: {place} -> {place} on other devices"
     assert traces.count == 2
-
-
-def test_a_mesh_in_context(lines: Lines, devices: list[jax.Device]) -> None:
-    f, x = filter_jit(lambda x: (x + 1, 1)), np.ones(8, np.float32)
-    for i, some in enumerate((devices[:4], devices[4:])):
-        with jax.set_mesh(mesh_of(some)):
-            told = lines(f, x)
-        assert len(told) == 1 and (i == 0 or "compiled again for trace 1, because jax.set_mesh: " in told[0])
 
 
 def test_memories(lines: Lines, traces: TraceCounter, devices: list[jax.Device]) -> None:

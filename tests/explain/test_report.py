@@ -139,11 +139,6 @@ def test_a_report_keeps_nothing(collect: Callable[[], None]) -> None:
     assert gone() is None and report.traces[0].number == 1
 
 
-def test_a_name_that_partax_has_not() -> None:
-    with pytest.raises(AttributeError, match="module 'partax' has no attribute 'nothing'"):
-        _ = partax.nothing  # type: ignore[attr-defined]
-
-
 # ---- As text and as data.
 
 HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50

@@ -26,13 +26,14 @@ class Warner:
         for change in changes:
             values = self._values.setdefault(change.path, set())
             values.update(change.numbers or () if len(values) < _VALUES else ())
-        often = (it for it in changes if len(self._values[it.path]) >= _WARN_AT and it.path not in self._is_warned)
-        change = next(often, None)
-        if change is not None:
-            of_all = ", or dynamic=partax.is_array_like for all numbers of all arguments" if self._is_warned else ""
-            self._is_warned.add(change.path)
-            text = f"{len(self._values[change.path])} values of the static Python number `{change.path}` are a trace of"
-            warnings.warn_explicit(f"{text} `{self._name}` each; {change.advice}{of_all}", RetraceWarning, *site)
+        for change in changes:
+            count = len(self._values[change.path])
+            if count >= _WARN_AT and change.path not in self._is_warned:
+                of_all = ", or dynamic=partax.is_array_like for all numbers of all arguments" if self._is_warned else ""
+                self._is_warned.add(change.path)
+                text = f"{count} values of the static Python number `{change.path}` are a trace of `{self._name}` each"
+                warnings.warn_explicit(f"{text}; {change.advice}{of_all}", RetraceWarning, *site)
+                return
 
     def count_recreated(self, path: str, text: str, remedy: str, site: tuple[str, int]) -> None:
         self._recreated[path] += 1

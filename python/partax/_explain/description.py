@@ -134,12 +134,12 @@ def _place_of(array: Any) -> Any:
 def _entries_of_statics(statics: Iterable[Any]) -> tuple[Any, ...]:
     """Static values as a specification has them: plain ones, and an entry for each other one."""
     entries: dict[int, Any] = {}  # of one object once, as all layers of a model may have one activation
-    kept: list[Any] = []
-    for held in statics:
-        if held and type(held[0]) not in PLAIN:
-            held = entries.get(id(held[0])) or entries.setdefault(id(held[0]), (_object_entry(held[0]),))
-        kept.append(held)
-    return tuple(kept)
+    slots: list[Any] = []
+    for slot in statics:
+        if slot and type(slot[0]) not in PLAIN:
+            slot = entries.get(id(slot[0])) or entries.setdefault(id(slot[0]), (_object_entry(slot[0]),))
+        slots.append(slot)
+    return tuple(slots)
 
 
 def _entry(value: Any) -> Entry:

@@ -1,4 +1,4 @@
-"""explain, the switch by which each trace is told through the `partax` logger; limits on traces, and their errors."""
+"""explain, the switch by which each trace is reported through the `partax` logger; limits on traces, their errors."""
 
 import contextvars
 import logging
@@ -42,7 +42,7 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
     One line for each trace, at the level of a warning: what differs from the most similar one of the latest, with paths
     from your own arguments. A line "compiled again" is of a call that found its trace but no executable, as when
     an array is on another device. The environment variable `PARTAX_EXPLAIN=1` does it for a whole run, `all` with those
-    inside of libraries. A call that neither traces nor compiles costs what it costs without.
+    inside of libraries. A call that neither traces nor compiles costs the same.
 
     Args:
       on: whether to report from now on.

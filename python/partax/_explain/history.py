@@ -43,7 +43,7 @@ class Record:
         self.failed = False
         self.compiled = 0  # how often
         self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
-        self.moved: list[Description] = []  # of its further executables
+        self.executables: list[Description] = []  # of the further ones
         self.static_arrays: list[list[ArrayPlace]] = []  # until the trace ends
 
     @property
@@ -126,8 +126,8 @@ class History:
         culprit = "" if occasion.first else occasion.difference
         if not occasion.first and not changes and not culprit and not nearest.failed:
             culprit = self._recreated_callable(occasion.data)
-        shown = [*map(str, changes[:_SHOWN])] + [f"{len(changes) - _SHOWN} more"] * (len(changes) > _SHOWN)
-        reason = culprit or "; ".join(shown) or self._dropped_text(nearest, occasion)
+        texts = [*map(str, changes[:_SHOWN])] + [f"{len(changes) - _SHOWN} more"] * (len(changes) > _SHOWN)
+        reason = culprit or "; ".join(texts) or self._dropped_text(nearest, occasion)
         self._check_limits(reason)
         recreated = next((change for change in changes if change.is_recreated), None)
         if warns and culprit:
@@ -141,13 +141,15 @@ class History:
     def _recreated_callable(self, data: SpecData) -> str:
         """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
         objects = ((path, value) for path, kind, value in details(data) if kind in (VALUE, FIELD))
-        texts = ((path, recreated_text(it, self.by_identity)) for path, it in objects if type(it) not in PLAIN)
+        texts = ((path, recreated_text(item, self.by_identity)) for path, item in objects if type(item) not in PLAIN)
         return next((f"`{path}`: {text}" for path, text in texts if text), "")
 
     def _dropped_text(self, same: Record, occasion: Occasion) -> str:
         trace = f"trace {same.number}, of the same arguments"
         if self.nested:
-            return f"it is called again with the arguments of trace {same.number}, as when what calls it is traced anew"
+            return (
+                f"it is called again with the arguments of trace {same.number}, as when what calls it is traced again"
+            )
         if same.failed:
             return f"{trace}, raised an exception"
         if same.number <= self._cleared_at:
@@ -188,19 +190,19 @@ class History:
     def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
         description = Description(data, values, values)
-        alike = (it for it in reversed(self.records) if not it.failed and not differences(it.description, description))
-        record = next(alike, None)  # the latest
+        succeeded = (record for record in reversed(self.records) if not record.failed)
+        record = next((record for record in succeeded if not differences(record.description, description)), None)
         if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
             return record
         if record.compiled == 0:  # traced by `lower`, or inside another trace
             record.description = description
             return record
-        changes = min((moved_arrays(old, description) for old in (record.description, *record.moved)), key=len)
+        changes = min((moved_arrays(old, description) for old in (record.description, *record.executables)), key=len)
         reason = "; ".join(map(str, changes)) or "jax has dropped its executable, as after jax.clear_caches()"
         if forbidden.get():
             inside = "inside partax.debug.forbid_tracing()"
             raise RetraceError(f"`{self.name}` would be compiled again {inside}, for trace {record.number}: {reason}")
-        record.moved.append(description)
+        record.executables.append(description)
         if explaining():
             report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
         return record

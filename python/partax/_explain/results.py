@@ -27,7 +27,7 @@ class TraceReport:
       site: the call that made it, such as `train.py:41`.
       reason: why it was made.
       calls: the calls that used it; None where its result does not tell it from the other traces of its key.
-      trace_seconds: how long the function ran under tracing, with all that it calls.
+      trace_seconds: how long the function ran under tracing, with all that it calls; 0 inside of another trace.
       lower_seconds: how long jax took to lower it.
       compile_seconds: how long XLA took to compile it.
       executables: how often it was compiled: for other placements of its arrays, or under transformations.
@@ -167,7 +167,7 @@ class FunctionReport:
         rows = [_HEADINGS, *(_row(key, trace, i == 0) for key in self.keys for i, trace in enumerate(key.traces))]
         lines = [f"{head}{self.seconds:.3g} s to trace and compile", *table_lines(rows, {0})]
         lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
-        lines += [f"loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in self.loads]
+        lines += [f"loaded at {load.site} in {load.seconds:.2g} s (saves {load.saves:.2g} s)" for load in self.loads]
         return "\n  ".join(map(printable, lines))
 
 

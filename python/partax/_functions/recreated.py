@@ -13,7 +13,7 @@ _latest: weakref.WeakKeyDictionary[types.CodeType, tuple[int, weakref.ref[Any]]]
 
 def recreated_text(value: Any, by_identity: bool = False) -> str:
     """Why a re-created callable is not the same as an earlier one; empty if nothing tells."""
-    if not callable(value) or isinstance(value, type):
+    if not callable(value) or issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
     reason = "is compared by identity, since reuse_equal_functions=False" if by_identity else prove(value).reason
     return f"{callable_text(value)} was re-created and {reason}" if reason else ""

@@ -113,17 +113,17 @@ def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[Arr
     elif function is not None:
         instance = function.__self__ if isinstance(function, types.MethodType) else function
         places.append(list(arrays_in("self", instance)))
-    held = ([place for place in of_value if place.holder is not None] for of_value in places)
-    return [of_value for of_value in held if of_value]
+    unseen = ([place for place in of_value if place.holder is not None] for of_value in places)
+    return [of_value for of_value in unseen if of_value]
 
 
 def _objects(data: SpecData) -> Iterator[tuple[int, Any]]:
     """The static values that may hold others, each once, with its index."""
     ids: set[int] = set()
-    for index, held in enumerate(data[1]):
-        if held and type(held[0]) not in _PLAIN and id(held[0]) not in ids:
-            ids.add(id(held[0]))
-            yield index, held[0]
+    for index, slot in enumerate(data[1]):
+        if slot and type(slot[0]) not in _PLAIN and id(slot[0]) not in ids:
+            ids.add(id(slot[0]))
+            yield index, slot[0]
 
 
 def _below(data: SpecData, index: int, places: list[ArrayPlace]) -> list[ArrayPlace]:
