@@ -166,8 +166,9 @@ def test_what_is_re_created_and_means_the_same_is_not_traced(name: str) -> None:
 
 
 def test_functions_by_identity() -> None:
-    first, second = scaled(2), scaled(2)
-    assert "reuse_equal_functions=False" in reason_of(first, second, reuse_equal_functions=False)
+    same, first, second = scaled(2), scaled(2), scaled(2)
+    reason = reason_of([same, first], [same, second], reuse_equal_functions=False)
+    assert reason.startswith("`a[1]`: <lambda> at ") and "reuse_equal_functions=False" in reason
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     text: str  # its value, such as `7`; empty for an object of a user's class, whose `repr` is asked only if it differs
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
     is_field: bool = False  # a static value that is no leaf, but belongs to a node
+    function: Any = None  # a reference to the callable itself
 
     @property
     def value_text(self) -> str:
@@ -41,6 +42,10 @@ class Entry(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.label} {self.value_text}".strip()
+
+    def is_another_object(self, value: Any) -> bool:
+        """Whether this is of a callable, and not of this one."""
+        return self.function is not None and self.function != _reference(value)
 
     def is_same(self, other: "Entry") -> bool:
         if self is other:
@@ -162,7 +167,8 @@ def _object_entry(value: Any) -> Entry:
         return Entry((reference, value.name), "static", f"{kind.__name__}.{value.name}")
     has_own_equality = kind.__eq__ is not object.__eq__
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):
-        return Entry((reference, text := _callable_text(value)), "function", text)
+        text = _callable_text(value)
+        return Entry((reference, text), "function", text, function=_reference(value))
     if not has_own_equality:
         return Entry((reference, _reference(value)), "static", f"{class_name(kind)} object", "identity")
     try:

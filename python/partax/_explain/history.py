@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
-from partax._explain.description import PLAIN, Description
+from partax._explain.description import Description, Entry
 from partax._explain.differences import differences, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
@@ -125,7 +125,7 @@ class History:
         nearest, changes = min(reversed(recent), key=lambda pair: len(pair[1]))
         culprit = "" if occasion.first else occasion.difference
         if not occasion.first and not changes and not culprit and not nearest.failed:
-            culprit = self._recreated_callable(occasion.data)
+            culprit = self._recreated_callable(occasion.data, nearest.description.entries())
         texts = [*map(str, changes[:_SHOWN])] + [f"{len(changes) - _SHOWN} more"] * (len(changes) > _SHOWN)
         reason = culprit or "; ".join(texts) or self._dropped_text(nearest, occasion)
         self._check_limits(reason)
@@ -138,18 +138,19 @@ class History:
             self._warner.count_numbers(changes, site)  # but in a recursion, which ends by a number
         return reason
 
-    def _recreated_callable(self, data: SpecData) -> str:
+    def _recreated_callable(self, data: SpecData, entries: dict[str, Entry]) -> str:
         """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
-        objects = ((path, value) for path, kind, value in details(data) if kind in (VALUE, FIELD))
-        texts = ((path, recreated_text(item, self.by_identity)) for path, item in objects if type(item) not in PLAIN)
-        return next((f"`{path}`: {text}" for path, text in texts if text), "")
+        for path, kind, value in details(data):
+            if kind in (VALUE, FIELD) and path in entries and entries[path].is_another_object(value):
+                text = recreated_text(value, self.by_identity)
+                if text:
+                    return f"`{path}`: {text}"
+        return ""
 
     def _dropped_text(self, same: Record, occasion: Occasion) -> str:
         trace = f"trace {same.number}, of the same arguments"
         if self.nested:
-            return (
-                f"it is called again with the arguments of trace {same.number}, as when what calls it is traced again"
-            )
+            return f"its caller is traced again, with the arguments of trace {same.number}"
         if same.failed:
             return f"{trace}, raised an exception"
         if same.number <= self._cleared_at:
