@@ -16,7 +16,7 @@ from partax._functions.objects import read, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text
-from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details, leaf_paths
+from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60
@@ -27,15 +27,19 @@ class Entry(NamedTuple):
 
     key: Any  # equal for what a program cannot tell apart
     label: str  # what it is, such as `static int`; empty for nodes and arrays
-    text: str  # its value, such as `7`; empty for an object of a user's class, whose `repr` is asked only if it differs
+    text: str  # its value, such as `7`; empty where its `repr` is asked only if it differs
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
     is_field: bool = False  # a static value that is no leaf, but belongs to a node
     function: Any = None  # a reference to the callable itself
+    place: Any = None  # of an array: see `_place_of`
 
     @property
     def value_text(self) -> str:
         if self.text:
             return self.text
+        if self.key[0] in PLAIN:
+            kind, value = self.key
+            return value if kind in (float, complex) else short_text(value, _LONGEST)
         kind, reference, _ = self.key
         value = None if reference is None else reference()
         return f"{class_name(kind())} object" if value is None else short_text(value, _LONGEST)
@@ -86,22 +90,23 @@ class Description:
 
     @property
     def array_paths(self) -> list[str]:
-        return leaf_paths(self._data)
+        return [path for kind, path in zip(self._columns[0], self._paths, strict=True) if kind == "dynamic_leaf"]
 
-    def has_structure_of(self, other: "Description") -> bool:
-        """Whether all but the arrays is the same."""
+    def count_changed_values(self, other: "Description") -> int | None:
+        """How many arrays and static values differ; None where the structure does."""
         if self._columns != other._columns or self._paths != other._paths:
-            return False
-        pairs = zip(self._statics, other._statics, strict=True)
-        return all(a is b or (bool(a and b) and _entry(a[0]).is_same(_entry(b[0]))) for a, b in pairs)
+            return None
+        statics = zip(self._statics, other._statics, strict=True)
+        types = zip(self.types, other.types, strict=True)
+        return sum(not _are_same_slots(a, b) for a, b in statics) + sum(a is not b and a != b for a, b in types)
 
     def entries(self) -> dict[str, Entry]:
         """Each path with its entry: first a node, then what is below it."""
-        arrays = iter(self.types)
+        arrays = zip(self.types, self.places, strict=True)
         entries: dict[str, Entry] = {}
         for path, kind, value in details(self._data):
             if kind == ARRAY:
-                entries[path] = array_entry(next(arrays))
+                entries[path] = _array_entry(*next(arrays))
             elif kind == NODE:
                 entries[path] = _node_entry(*value)
             elif kind == RUN:
@@ -147,14 +152,20 @@ def _entries_of_statics(statics: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(slots)
 
 
+def _are_same_slots(old: Any, new: Any) -> bool:
+    if not old or not new:
+        return old == new
+    a, b = old[0], new[0]
+    return a is b or (type(a) is type(b) and _entry(a).is_same(_entry(b)))
+
+
 def _entry(value: Any) -> Entry:
     """Of a static value, a plain one or an entry itself."""
     if type(value) is Entry:
         return value
-    kind = type(value)  # the text tells -0.0 from 0.0, and is the same for NaN
-    text = repr(value) if kind in (float, complex) else short_text(value, _LONGEST)
-    key = kind, text if kind in (float, complex) else value
-    return Entry(key, "static" if value is None else f"static {kind.__name__}", text)
+    kind = type(value)  # the `repr` tells -0.0 from 0.0, and is the same for NaN
+    key = kind, repr(value) if kind in (float, complex) else value
+    return Entry(key, "static" if value is None else f"static {kind.__name__}", "")
 
 
 def _object_entry(value: Any) -> Entry:
@@ -201,11 +212,10 @@ def _node_entry(family: str, reference: Any, children: Any) -> Entry:
     if not isinstance(children, tuple):
         return Entry((family, reference, children), "", name)
     keys = tuple(_entry(key)[:3] for key in children)
-    order = one_line(", ".join(text for _, _, text in keys), _LONGEST)
+    order = one_line(", ".join(_entry(key).value_text for key in children), _LONGEST)
     return Entry((family, reference, keys), "", f"{name} in the order {order}")
 
 
 @functools.lru_cache(256)
-def array_entry(aval: Any) -> Entry:
-    text = str(aval).replace("~", "weak ", 1)
-    return Entry(aval, "", text.removesuffix("[]"))
+def _array_entry(aval: Any, place: Any) -> Entry:
+    return Entry(aval, "", str(aval).replace("~", "weak ", 1).removesuffix("[]"), place=place)

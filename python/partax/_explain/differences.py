@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from partax._explain.description import Description, Entry, array_entry
+from partax._explain.description import Description, Entry
 
 _NUMBERS = ("static int", "static float", "static complex")
 
@@ -40,47 +40,59 @@ def is_below(path: str, ancestor: str | None) -> bool:
     return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
-def differences(old: Description, new: Description) -> list[Change]:
-    """All differences, in the order of the arguments; those below a place that differs are not listed."""
-    if new.has_structure_of(old):
-        paths = new.array_paths if old.types != new.types else []
-        rows = zip(paths, old.types, new.types, old.places, new.places, strict=False)
-        changes = [_changed_array(*row) for row in rows if row[1] != row[2]]
-    else:
-        changes = list(_changed_entries(old.entries(), new.entries()))
-    if old.configuration is not new.configuration:
-        changes += _changed_settings(old.configuration, new.configuration)
-    return changes
+class Place(NamedTuple):
+    """A path at which two calls differ."""
+
+    path: str
+    old: Entry | str | None  # a text of a setting of jax; None where there was nothing
+    new: Entry | str | None
 
 
-def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Change]:
+def distance(old: Description, new: Description) -> int:
+    """How many places differ, to find the most similar of several calls."""
+    settings = sum(1 for _ in _changed_settings(old.configuration, new.configuration))
+    count = new.count_changed_values(old)
+    return settings + (len(list(_changed_entries(old.entries(), new.entries()))) if count is None else count)
+
+
+def differences(old: Description, new: Description) -> list[Place]:
+    """All of them, in the order of the arguments; those below a place that differs are not listed."""
+    return [
+        *_changed_entries(old.entries(), new.entries()),
+        *_changed_settings(old.configuration, new.configuration),
+    ]
+
+
+def change_at(place: Place) -> Change:
+    """The difference at a place in words."""
+    path, old, new = place
+    if isinstance(old, Entry) and isinstance(new, Entry):
+        return _change(path, old, new)
+    if isinstance(old, Entry):
+        return Change(path, f"{old}, which is there no more")
+    if isinstance(new, Entry):
+        return Change(path, f"{new}, which was not there")
+    return Change(path, f"{old} -> {new}")
+
+
+def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Place]:
     changed = set[str]()
     ancestor: str | None = None  # below it all differs with it
     for path, entry in now.items():
         if is_below(path, ancestor):
             continue
         old = before.get(path)
-        if old is None:
-            ancestor = path
-            yield Change(path, f"{entry}, which was not there")
-        elif not old.is_same(entry):
+        if old is None or not old.is_same(entry):
             ancestor = path
             changed.add(path)
-            yield _change(path, old, entry)
+            yield Place(path, old, entry)
     ancestor = None
     for path, entry in before.items():
         if path in changed:
             ancestor = path
         elif path not in now and not is_below(path, ancestor):
             ancestor = path
-            yield Change(path, f"{entry}, which is there no more")
-
-
-def _changed_array(path: str, old: Any, new: Any, old_place: Any, new_place: Any) -> Change:
-    is_moved = str(old) == str(new) and old_place is not None and new_place is not None and old_place != new_place
-    if is_moved:  # to another mesh, which is a part of its type
-        return Change(path, _arrow(_place_text(old_place), _place_text(new_place)))
-    return _change(path, array_entry(old), array_entry(new))
+            yield Place(path, entry, None)
 
 
 def _change(path: str, old: Entry, new: Entry) -> Change:
@@ -89,19 +101,21 @@ def _change(path: str, old: Entry, new: Entry) -> Change:
         text = f"`{name}` object was re-created and has no `__eq__`, so it counts by identity"
         return Change(path, text, is_recreated=True)
     if str(old) == str(new):
+        if old.place is not None and new.place is not None and old.place != new.place:  # another mesh is another type
+            return Change(path, _arrow(_place_text(old.place), _place_text(new.place)))
         return Change(path, f"another {new}" + (", by its `==`" if new.compared_by == "equality" else ""))
     if old.label != new.label:
         return Change(path, f"{old} -> {new}")
-    numbers = (old.text, new.text) if new.label in _NUMBERS else None
+    numbers = (old.value_text, new.value_text) if new.label in _NUMBERS else None
     return Change(path, f"{new.label} {old.value_text} -> {new.value_text}".strip(), numbers, new.is_field)
 
 
-def _changed_settings(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
-    for name in sorted(old.keys() | new.keys()):
+def _changed_settings(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Place]:
+    for name in sorted(old.keys() | new.keys()) if old is not new else ():
         if old.get(name) != new.get(name):
             is_mesh = name.endswith("mesh_context_manager")
             called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
-            yield Change(called, f"{old.get(name)} -> {new.get(name)}")
+            yield Place(called, str(old.get(name)), str(new.get(name)))
 
 
 # ---- Where arrays are, which needs another executable but no trace.

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
 from partax._explain.description import Description, Entry
-from partax._explain.differences import differences, moved_arrays
+from partax._explain.differences import change_at, differences, distance, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._families.equinox import jitted_by_equinox
@@ -26,7 +26,8 @@ from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
 
 _KEPT = 256  # records of one function, and functions, that are kept
 _COMPARED = 16  # records that a trace is compared with
-_SHOWN = 5  # differences in one line
+_WORDED = 16  # differences that are looked at one by one
+_SHOWN = 5  # of these in one line
 
 
 class Record:
@@ -121,12 +122,14 @@ class History:
                 self._warner.count_function(self.first_reason, self.number_of_code, site)
             return self.first_reason
         of_key = [record for record in self.records if record.first == occasion.first] or self.records
-        recent = [(record, differences(record.description, description)) for record in of_key[-_COMPARED:]]
-        nearest, changes = min(reversed(recent), key=lambda pair: len(pair[1]))
+        recent = reversed(of_key[-_COMPARED:])
+        nearest = min(recent, key=lambda record: distance(record.description, description))
+        places = differences(nearest.description, description)
+        changes = [change_at(place) for place in places[:_WORDED]]
         culprit = "" if occasion.first else occasion.difference
         if not occasion.first and not changes and not culprit and not nearest.failed:
             culprit = self._recreated_callable(occasion.data, nearest.description.entries())
-        texts = [*map(str, changes[:_SHOWN])] + [f"{len(changes) - _SHOWN} more"] * (len(changes) > _SHOWN)
+        texts = [*map(str, changes[:_SHOWN])] + [f"{len(places) - _SHOWN} more"] * (len(places) > _SHOWN)
         reason = culprit or "; ".join(texts) or self._dropped_text(nearest, occasion)
         self._check_limits(reason)
         recreated = next((change for change in changes if change.is_recreated), None)
@@ -192,7 +195,7 @@ class History:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
         description = Description(data, values, values)
         succeeded = (record for record in reversed(self.records) if not record.failed)
-        record = next((record for record in succeeded if not differences(record.description, description)), None)
+        record = next((record for record in succeeded if not distance(record.description, description)), None)
         if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
             return record
         if record.compiled == 0:  # traced by `lower`, or inside another trace
