@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax import Diagnosis, Finding, doctor
+from partax import doctor
+from partax.reports import Diagnosis, Finding
 
 LAYERS = 6
 

@@ -6,13 +6,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, o
 
 from typing_extensions import disjoint_base
 
+from partax._explain.history import History, Record
+from partax._explain.results import FunctionReport
 from partax._jit.ahead_of_time import Lowered, Traced
 from partax._jit.filter_jit import CacheInfo
 from partax._jit.options import CallShape, Options
 from partax._pytree.spec_data import SpecData
-from partax._report.history import History
-from partax._report.report import FunctionReport
-from partax._report.snapshot import Record
 from partax._store.programs import Programs
 
 _P = ParamSpec("_P")

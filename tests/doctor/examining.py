@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 import partax
-from partax import Finding
+from partax.reports import Finding
 
 
 def floats(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:

@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 import partax
-from partax import Diagnosis, Finding
+from partax.reports import Diagnosis, Finding
 
 W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 

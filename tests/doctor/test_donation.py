@@ -17,7 +17,7 @@ import partax
 LARGE = (64 << 20) // 4  # numbers of a float32 array that is just large enough
 
 
-def donations(function: Any, *args: Any, memory_limit: int = 1 << 50) -> list[partax.Finding]:
+def donations(function: Any, *args: Any, memory_limit: int = 1 << 50) -> list[partax.reports.Finding]:
     return findings_of("donation", function, *args, memory_limit=memory_limit)
 
 

@@ -65,7 +65,7 @@ def loss_with(wrap: Any) -> Any:
     return loss
 
 
-def checkpoints(function: Any, length: int = 3000) -> list[partax.Finding]:
+def checkpoints(function: Any, length: int = 3000) -> list[partax.reports.Finding]:
     return findings_of("checkpoint", function, floats(128, 128), floats(length, 64, 128), memory_limit=UNLIMITED)
 
 

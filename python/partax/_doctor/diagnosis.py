@@ -58,10 +58,10 @@ class Diagnosis:
         return head + (f"{count} finding{'s' if count > 1 else ''}" if count else "nothing found")
 
     def __repr__(self) -> str:
-        return angled(f"partax.Diagnosis of {self._head}")
+        return angled(f"partax.reports.Diagnosis of {self._head}")
 
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])
 
 
-Diagnosis.__module__ = "partax"  # where users find it, and pickles too
+Diagnosis.__module__ = "partax.reports"  # where users find it, and pickles too

@@ -56,7 +56,7 @@ class Finding:
 
     def __repr__(self) -> str:
         where = f" at {self.where}" if self.where else ""
-        return angled(f"partax.Finding: {self.severity} {self.kind}{where}: {self.message}")
+        return angled(f"partax.reports.Finding: {self.severity} {self.kind}{where}: {self.message}")
 
     def __str__(self) -> str:
         lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
@@ -79,4 +79,4 @@ def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     )
 
 
-Finding.__module__ = "partax"  # where users find it, and pickles too
+Finding.__module__ = "partax.reports"  # where users find it, and pickles too

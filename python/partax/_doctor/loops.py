@@ -8,10 +8,10 @@ from types import CodeType
 from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.lines import USERS, Line, loops_around, rank
 from partax._jax.watched import FETCH, WAIT
-from partax._report.table import seconds_text
 
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
 # sorts of operations; a model that is not compiled has a dozen, its gradient several, a small function five.

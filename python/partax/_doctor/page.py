@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from partax._doctor.figures import bytes_text, seconds_text
 from partax._io.whole_file import write_whole
-from partax._report.table import bytes_text, seconds_text
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"

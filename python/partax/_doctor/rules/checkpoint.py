@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, flat_program, scan_parts
 from partax._doctor.lines import Line
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program
-from partax._report.table import bytes_text
 
 _FEWEST_SAVED = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
 _SHARE_OF_PEAK = 0.5

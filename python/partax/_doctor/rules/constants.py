@@ -8,13 +8,13 @@ import math
 from typing import Any
 
 from partax._doctor.array_types import bytes_of
+from partax._doctor.captured_arrays import Holder, holders
+from partax._doctor.figures import bytes_text, seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import ELEMENTWISE, LITERAL, TREATMENT, FlatProgram, flat_program
 from partax._doctor.lines import Line, group_by
 from partax._doctor.program import Program
 from partax._pytree.short_text import array_text
-from partax._report.captured_arrays import Holder, holders
-from partax._report.table import bytes_text, seconds_text
 
 # Of all arrays of a variable: each program has its own copy, and XLA takes 18 ms for each MiB.
 _FEWEST_BYTES = 1 << 20

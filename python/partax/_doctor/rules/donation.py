@@ -5,13 +5,13 @@ from typing import Any
 
 from partax import _core
 from partax._doctor.array_types import type_of
+from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.program import Program, argument_name, definition, names_text
 from partax._doctor.updates import updates_of
 from partax._jit.forwarded_arrays import arrays_in_several_places, listed
-from partax._report.table import bytes_text
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits

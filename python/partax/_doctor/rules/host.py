@@ -1,10 +1,10 @@
 """Finds where the device waits for the host inside of a program: calls of Python."""
 
+from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LOOPS, Place, places_of
 from partax._doctor.lines import Line, group_by, stack_of
 from partax._doctor.program import Program
-from partax._report.table import seconds_text
 
 # How a finding calls what runs Python.
 _CALLBACKS = {

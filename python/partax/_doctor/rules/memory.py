@@ -1,12 +1,12 @@
 """Finds programs that take too much memory at once, with the line of the largest array."""
 
 from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import flat_program
 from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import is_spread, live_bytes, memory_limit, peak_bytes
 from partax._doctor.program import Program
-from partax._report.table import bytes_text
 
 _NEARLY_FULL = 0.8  # the estimate is off by as much, and the runtime keeps some memory for itself
 _LISTED = 3
