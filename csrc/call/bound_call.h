@@ -39,8 +39,8 @@ class BoundCall {
   BoundCall(const BoundCall&) = delete;
   BoundCall& operator=(const BoundCall&) = delete;
 
-  // Goes on with these values, a tuple of as many.
-  void take(const Ref& values);
+  // Replaces the values, by a tuple of as many.
+  void replace_values(const Ref& values);
 
   PyObject* const* values() const noexcept { return values_; }
   std::size_t size() const noexcept { return size_; }
@@ -53,7 +53,7 @@ class BoundCall {
             PyObject* keyword_names);
 
   std::vector<PyObject*> bound_;
-  std::vector<Ref> owned_;  // what others gave
+  std::vector<Ref> owned_;  // by `replace_values`
   PyObject* const* values_;
   std::size_t size_;
   CallShape shape_;

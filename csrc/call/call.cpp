@@ -42,19 +42,26 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
   }
 }
 
-// After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
-void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, const EntryPtr& entry,
-           std::shared_ptr<BoundProgram> known, const Ref& returned) {
+// After a call of an entry's target, by its bound program if there was one: prepares the next such call.
+void update_bound_programs(const BoundArguments& bound, const Call& call, const EntryPtr& entry,
+                           std::shared_ptr<BoundProgram> program, const Ref& returned) {
+  constexpr std::size_t kMostPrograms = 16;
   const CallCache& cache = call.cache();
-  BoundPrograms& programs = bound.programs();
-  if (cache.graph && !call.objects().may_be_bound()) programs = {};  // what they know of the objects is no longer so
-  if (cache.graph && !known) programs.drop_unlike(*entry, bound.are_bound(jit, cache.parameters));
-  if (entry->table != &cache.table || entry->blocks) return;
-  if (!known) {
-    known = programs.add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
-                         cache.graph ? &call.objects() : nullptr);
+  BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
+  if (cache.graph && !call.objects().changed_values_alone()) {
+    programs.swap(bound.programs());  // the objects are no longer what they were
+    return;
   }
-  if (known) known->learn(*entry, call.leaves(), returned);
+  if (entry->table != &cache.table || entry->blocks) return;
+  if (!program && (program = BoundProgram::make(entry, bound.are_bound(call.jit(), cache.parameters), call.leaves()))) {
+    programs.push_back(program);
+    for (const auto& other : bound.programs()) {
+      const EntryPtr its_entry = other->entry(cache.table);
+      if (its_entry && its_entry != entry && programs.size() < kMostPrograms) programs.push_back(other);
+    }
+    programs.swap(bound.programs());
+  }
+  if (program) program->add_run(*entry, call.leaves(), returned);
 }
 
 // The static values of a call for which its key has equal ones.
@@ -112,7 +119,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
-  if (bound != nullptr && !ran_directly) learn(*bound, jit, call, entry, std::move(program), returned);
+  if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, entry, std::move(program), returned);
   ++entry->calls;
   ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
   return result;
@@ -131,8 +138,8 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
 }
 
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
-  for (std::size_t i = 0; i < programs.all().size();) {
-    std::shared_ptr<BoundProgram> program = programs.all()[i++];
+  for (std::size_t i = 0; i < programs.size();) {
+    std::shared_ptr<BoundProgram> program = programs[i++];
     EntryPtr entry = program->entry(cache_.table);
     if (entry && is_still(*entry, program.get())) return {std::move(entry), std::move(program)};
   }
@@ -158,10 +165,8 @@ bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!(entry.shape == bound_.shape())) return false;
   const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
-  const bool is_read = bound == nullptr || bound->read(leaves_);
-  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
-    return true;
-  }
+  const bool is_read = bound == nullptr || bound->read_variables(leaves_);
+  if (is_read && (!cache_.graph || objects_.has_read() || objects_.is_complete(entry, leaves_))) return true;
   leaves_.clear();
   return false;
 }
@@ -179,7 +184,7 @@ Ref Call::finish(const Ref& returned, const Entry& entry, bool were_there) {
   keep_nodes(entry);
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
-  objects_.learn(entry, leaves_);
+  objects_.record_completeness(entry, leaves_);
   return objects_.apply(result, entry, leaves_);
 }
 
@@ -201,7 +206,7 @@ EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
       spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
     add_own_statics(entry->key, spec, leaves_);
-    if (cache_.graph && !entry->objects) note_objects(*entry);
+    if (cache_.graph && !entry->objects) mark_objects(*entry);
     if (entry->value) return entry;
     frame.entry = entry.get();
     entry->difference = difference_of(*this, spec);

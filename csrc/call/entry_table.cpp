@@ -222,8 +222,7 @@ void EntryTable::erase_untraced(Entry& entry) noexcept {
 }
 
 int Entry::traverse(visitproc visit, void* arg) const {
-  const bool has_changed = objects && objects->changed.use_count() == 1;
-  if (const int status = has_changed ? objects->changed->traverse(visit, arg) : 0) return status;
+  if (const int status = objects ? visit_all(visit, arg, objects->traces) : 0) return status;
   return visit_all(visit, arg, value, program, stored, function, key);
 }
 

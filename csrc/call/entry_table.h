@@ -19,21 +19,12 @@ struct EntryTrace {
   std::shared_ptr<std::size_t> calls;
 };
 
-// The values of Variables that the outcome of a trace gives anew: all that it changes.
-struct ChangedValues {
-  Ref owners;                        // of the outcome
-  std::vector<std::uint32_t> nodes;  // the node of each
-  Ref current;                       // jax's trace in the last call
-  std::vector<Ref> traces;           // those that they belonged to then, all equal to it
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, current, traces); }
-};
-
 // Of the key of a function that may change objects in its arguments.
 struct KeyObjects {
-  std::vector<std::uint32_t> nodes;              // which nodes of the key they are, in order
-  bool are_all = false;                          // Python has found no others, and needs nothing else in their place
-  std::vector<PyObject*> distinct;               // the addresses of a call's that were found to be all different
-  std::shared_ptr<const ChangedValues> changed;  // by the last call; null: there has been none such
+  std::vector<std::uint32_t> nodes;  // of the key, in order
+  bool is_complete = false;          // Python has found no other objects: a call needs no Python to find them
+  std::vector<PyObject*> distinct;   // the addresses in the last call that was checked: no object was there twice
+  std::vector<Ref> traces;  // jax's trace in the last call, and those of the Variables that it changed: all equal
 };
 
 class EntryTable;

@@ -132,7 +132,7 @@ class Matcher {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun && kept_->has(i)) {
-        if (!kept_->give(i++, leaves_)) return false;
+        if (!kept_->append_to(leaves_, i++)) return false;
         at_ += next.extent;
         continue;
       }

@@ -10,8 +10,6 @@
 
 namespace partax {
 
-// The static values of a call, by their index in its key.
-
 struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
@@ -72,7 +70,6 @@ struct TreeSpec {
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
-  bool equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const;
   // Why another spec of the same structure is not equal, if that is due to a callable: the index of the static value,
   // and the reason.
   std::pair<std::size_t, std::string> difference(const TreeSpec& other) const;

@@ -5,7 +5,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -226,13 +226,21 @@ _settings = (
 )
 
 
-def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
-    """What runs a compiled program past jax's dispatch, for calls that have the leaves `free` anew, of the same types.
+class DirectRun(NamedTuple):
+    """What the native wrapper reads to run a compiled program past jax's dispatch."""
 
-    Returns:
-      (what reads aval, sharding, committed, layout of an array, jax's configuration, settings with what reads each,
-      what runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place
-      there of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
+    properties: tuple[Any, ...]  # what reads aval, sharding, committed and layout of an array
+    context: tuple[Any, ...]  # jax's configuration
+    settings: tuple[tuple[Any, Any], ...]  # what reads a setting, and its object
+    execute: Any  # runs the program on a list of arrays
+    handlers: Any  # of what that returns
+    arguments: list[Any]  # with None for the free leaves
+    places: tuple[int, ...]  # there, of each free leaf; -1 where the program does not need it
+
+
+def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> DirectRun | None:
+    """How to run a compiled program for calls in which the leaves `free` are others of the same types. None where jax's
+    dispatch does more, or this jax has it otherwise.
     """
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
@@ -257,7 +265,7 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
         settings = tuple((type(it).value.fget, it) for it in _settings if it is not None)
         readers = tuple(it.fget for it in properties)
-        return readers, trace_context(), settings, run, handlers, arguments, tuple(places.values())
+        return DirectRun(readers, trace_context(), settings, run, handlers, arguments, tuple(places.values()))
     except (AttributeError, TypeError):
         return None
 
