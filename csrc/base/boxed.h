@@ -18,32 +18,36 @@ struct NestableHead {
 };
 
 inline constexpr int kMaxNested = 50;
-inline thread_local int nested = 0;
-inline thread_local PyObject* waiting = nullptr;
+struct Nesting {
+  int depth = 0;
+  PyObject* waiting = nullptr;
+};
+inline thread_local Nesting nesting;
 
-// The whole `tp_dealloc` of such an object: `let_go(self)` drops all that it holds. Inside of too many others it waits
+// The whole `tp_dealloc` of such an object: `clear(self)` drops all that it holds. Inside of too many others it waits
 // until they are done.
-inline void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
+inline void dealloc_nested(PyObject* self, void (*clear)(PyObject*) noexcept) noexcept {
   if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
   const Turn turn;
   // Once there are no weak references to it, their place has room for the next object that waits.
   const auto next_of = [](PyObject* object) -> PyObject*& { return reinterpret_cast<NestableHead*>(object)->weakrefs; };
   if (next_of(self) != nullptr) PyObject_ClearWeakRefs(self);
-  if (nested == kMaxNested) {
-    next_of(self) = std::exchange(waiting, self);
+  Nesting& mine = nesting;
+  if (mine.depth == kMaxNested) {
+    next_of(self) = std::exchange(mine.waiting, self);
     return;
   }
-  ++nested;
-  let_go(self);
+  ++mine.depth;
+  clear(self);
   const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
   Py_TYPE(self)->tp_free(self);
   // The outermost one counts itself until the end, or each that waited would be the outermost of the next.
-  while (nested == 1 && waiting != nullptr) {
-    PyObject* const next = std::exchange(waiting, next_of(waiting));
+  while (mine.depth == 1 && mine.waiting != nullptr) {
+    PyObject* const next = std::exchange(mine.waiting, next_of(mine.waiting));
     next_of(next) = nullptr;
     Py_TYPE(next)->tp_dealloc(next);
   }
-  --nested;
+  --mine.depth;
 }
 
 // What such an object is, or begins with. The value tells the garbage collector what it holds, by a

@@ -28,7 +28,7 @@ class HeldValues {
     for (; held_ < count; ++held_) Py_XINCREF(values_[held_]);
   }
   // Where nothing runs that could let go of them with a GIL.
-  void hold_if_free(std::size_t count) noexcept {
+  void hold_if_free_threaded(std::size_t count) noexcept {
     if (kFreeThreaded) hold_first(count);
   }
   // Takes the items of a list or tuple; false where these are not as many.
@@ -46,9 +46,9 @@ class HeldValues {
     return values_;
   }
   // Or one after the other, each owned.
-  void keep(Ref value) noexcept { values_[held_++] = value.release(); }
+  void append(Ref value) noexcept { values_[held_++] = value.release(); }
   // A held object, which somebody else then owns.
-  Ref give(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
+  Ref release(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 
  private:

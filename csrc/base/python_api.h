@@ -185,7 +185,7 @@ inline void restore_exception(Ref exception) noexcept {
 
 // Calls what must disturb neither a result nor an exception that is on its way.
 template <typename... Arguments>
-void call_unheard(PyObject* callable, Arguments... arguments) noexcept {
+void call_and_write_unraisable(PyObject* callable, Arguments... arguments) noexcept {
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
   const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(callable, arguments..., nullptr));
   if (!done) PyErr_WriteUnraisable(callable);

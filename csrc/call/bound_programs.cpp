@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::size_t kMostAttempts = 16;  // of one program to make direct runs: each looks at all of its arrays
 
-bool is_concrete_array(PyObject* object) noexcept { return object != nullptr && hooks().jax_array_type.is(Py_TYPE(object)); }
+bool is_concrete_array(PyObject* object) noexcept {
+  return object != nullptr && hooks().jax_array_type.is(Py_TYPE(object));
+}
 
 std::size_t size_of(PyObject* tuple) {
   return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
@@ -40,8 +42,9 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const Is
     PyObject* object = leaves.node(node, hint);
     if (object == nullptr || !is_variable(object) || !bound.has_node(node)) continue;
     const bool is_array = num_leaves(node, node + nodes[node].extent) == 1 && is_concrete_array(leaves[leaf]);
-    if (!is_array || !is_concrete_array(variable_value(object).get())) return {};
-    variables.push_back({Ref::borrow(object), leaf});
+    const Ref value = variable_value(object);
+    if (!is_array || !is_concrete_array(value.get())) return {};
+    variables.push_back({Ref::borrow(object), leaf, value.get() != leaves[leaf]});
   }
   return std::make_shared<BoundProgram>(entry, values, leaves, std::move(variables));
 }
@@ -49,10 +52,16 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const Is
 BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
                            std::vector<BoundVariable> variables)
     : entry_(entry), kept_(entry->key, values, &leaves), variables_(std::move(variables)) {
-  for (const BoundVariable& variable : variables_) kept_.clear_leaf(variable.leaf);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!kept_.is_kept()[i]) free_.push_back(static_cast<std::uint32_t>(i));
   }
+  for (const bool is_set : {true, false}) {
+    for (const BoundVariable& variable : variables_) {
+      if (variable.is_set == is_set) free_.push_back(static_cast<std::uint32_t>(variable.leaf));
+    }
+    num_changing_ = is_set ? free_.size() : num_changing_;
+  }
+  for (const BoundVariable& variable : variables_) kept_.clear_leaf(variable.leaf);
 }
 
 EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
@@ -89,7 +98,8 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
 void BoundProgram::add_run(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
   if (attempts_ >= kMostAttempts) return;
   ++attempts_;
-  if (auto run = DirectRun::make(entry, leaves, free_, returned)) runs_.insert(runs_.begin(), std::move(run));
+  if (auto run = DirectRun::make(entry, leaves, free_, num_changing_, returned))
+    runs_.insert(runs_.begin(), std::move(run));
 }
 
 void refuse_donated(const Entry& entry, const IsBound& values) {

@@ -17,18 +17,20 @@ using IsBound = std::vector<bool>;
 // A run of a compiled program past jax's dispatch: on a list of arrays, most of which are the same in each run.
 class DirectRun {
  public:
-  // Of an entry's target, which has returned this for these leaves; `free` are those that other runs have anew. Null
-  // where jax's dispatch has to look at each run.
+  // Of an entry's target, which has returned this for these leaves; `free` are those that other runs have anew, of
+  // which nothing outlives a run but for those from `num_changing` on: most often these are the same again, which needs
+  // no look at their types. Null where jax's dispatch has to look at each run.
   static std::shared_ptr<DirectRun> make(const Entry& entry, const LeafBuffer& leaves,
-                                         const std::vector<std::uint32_t>& free, const Ref& returned);
+                                         const std::vector<std::uint32_t>& free, std::size_t num_changing,
+                                         const Ref& returned);
 
   // Whether the free leaves have the types that they had, and jax its settings.
   bool is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
   // What the target would return; null where another thread is at it.
   Ref run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
   int traverse(visitproc visit, void* arg) const {
-    return visit_all(visit, arg, free_, expected_, properties_, settings_, context_, execute_, handlers_, arguments_,
-                     node_);
+    return visit_all(visit, arg, free_, expected_, properties_, settings_, read_context_, context_, execute_, handlers_,
+                     arguments_, node_);
   }
 
  private:
@@ -45,14 +47,19 @@ class DirectRun {
   Signature signature(PyObject* array) const;
   bool has_signature(PyObject* array, Signature& known) const;
   bool are_expected(const Ref& arrays);
+  // Whether the list has this array for a free leaf, by the index of that.
+  bool has_in_list(PyObject* list, std::size_t i, PyObject* array) const noexcept {
+    return i >= num_changing_ && list != nullptr && places_[i] >= 0 && PyList_GET_ITEM(list, places_[i]) == array;
+  }
 
   Signature properties_;
   std::vector<Signature> free_;
   std::vector<Py_ssize_t> places_;  // of each free leaf in the list; -1 where the program does not need it
-  Ref context_;                     // jax's, that a trace depends on
-  std::vector<Setting> settings_;   // what else a run depends on
+  std::size_t num_changing_ = 0;
+  Ref read_context_, context_;     // jax's configuration that a trace depends on
+  std::vector<Setting> settings_;  // what else a run depends on
   Ref execute_, handlers_;
-  Ref arguments_;                    // the list, with None for what is free; null while a run has it
+  Ref arguments_;                    // the list, with None for what changes; null while a run has it
   Ref node_;                         // what the target has returned; null for one array alone
   std::vector<Signature> expected_;  // of its arrays, until the first run has given such
   bool is_unusable_ = false;         // that run gave other arrays: this jax needs another call
@@ -62,6 +69,7 @@ class DirectRun {
 struct BoundVariable {
   Ref object;
   std::size_t leaf;  // of the call
+  bool is_set;       // by the call
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object); }
 };
 
@@ -91,7 +99,9 @@ class BoundProgram {
   std::weak_ptr<Entry> entry_;
   KeptValues kept_;
   std::vector<BoundVariable> variables_;
-  std::vector<std::uint32_t> free_;               // the leaves that another call may have anew
+  // The leaves that another call may have anew: first those that are free or set by the call, then the other Variables.
+  std::vector<std::uint32_t> free_;
+  std::size_t num_changing_ = 0;                  // of these the first ones
   std::vector<std::shared_ptr<DirectRun>> runs_;  // latest first
   std::size_t attempts_ = 0;                      // to make one of these
 };

@@ -26,9 +26,9 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
       PyBytes_FromStringAndSize(reinterpret_cast<const char*>(flags.data()), static_cast<Py_ssize_t>(flags.size())));
 }
 
-// After a run: raises jax's error if an array that the call gives back is deleted. `were_there` says that they had been
-// checked before.
-void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
+// After a run: raises jax's error if an array that the call gives back is deleted. `liveness_checked` says that they
+// had been checked before.
+void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool liveness_checked) {
   if (!is_output_node(returned)) return;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   for (const std::int32_t source : sources_of(returned)) {
@@ -37,7 +37,7 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = number(i);
-    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(were_there));
+    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(liveness_checked));
     return;
   }
 }
@@ -126,13 +126,13 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
 }
 
 EntryPtr Call::find(CallFrame& frame, bool& is_new) {
-  if (EntryPtr entry = guess()) return entry;
+  if (EntryPtr entry = try_recent_entries()) return entry;
   if (cache_.graph && !objects_.has_read()) {
     objects_.read();
-    if (EntryPtr entry = guess()) return entry;
+    if (EntryPtr entry = try_recent_entries()) return entry;
   }
   const EntryPtr latest = cache_.table.latest();
-  EntryPtr entry = look_up(frame, is_new);
+  EntryPtr entry = find_or_create_entry(frame, is_new);
   if (latest) latest->successor = entry;
   return entry;
 }
@@ -141,21 +141,21 @@ std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundP
   for (std::size_t i = 0; i < programs.size();) {
     std::shared_ptr<BoundProgram> program = programs[i++];
     EntryPtr entry = program->entry(cache_.table);
-    if (entry && is_still(*entry, program.get())) return {std::move(entry), std::move(program)};
+    if (entry && try_entry(*entry, program.get())) return {std::move(entry), std::move(program)};
   }
   return {};
 }
 
 // The entry, if it is the last one or the one that followed that, which is known without hashing.
-EntryPtr Call::guess() {
+EntryPtr Call::try_recent_entries() {
   EntryPtr latest = cache_.table.latest();
-  if (!latest || is_still(*latest)) return latest;
+  if (!latest || try_entry(*latest)) return latest;
   EntryPtr entry = latest->successor.lock();
-  return entry && entry->table == &cache_.table && is_still(*entry) ? entry : EntryPtr();
+  return entry && entry->table == &cache_.table && try_entry(*entry) ? entry : EntryPtr();
 }
 
 // Whether an entry of the table, which then becomes the most recent one, has the program of this call.
-bool Call::is_still(Entry& entry, const BoundProgram* bound) {
+bool Call::try_entry(Entry& entry, const BoundProgram* bound) {
   if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !matches(entry, bound)) return false;
   if (entry.table == &cache_.table) cache_.table.touch(entry);
   return true;
@@ -179,8 +179,8 @@ Ref Call::run(PyObject* program, const Entry& entry) {
       PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-Ref Call::finish(const Ref& returned, const Entry& entry, bool were_there) {
-  check_forwarded(entry, returned.get(), leaves_, were_there);
+Ref Call::finish(const Ref& returned, const Entry& entry, bool liveness_checked) {
+  check_forwarded(entry, returned.get(), leaves_, liveness_checked);
   keep_nodes(entry);
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
@@ -194,12 +194,12 @@ void Call::keep_nodes(const Entry& entry) {
   LeafBuffer again;
   const bool is_match = match_call(entry.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
   if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;
-  leaves_.take_nodes_of(again);
+  leaves_.swap_nodes(again);
 }
 
 // ---- A miss.
 
-EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
+EntryPtr Call::find_or_create_entry(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
   flatten(spec, leaves_);
   EntryPtr entry = with_static_path(
@@ -296,7 +296,7 @@ CallFrame& CallFrame::under_way() {
 
 CallFrame::~CallFrame() {
   innermost_frame = outer;
-  if (on_exit) call_unheard(on_exit.get());
+  if (on_exit) call_and_write_unraisable(on_exit.get());
 }
 
 void explain_failure(const CallFrame& frame) {
@@ -305,8 +305,8 @@ void explain_failure(const CallFrame& frame) {
                             PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
   if (!is_explained) return;
   const Ref original = take_exception();
-  restore_exception(python::explained_failure(original, frame.call.cache().options, frame.call.values(),
-                                              truth(frame.traced), truth(frame.in_body)));
+  restore_exception(python::explain_failure(original, frame.call.cache().options, frame.call.values(),
+                                            truth(frame.traced), truth(frame.in_body)));
 }
 
 Ref call_body(PyObject* callable, PyObject* values) {

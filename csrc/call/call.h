@@ -54,17 +54,17 @@ class Call {
   std::pair<EntryPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
   // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
   Ref run(PyObject* program, const Entry& entry);
-  // The user's result from what that returned. `were_there`: the forwarded arrays had been looked at before.
-  Ref finish(const Ref& returned, const Entry& entry, bool were_there);
+  // The user's result from what that returned. `liveness_checked`: the forwarded arrays had been looked at before.
+  Ref finish(const Ref& returned, const Entry& entry, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
     return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
   }
 
  private:
-  EntryPtr guess();
-  bool is_still(Entry& entry, const BoundProgram* bound = nullptr);
-  EntryPtr look_up(CallFrame& frame, bool& is_new);
+  EntryPtr try_recent_entries();
+  bool try_entry(Entry& entry, const BoundProgram* bound = nullptr);
+  EntryPtr find_or_create_entry(CallFrame& frame, bool& is_new);
   void keep_nodes(const Entry& entry);
 
   const JitFunction& jit_;

@@ -43,7 +43,8 @@ bool DirectRun::has_signature(PyObject* array, Signature& known) const {
 }
 
 std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer& leaves,
-                                           const std::vector<std::uint32_t>& free, const Ref& returned) {
+                                           const std::vector<std::uint32_t>& free, std::size_t num_changing,
+                                           const Ref& returned) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
@@ -54,6 +55,7 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
   auto run = std::make_shared<DirectRun>();
   const Ref properties = attribute(plan.get(), "properties"), settings = attribute(plan.get(), "settings"),
             places = attribute(plan.get(), "places");
+  run->num_changing_ = num_changing;
   std::size_t next = 0;
   for (PyObject* property : Items(properties.get())) run->properties_[next++] = Ref::borrow(property);
   for (const std::uint32_t i : free) run->free_.push_back(run->signature(leaves[i]));
@@ -63,6 +65,7 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
     parse_tuple(setting, "OO", &property, &object);
     run->settings_.push_back({Ref::borrow(property), Ref::borrow(object), read(Ref::borrow(property), object)});
   }
+  run->read_context_ = attribute(plan.get(), "read_context");
   run->context_ = attribute(plan.get(), "context");
   run->execute_ = attribute(plan.get(), "execute");
   run->handlers_ = attribute(plan.get(), "handlers");
@@ -78,12 +81,13 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
 
 bool DirectRun::is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
   for (std::size_t i = 0; i < free.size(); ++i) {
+    if (has_in_list(arguments_.get(), i, leaves[free[i]])) continue;
     if (!has_signature(leaves[free[i]], free_[i])) return false;
   }
   for (const Setting& setting : settings_) {
     if (read(setting.property, setting.object.get()).get() != setting.value.get()) return false;
   }
-  return are_equal_tuples(python::trace_context().get(), context_.get());
+  return are_equal_tuples(Ref::checked(PyObject_CallNoArgs(read_context_.get())).get(), context_.get());
 }
 
 bool DirectRun::are_expected(const Ref& arrays) {
@@ -105,14 +109,15 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
     DirectRun& run;
     Ref& list;
     ~ListRestorer() {
-      for (const Py_ssize_t place : run.places_) {
-        if (place >= 0) PyList_SetItem(list.get(), place, Py_NewRef(Py_None));
+      for (std::size_t i = 0; i < run.num_changing_; ++i) {
+        if (run.places_[i] >= 0) PyList_SetItem(list.get(), run.places_[i], Py_NewRef(Py_None));
       }
       run.arguments_ = std::move(list);
     }
   } const restorer{*this, list};
   for (std::size_t i = 0; i < free.size(); ++i) {
-    if (places_[i] >= 0) PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
+    if (places_[i] < 0 || has_in_list(list.get(), i, leaves[free[i]])) continue;
+    PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
   }
   Ref arrays = [&] {
     const Away away;

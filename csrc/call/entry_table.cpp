@@ -22,25 +22,17 @@ Entry::~Entry() {
   }
 }
 
-bool Entry::is_provable() const {
-  bool is_provable = true;
-  key.each_callable([&](const CallableRecord& record) { is_provable = is_provable && record.is_provable; });
-  return is_provable;
-}
-
-bool Entry::has_living_callable() const {
-  bool has_any = false, is_alive = false;
+CallableSummary Entry::callables() const {
+  CallableSummary summary;
+  std::size_t count = 0, num_alive = 0;
   key.each_callable([&](const CallableRecord& record) {
-    has_any = true;
-    is_alive = is_alive || record.is_alive();
+    ++count;
+    num_alive += record.is_alive() ? 1 : 0;
+    summary.are_provable = summary.are_provable && record.is_provable;
+    summary.num_array_bytes += record.num_array_bytes;
   });
-  return is_alive || !has_any;
-}
-
-std::size_t Entry::num_array_bytes() const {
-  std::size_t bytes = 0;
-  key.each_callable([&](const CallableRecord& record) { bytes += record.num_array_bytes; });
-  return bytes;
+  summary.any_lives = num_alive > 0 || count == 0;
+  return summary;
 }
 
 void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
@@ -78,8 +70,9 @@ class OrphanedEntries {
     std::list<EntryPtr> dropped;  // destroyed at the end, as that may run Python
     for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
       EntryPtr other = it->lock();
-      if (!other || other->has_living_callable()) continue;
-      bytes += other->num_array_bytes();
+      const CallableSummary callables = other ? other->callables() : CallableSummary();
+      if (callables.any_lives) continue;
+      bytes += callables.num_array_bytes;
       if (++count > kMaxEntries || bytes > kMaxBytes) dropped.push_back(std::move(other));
     }
     for (const EntryPtr& other : dropped) {
@@ -111,7 +104,7 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const EntryPtr entry = *part.entry->recency;
   const Ref keep = Ref::borrow(weakref);
   try {
-    if (part.is_callable && entry->is_provable()) {
+    if (part.is_callable && entry->callables().are_provable) {
       OrphanedEntries::instance().add(entry);
     } else {
       table->erase(*entry);
@@ -180,7 +173,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   std::list<EntryPtr> place(1, entry);  // before anything has changed, as it may fail
   enlist(entry);
   std::list<EntryPtr> evicted;
-  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
+  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = unlink(*recency_.back());
   recency_.splice(recency_.begin(), place);
   entry->recency = recency_.begin();
   entry->table = this;
@@ -200,7 +193,7 @@ void EntryTable::enlist(const EntryPtr& entry) {
   ++additions_;
 }
 
-std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
+std::list<EntryPtr> EntryTable::unlink(Entry& entry) noexcept {
   std::list<EntryPtr> taken;
   if (entry.table != this) return taken;
   entry.table = nullptr;
@@ -215,7 +208,7 @@ std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   return taken;
 }
 
-void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
+void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = unlink(entry); }
 
 void EntryTable::erase_untraced(Entry& entry) noexcept {
   if (entry.traces == 0 && entry.tracing == 0) erase(entry);

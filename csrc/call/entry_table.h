@@ -29,18 +29,20 @@ struct KeyObjects {
 
 class EntryTable;
 
+// The callables of a key.
+struct CallableSummary {
+  bool are_provable = true;         // re-created ones may get its program
+  bool any_lives = true;            // also where there are none
+  std::size_t num_array_bytes = 0;  // of the arrays that they can read
+};
+
 struct Entry {
   Entry() = default;
   ~Entry();  // empties the slots of its outputs
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
-  // Whether re-created callables may get its program.
-  bool is_provable() const;
-  // Whether some callable of the key lives, or the key has none.
-  bool has_living_callable() const;
-  // Of the arrays that the callables of the key can read.
-  std::size_t num_array_bytes() const;
+  CallableSummary callables() const;
   // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
   int traverse(visitproc visit, void* arg) const;
 
@@ -103,7 +105,7 @@ class EntryTable {
     std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
     for (auto it = recency_.begin(); it != recency_.end();) {
       Entry& entry = **it++;
-      if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
+      if (unwanted(entry)) dropped.splice(dropped.end(), unlink(entry));
     }
   }
   void clear() noexcept {
@@ -118,7 +120,7 @@ class EntryTable {
   // As the callback of a weak reference: it needs no memory.
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
-  std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  std::list<EntryPtr> unlink(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
   // Makes the entry found by its key; if that fails, nothing has changed.
   void enlist(const EntryPtr& entry);
   // The entries of a hash, the latest first: comparing runs user code, which may change this table.

@@ -25,6 +25,7 @@ struct ClassSlot : Slot {
 // Of Variables, and of their states the trace.
 struct VariableSlots {
   ClassSlot value, state, trace;
+  ImmortalRef current_trace;
 } slots;
 
 struct StaticCache {
@@ -84,7 +85,7 @@ std::vector<PyObject*> variables_to_change(KeyObjects& key, PyObject* owners, co
   std::vector<std::uint32_t> numbers(static_cast<std::size_t>(PyBytes_GET_SIZE(owners)) / sizeof(std::uint32_t));
   std::memcpy(numbers.data(), PyBytes_AS_STRING(owners), numbers.size() * sizeof(std::uint32_t));
   std::vector<PyObject*> variables;
-  std::vector<Ref> traces{python::current_trace()};
+  std::vector<Ref> traces{Ref::checked(PyObject_CallNoArgs(slots.current_trace.get()))};
   variables.reserve(numbers.size());
   traces.reserve(numbers.size() + 1);
   std::size_t hint = 0;
@@ -156,7 +157,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
     const std::vector<PyObject*> objects = objects_in(*entry.objects, leaves);
     objects_ = list_of(objects.data(), objects.size());
   }
-  return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
+  return python::apply_outcome(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
 
 Ref variable_value(PyObject* object) noexcept {
@@ -186,10 +187,11 @@ void set_static_cache(PyObject* owner, PyObject* name) {
   static_cache.name = Py_NewRef(name);
 }
 
-void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace) {
+void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace, PyObject* current_trace) {
   set(slots.value, value);
   set(slots.state, state);
   set(slots.trace, trace);
+  slots.current_trace.set(current_trace);
   if (slots.state.type != slots.value.type) slots.value.type = nullptr;
 }
 

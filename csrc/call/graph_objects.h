@@ -45,7 +45,8 @@ void mark_objects(Entry& entry);
 void take_static_cache();
 // The attribute where `nnx.cached_partial` leaves it, which is None otherwise.
 void set_static_cache(PyObject* owner, PyObject* name);
-// The descriptors of a Variable's value, of its state, and of the trace in a state.
-void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace);
+// The descriptors of a Variable's value, of its state, and of the trace in a state; and what returns jax's current
+// trace.
+void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace, PyObject* current_trace);
 
 }  // namespace partax

@@ -26,7 +26,7 @@ bool is_frozen(const Node& node) {
     case Kind::kDataclass:
     case Kind::kDeclared: {
       auto* const type = reinterpret_cast<PyObject*>(node.info->type);
-      return !node.has_wrapper_fields && python::is_frozen_class(type).get() == Py_True;
+      return !node.has_wrapper_fields && python::is_frozen(type).get() == Py_True;
     }
     default:
       return false;

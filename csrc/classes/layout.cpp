@@ -53,7 +53,7 @@ class Reader {
 
   std::optional<Entries> read() {
     if (dict_ ? !find_own_keys() : layout_.dictionary != Layout::Dictionary::kNone) return {};
-    if (!layout_.items.empty() && !are_children(layout_.row_of(object_))) return {};
+    if (!layout_.items.empty() && !are_children(layout_.contiguous_items(object_))) return {};
     for (const Slot& slot : layout_.children) {
       if (!is_child(slot.owned_of(object_))) return {};
     }

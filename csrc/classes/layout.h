@@ -50,7 +50,7 @@ struct Layout {
   explicit Layout(PyObject* description);
 
   // The children where they are in a list or tuple, which must be an exact one; empty where there is none.
-  Ref row_of(PyObject* object) const {
+  Ref contiguous_items(PyObject* object) const {
     Ref found = items.empty() ? Ref() : items[0].owned_of(object);
     return found && (PyList_CheckExact(found.get()) || PyTuple_CheckExact(found.get())) ? found : Ref();
   }

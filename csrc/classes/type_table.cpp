@@ -89,7 +89,7 @@ void describe(PyObject* object, TypeInfo& info) {
   }
   info.is_builtin = info.is_installed = PyTuple_GET_ITEM(tuple, 1) == Py_None;
   if (info.is_builtin) return;
-  const Ref traits = python::type_traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  const Ref traits = python::traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (info.kind == Kind::kEntries) {
     const Ref layout = python::layout(reinterpret_cast<PyObject*>(Py_TYPE(object)));
     info.layout = std::make_unique<const Layout>(layout.get());

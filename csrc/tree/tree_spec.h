@@ -91,7 +91,7 @@ struct TreeSpec {
 };
 
 // The index of the first own static value that is a key or an aux datum of `node` after a factory.
-inline std::size_t first_key(const Node& node) noexcept {
+inline std::size_t first_key_index(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
 }
 

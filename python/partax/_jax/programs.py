@@ -230,7 +230,8 @@ class DirectRun(NamedTuple):
     """What the native wrapper reads to run a compiled program past jax's dispatch."""
 
     properties: tuple[Any, ...]  # what reads aval, sharding, committed and layout of an array
-    context: tuple[Any, ...]  # jax's configuration
+    read_context: Callable[[], tuple[Any, ...]]
+    context: tuple[Any, ...]  # jax's configuration, which that reads
     settings: tuple[tuple[Any, Any], ...]  # what reads a setting, and its object
     execute: Any  # runs the program on a list of arrays
     handlers: Any  # of what that returns
@@ -265,7 +266,8 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
         settings = tuple((type(it).value.fget, it) for it in _settings if it is not None)
         readers = tuple(it.fget for it in properties)
-        return DirectRun(readers, trace_context(), settings, run, handlers, arguments, tuple(places.values()))
+        context = trace_context()
+        return DirectRun(readers, trace_context, context, settings, run, handlers, arguments, tuple(places.values()))
     except (AttributeError, TypeError):
         return None
 
