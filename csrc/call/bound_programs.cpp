@@ -28,22 +28,14 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const Is
   std::vector<BoundVariable> variables;
   const KeptValues bound(entry->key, values, nullptr);
   const std::vector<Node>& nodes = entry->key.nodes;
-  const auto num_leaves = [&](std::size_t first, std::size_t end) {
-    const auto is_leaf = [](const Node& node) { return node.kind == Kind::kDynamicLeaf; };
-    const auto begin = nodes.begin();
-    return static_cast<std::size_t>(
-        std::count_if(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(end), is_leaf));
-  };
-  std::size_t at = 0, leaf = 0, hint = 0;
-  const std::vector<std::uint32_t> objects = entry->objects ? entry->objects->nodes : std::vector<std::uint32_t>();
-  for (const std::uint32_t node : objects) {
-    leaf += num_leaves(at, node);
-    at = node;
-    PyObject* object = leaves.node(node, hint);
-    if (object == nullptr || !is_variable(object) || !bound.has_node(node)) continue;
-    const bool is_array = num_leaves(node, node + nodes[node].extent) == 1 && is_concrete_array(leaves[leaf]);
+  std::size_t leaf = 0, hint = 0;
+  for (std::size_t at = 0; entry->objects && at < nodes.size(); ++at) {
+    leaf += at > 0 && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
+    PyObject* object = nodes[at].kind == Kind::kEntries && bound.has_node(at) ? leaves.node(at, hint) : nullptr;
+    if (object == nullptr || !is_variable(object)) continue;
+    const bool is_array = nodes[at].extent == 2 && nodes[at + 1].kind == Kind::kDynamicLeaf;
     const Ref value = variable_value(object);
-    if (!is_array || !is_concrete_array(value.get())) return {};
+    if (!is_array || !is_concrete_array(leaves[leaf]) || !is_concrete_array(value.get())) return {};
     variables.push_back({Ref::borrow(object), leaf, value.get() != leaves[leaf]});
   }
   return std::make_shared<BoundProgram>(entry, values, leaves, std::move(variables));

@@ -5,10 +5,6 @@
 namespace partax {
 namespace {
 
-// How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
-// them would keep a look-up going for ever.
-constexpr int kMaxLookUps = 8;
-
 // What the callback of a table holds: the table's address, or null once that is gone.
 EntryTable*& address_in(PyObject* capsule) noexcept {
   return *static_cast<EntryTable**>(PyCapsule_GetPointer(capsule, nullptr));
@@ -157,14 +153,12 @@ std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec,
 }
 
 EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
-  std::size_t known = additions_;
+  const std::size_t count = additions_;
   if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
   entry->epoch = TypeTable::instance().epoch();
-  // Python has run: another thread may have added the key.
-  for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
-    known = additions_;
+  if (count != additions_) {  // Python has run: another thread may have added the key
     if (EntryPtr found = find(spec, shape)) return found;
   }
   entry->shape = shape;

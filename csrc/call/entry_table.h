@@ -99,17 +99,9 @@ class EntryTable {
   void erase(Entry& entry) noexcept;
   // After a call that failed: drops an entry that no call has traced or is tracing.
   void erase_untraced(Entry& entry) noexcept;
-  // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
-  template <typename Unwanted>
-  void erase_if(Unwanted&& unwanted) {
-    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
-    for (auto it = recency_.begin(); it != recency_.end();) {
-      Entry& entry = **it++;
-      if (unwanted(entry)) dropped.splice(dropped.end(), unlink(entry));
-    }
-  }
   void clear() noexcept {
-    erase_if([](const Entry&) { return true; });
+    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    while (!recency_.empty()) dropped.splice(dropped.end(), unlink(*recency_.front()));
   }
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }

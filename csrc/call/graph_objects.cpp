@@ -91,7 +91,8 @@ std::vector<PyObject*> variables_to_change(KeyObjects& key, PyObject* owners, co
   std::size_t hint = 0;
   for (const std::uint32_t number : numbers) {
     PyObject* owner = number < key.nodes.size() ? leaves.node(key.nodes[number], hint) : nullptr;
-    const Ref state = owner != nullptr && variable_value(owner) ? slots.state.owned_of(owner) : Ref();
+    const bool is_set = owner != nullptr && is_variable(owner) && variable_value(owner);
+    const Ref state = is_set ? slots.state.owned_of(owner) : Ref();
     if (!state || !slots.trace.is_of(state.get())) return {};
     variables.push_back(owner);
     traces.push_back(slots.trace.owned_of(state.get()));
@@ -160,9 +161,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   return python::apply_outcome(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
 
-Ref variable_value(PyObject* object) noexcept {
-  return slots.value.is_of(object) ? slots.value.owned_of(object) : Ref();
-}
+Ref variable_value(PyObject* variable) noexcept { return slots.value.owned_of(variable); }
 
 bool is_variable(PyObject* object) noexcept { return slots.value.is_of(object); }
 

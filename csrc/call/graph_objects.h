@@ -35,10 +35,9 @@ class GraphObjects {
   bool changed_values_alone_ = false;
 };
 
-// The value of a Variable; empty where it has none, and of another object.
-Ref variable_value(PyObject* object) noexcept;
-// Whether an object is a Variable.
 bool is_variable(PyObject* object) noexcept;
+// Empty where it has none.
+Ref variable_value(PyObject* variable) noexcept;
 // Has the nodes of a new key kept in a match that are such objects.
 void mark_objects(Entry& entry);
 // Takes what `nnx.cached_partial` leaves for the nnx.jit that it calls, which is the next one: no other may find it.
