@@ -55,11 +55,11 @@ inline void dealloc_nested(PyObject* self, void (*clear)(PyObject*) noexcept) no
 template <typename Value>
 struct Boxed {
   PyObject_HEAD
-  PyObject* weakrefs;                          // as of NestableHead
+  PyObject* weakrefs;                          // as in NestableHead
   Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
-  // The value of such an object. Raises where there is none.
+  // The value of such an object. Raises after the collector has cleared it.
   static Value& in(PyObject* self) {
     Value* value = reinterpret_cast<Boxed*>(self)->value;
     if (value != nullptr) return *value;
@@ -95,8 +95,8 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
 inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
 
-// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` nobody makes
-// them by a call.
+// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` no call
+// makes them by a call.
 template <typename Value>
 PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
                              unsigned int flags = 0, std::size_t size = sizeof(Boxed<Value>)) {

@@ -62,8 +62,8 @@ class HeldValues {
 };
 
 // No garbage collection starts in here, as it may with any new object in Python 3.11; and then it runs any code. From
-// 3.12 on it starts between two instructions of Python alone. Only around what runs nobody's code and keeps the GIL: so
-// nobody can see the switch meanwhile, nor set it.
+// 3.12 on it starts between two instructions of Python alone. Only around what runs no code of users and keeps the
+// GIL: so no other code can see the switch meanwhile, nor set it.
 #if PY_VERSION_HEX < 0x030C0000
 
 class CollectionPause {

@@ -17,9 +17,9 @@ using IsBound = std::vector<bool>;
 // A run of a compiled program past jax's dispatch: on a list of arrays, most of which are the same in each run.
 class DirectRun {
  public:
-  // Of an entry's target, which has returned this for these leaves; `free` are those that other runs have anew, of
-  // which nothing outlives a run but for those from `num_changing` on: most often these are the same again, which needs
-  // no look at their types. Null where jax's dispatch has to look at each run.
+  // After a call of an entry's target with these leaves. Other runs have other arrays for the leaves `free`; those of
+  // the first `num_changing` are dropped after each run, the rest are most often the same again. Null where jax's
+  // dispatch has to look at each run.
   static std::shared_ptr<DirectRun> make(const Entry& entry, const LeafBuffer& leaves,
                                          const std::vector<std::uint32_t>& free, std::size_t num_changing,
                                          const Ref& returned);
@@ -99,7 +99,7 @@ class BoundProgram {
   std::weak_ptr<Entry> entry_;
   KeptValues kept_;
   std::vector<BoundVariable> variables_;
-  // The leaves that another call may have anew: first those that are free or set by the call, then the other Variables.
+  // The leaves that differ from call to call: first those that are free or set by the call, then the other Variables.
   std::vector<std::uint32_t> free_;
   std::size_t num_changing_ = 0;                  // of these the first ones
   std::vector<std::shared_ptr<DirectRun>> runs_;  // latest first
@@ -109,7 +109,7 @@ class BoundProgram {
 // Of one bound wrapper, latest first: user code may put others there.
 using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;
 
-// Before a call that donates: raises if it would give away an array that is bound.
+// Before a call that donates: raises if it would donate an array that is bound.
 void refuse_donated(const Entry& entry, const IsBound& values);
 
 // What `bind` was given, and what calls have found.

@@ -12,7 +12,7 @@
 namespace partax {
 namespace {
 
-// Whether a leaf is an array of jax that has been deleted or given away.
+// Whether a leaf is an array of jax that has been deleted or donated.
 bool is_deleted(PyObject* leaf) {
   const bool is_array =
       hooks().jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
@@ -166,7 +166,7 @@ bool Call::matches(Entry& entry, const BoundProgram* bound) {
   const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
   const bool is_read = bound == nullptr || bound->read_variables(leaves_);
-  if (is_read && (!cache_.graph || objects_.has_read() || objects_.is_complete(entry, leaves_))) return true;
+  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(entry, leaves_))) return true;
   leaves_.clear();
   return false;
 }
@@ -188,7 +188,7 @@ Ref Call::finish(const Ref& returned, const Entry& entry, bool liveness_checked)
   return objects_.apply(result, entry, leaves_);
 }
 
-// Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
+// Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
 void Call::keep_nodes(const Entry& entry) {
   if (leaves_.num_nodes() == entry.key.num_passthroughs) return;
   LeafBuffer again;
@@ -250,7 +250,7 @@ void Call::read_objects() {
   if (cache_.graph) objects_.read();
 }
 
-// ---- The arrays that a call gives back as they came.
+// ---- The arrays that a call returns unchanged.
 
 bool are_any_deleted(const LeafBuffer& leaves) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {

@@ -32,7 +32,7 @@ class EntryTable;
 // The callables of a key.
 struct CallableSummary {
   bool are_provable = true;         // re-created ones may get its program
-  bool any_lives = true;            // also where there are none
+  bool any_lives = true;            // also where the key has no callables
   std::size_t num_array_bytes = 0;  // of the arrays that they can read
 };
 
@@ -43,7 +43,7 @@ struct Entry {
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
   CallableSummary callables() const;
-  // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
+  // For the garbage collector, which counts each report: of several owners none may report the entry.
   int traverse(visitproc visit, void* arg) const;
 
   TreeSpec key;  // sealed
@@ -65,7 +65,7 @@ struct Entry {
   std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
-  std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
+  std::unique_ptr<KeyObjects> objects;  // null without the option `graph`
   std::size_t used = 0;                 // when it was found last
   std::weak_ptr<Entry> successor;       // the entry that followed this one last time: the first guess when it differs
   EntryTable* table = nullptr;          // that it is in
@@ -82,7 +82,7 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
+  // The entry of an equal key, which becomes the most recent one; or null. Raises what TreeSpec::equals does.
   EntryPtr find(const TreeSpec& spec, const CallShape& shape);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.

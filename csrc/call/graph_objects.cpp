@@ -69,7 +69,7 @@ std::vector<PyObject*> objects_in(const KeyObjects& key, const LeafBuffer& leave
   return objects;
 }
 
-// Whether traces are those that were found equal before: by identity, but for the first, which jax makes at each call.
+// Whether traces are those that were found equal before: by identity; the first, which jax makes at each call, by `==`.
 bool are_known(const std::vector<Ref>& traces, const std::vector<Ref>& known) {
   const auto is_same = [](const Ref& a, const Ref& b) { return a.get() == b.get(); };
   if (traces.size() != known.size() || !std::equal(traces.begin() + 1, traces.end(), known.begin() + 1, is_same)) {
@@ -108,7 +108,7 @@ std::vector<PyObject*> variables_to_change(KeyObjects& key, PyObject* owners, co
 
 }  // namespace
 
-bool GraphObjects::is_complete(const Entry& entry, const LeafBuffer& leaves) const {
+bool GraphObjects::are_matched(const Entry& entry, const LeafBuffer& leaves) const {
   if (!entry.objects || !entry.objects->is_complete || !are_arrays(leaves)) return false;
   KeyObjects& key = *entry.objects;
   std::vector<PyObject*> objects = objects_in(key, leaves);

@@ -16,7 +16,7 @@ class GraphObjects {
 
   // Whether arguments that match the entry's key need no Python: their objects are the nodes of the key, and each is in
   // one place. `leaves` are those of the match.
-  bool is_complete(const Entry& entry, const LeafBuffer& leaves) const;
+  bool are_matched(const Entry& entry, const LeafBuffer& leaves) const;
   // Has Python find the objects, and replaces the arguments by what it makes of them. Needs the call under way.
   void read();
   bool has_read() const noexcept { return static_cast<bool>(objects_); }

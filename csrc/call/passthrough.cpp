@@ -1,4 +1,4 @@
-// Which nodes of a result are nodes of an argument, to be given back as they came.
+// Which nodes of a result are nodes of an argument, to be returned unchanged.
 
 #include <algorithm>
 #include <deque>
@@ -33,7 +33,7 @@ bool is_frozen(const Node& node) {
   }
 }
 
-// The dynamic leaves that a node stands for by itself.
+// The number of dynamic leaves that a node is.
 std::size_t own_leaves(const Node& node) noexcept {
   return node.kind == Kind::kDynamicLeaf ? 1 : node.kind == Kind::kDynamicRun ? node.arity : 0;
 }

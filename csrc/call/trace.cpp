@@ -173,7 +173,7 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
-              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "
+              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind again what you "
               "change, as by `model.eval()`");
 }
 
@@ -229,13 +229,13 @@ std::pair<Ref, Flags> with_flags(const Ref& made) {
   return {Ref::borrow(object), Flags(bytes, bytes + PyBytes_GET_SIZE(flags))};
 }
 
-// Whether some trace of the entry gives a leaf back as it came that is flagged.
+// Whether some trace of the entry returns a flagged leaf unchanged.
 bool forwards_any(const Entry& entry, const Flags& flags) {
   return std::any_of(entry.forwarded.begin(), entry.forwarded.end(), [&](std::uint32_t i) { return flags.at(i) != 0; });
 }
 
 // The function that jax traces, with the options of its jax.jit. The first thread's counts: jax traces a function once
-// for all threads, and each function anew.
+// for all threads, and another function again.
 Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
   TreeSpec spec;

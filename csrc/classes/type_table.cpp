@@ -62,8 +62,6 @@ constexpr Named kNamed[] = {
     {"other", Kind::kStaticLeaf},
 };
 
-bool truth(PyObject* value) noexcept { return value == Py_True; }
-
 // Where the slots of the fields are, if all are in slots; the class describer has seen to it that none or all are.
 void find_offsets(PyTypeObject* type, TypeInfo& info) {
   for (const std::vector<Ref>* names : {&info.child_names, &info.static_names}) {
@@ -76,7 +74,7 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
 }
 
 // Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits; of the
-// exact built-in types, which nobody can register otherwise, the name and None.
+// exact built-in types, which cannot be registered otherwise, the name and None.
 void describe(PyObject* object, TypeInfo& info) {
   const Ref description = python::describe(object);
   PyObject* tuple = description.get();
@@ -105,18 +103,18 @@ void describe(PyObject* object, TypeInfo& info) {
       info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
     }
   }
-  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
-  parse_tuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by);
-  info.is_frozen_dataclass = compared != Py_None;
+  const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
+  const Ref compared = trait("compared"), slots = trait("slots");
+  info.is_frozen_dataclass = compared.get() != Py_None;
   if (info.is_frozen_dataclass) {
-    append_interned(info.compared, compared);
+    append_interned(info.compared, compared.get());
     info.equals = on_type(Py_TYPE(object), equals_name.get());
   }
-  info.is_in_reach = slots != Py_None;
-  if (info.is_in_reach) append_slots(info.slots, slots);
-  info.is_installed = truth(installed);
-  info.is_enum = truth(is_enum);
-  if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
+  info.is_in_reach = slots.get() != Py_None;
+  if (info.is_in_reach) append_slots(info.slots, slots.get());
+  info.is_installed = trait("is_installed").get() == Py_True;
+  info.is_enum = trait("is_enum").get() == Py_True;
+  info.equal_by = Ref::borrow(null_if_none(trait("equal_by").get()));
 }
 
 // A method as a node: its object is the child, and its function the aux data.

@@ -117,7 +117,7 @@ class TypeTable {
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
-  // Has a type described anew when it is met next.
+  // Has a type described again when it is next found.
   void read_anew(PyTypeObject* type);
   // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
   // dictionary of them, each known leaf type is asked about each time, which runs Python.

@@ -21,7 +21,7 @@ struct Step {
   std::size_t index = 0;
   PyObject* key = nullptr;  // of a dict's child
 
-  // What tells the child from others of its parent, and so stands for it in paths.
+  // How a path names the child.
   enum class By : std::uint8_t { kIndex, kName, kKey, kFunctions };
   By by() const noexcept {
     if (is_dict(kind)) return By::kKey;
@@ -130,7 +130,7 @@ class Flattener {
   int milestone_depth_ = kMaxDepth;
 };
 
-// The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
+// The keys of a dictionary of some kind in jax's order: sorted; an OrderedDict's in its own order.
 Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable = PyExc_TypeError);
 
 }  // namespace partax

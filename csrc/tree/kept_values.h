@@ -1,5 +1,5 @@
-// The values that a call has in common with an earlier one, as that was matched: they are not looked at again, but for
-// static values in them that may be others since, such as functions.
+// The values that a call has in common with an earlier one, as that was matched: of these only static
+// values that may have changed since, such as functions, are looked at again.
 #pragma once
 
 #include "tree/leaf_buffer.h"

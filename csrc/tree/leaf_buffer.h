@@ -65,7 +65,7 @@ class LeafBuffer {
     return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
   }
 
-  // A node of the call that comes back as it came: by its index in the key, in order.
+  // A node of the call that a result may be: by its index in the key, in order.
   void reserve_nodes(std::size_t count) { nodes_.reserve(count); }
   void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
   void swap_nodes(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }

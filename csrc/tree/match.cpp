@@ -88,7 +88,7 @@ class Matcher {
     return true;
   }
 
-  // Takes what is unchanged in one pass. A node in which that ends is walked, but for the nodes that have been taken.
+  // Takes what is unchanged in one pass. A node in which that ends is walked from there on.
   bool child(PyObject* object) {
     if (at_ >= taken_ && at_ != stopped_) {
       taken_ = at_;

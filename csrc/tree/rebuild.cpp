@@ -107,11 +107,11 @@ class Rebuilder {
     raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
   }
 
-  // ---- What came in with the leaves.
+  // ---- Parts of the arguments.
 
   Ref leaf() { return Ref::borrow(leaves_[next_leaf_++]); }
 
-  // The whole of the next node that came in, or null where it is not there.
+  // The argument's node that the next node is, or null where the call has not kept it.
   PyObject* passthrough() {
     const PassthroughNode& given = reuse_->nodes[next_given_++];
     PyObject* const node = reuse_->call.node(given.node, node_hint_);
@@ -126,7 +126,7 @@ class Rebuilder {
   // ---- Children in a row.
 
   // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
-  // know it until it is full, so that nobody finds it there before.
+  // know it until it is full, so that no other code finds it before.
   Ref filled(Ref sequence, PyObject** items, std::size_t arity) {
     if (arity == 0) return sequence;
     PyObject_GC_UnTrack(sequence.get());
@@ -304,7 +304,7 @@ class Rebuilder {
     return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
   }
 
-  // A jax.tree_util.Partial, as its function makes one, but for the class's __new__: all that this does more than that
+  // A jax.tree_util.Partial, as its function makes one, without the class's __new__: all that this does more than that
   // of functools.partial is to wrap a function that is a partial itself, and the one here is wrapped already.
   Ref partial(const Node& node) {
     HeldValues values(3);
@@ -335,7 +335,7 @@ class Rebuilder {
     return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
   }
 
-  // An instance of which nothing but these fields is set, in this order; runs nobody's code.
+  // An instance of which nothing but these fields is set, in this order; runs no code of users.
   Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
     const Ref object = empty_instance(info);
     if (!info.offsets.empty()) {

@@ -7,7 +7,8 @@
 
 namespace partax {
 
-// A node of a result that is a node of an argument: no field of it can change, and all that is in it came in with it.
+// A node of a result that is a node of an argument: no field of it can change, and all of its contents are the
+// argument's.
 struct PassthroughNode {
   std::uint32_t node;        // in the key
   std::uint32_t first_leaf;  // of the call's leaves

@@ -64,7 +64,7 @@ struct TreeSpec {
     num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
     nodes[node].is_passthrough = true;
   }
-  // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
+  // A copy for a key: snapshots, weak references with `on_death` as callback. Raises what `equals` does.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);

@@ -194,8 +194,8 @@ class UnchangedReader {
     return match_all(children, node.arity, at, held);
   }
 
-  // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
-  // others.
+  // Of an object that keeps its children in a row, which stays where it is meanwhile; null of others, and where they
+  // may be others.
   static PyObject* const* contiguous_items(const Node& node, PyObject* object) {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     if (node.kind == Kind::kTuple || node.kind == Kind::kNamedTuple) {

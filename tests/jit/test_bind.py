@@ -12,17 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from jax.experimental.layout import Format, Layout
 
 import partax
 from deep_trees import self_containing
 from partax._jax import programs
-from random_trees import build, recipes
 from reference import assert_exact
 from stored import written
-from trees import Cell, add_one
+from trees import Cell
 
 
 @pytest.fixture(autouse=True, params=[True, pytest.param(False, marks=pytest.mark.nightly)], ids=["own", "jax's"])
@@ -305,32 +302,3 @@ def test_static_values_count_as_in_any_call(calls: int) -> None:
         values[0] = factor
         for x in (jnp.ones(3), jnp.ones((2, 3)), *[jnp.ones(3)] * calls, jnp.ones(int(factor))):
             assert float(bound(x).ravel()[0]) == factor
-
-
-def shown(*args: Any, **keywords: Any) -> Any:
-    """Arrays that have been worked on, in the structure they came in, and unchanged ones."""
-    return add_one((args, keywords)), args
-
-
-trees = recipes.map(lambda recipe: build(recipe, 1))
-names = st.sampled_from(["a", "b", "c"])
-
-
-@given(
-    args=st.lists(trees, max_size=3),
-    keywords=st.dictionaries(names, trees, max_size=3),
-    count=st.integers(0, 3),
-    bound_names=st.sets(names),
-    others=st.lists(trees, max_size=2),
-)
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_bound_and_free_calls_give_the_same(
-    args: Any, keywords: Any, count: int, bound_names: set[str], others: Any
-) -> None:
-    step = partax.filter_jit(shown)
-    bound_keywords = {name: it for name, it in keywords.items() if name in bound_names}
-    rest = {name: it for name, it in keywords.items() if name not in bound_names}
-    bound = step.bind(*args[:count], **bound_keywords)
-    for free in (args[count:], args[count:], others, args[count:]):
-        assert_exact(bound(*free, **rest), step(*args[:count], *free, **bound_keywords, **rest))
-    step.clear_cache()

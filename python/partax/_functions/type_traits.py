@@ -23,17 +23,21 @@ _CONSTANT = {
 _EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
 
-def traits(cls: type) -> tuple[tuple[str, ...] | None, tuple[Any, ...] | None, bool, bool, str | None]:
-    """Describes a type. Called by C++, once for each.
+class Traits(NamedTuple):
+    """What the native stages ask of a type."""
 
-    Returns:
-      The names of the fields by which a frozen dataclass compares, or None; the member descriptors of its slots if an
-      instance has no state but these, its dictionary and the content of a built-in base, else None; whether Python or
-      an installed library defines it; whether instances are members of an enumeration; what `equal_by` gives.
-    """
+    compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
+    slots: tuple[Any, ...] | None  # member descriptors, if these, a dictionary and a built-in base's content are all
+    is_installed: bool  # Python or an installed library defines it
+    is_enum: bool  # instances are members of an enumeration
+    equal_by: str | None  # what `equal_by` returns
+
+
+def traits(cls: type) -> Traits:
+    """Describes a type. Called by C++, once for each."""
     installed = is_installed(cls.__module__)
     is_enum = isinstance(read(cls, "_member_map_"), dict)
-    return _compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None
+    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None)
 
 
 def equal_by(cls: type) -> str | None:

@@ -61,8 +61,8 @@ def is_making_changes() -> bool:
 
 
 def call_watched(fun: Any, values: tuple[Any, ...], originals: tuple[Any, ...]) -> Any:
-    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the originals none may
-    be in two places. Called by the native wrapper.
+    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the originals none
+    may be in two places. Called by the native wrapper.
     """
     if not has_nnx():
         return _core.call_body(fun, values)
