@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::size_t kMostAttempts = 16;  // of one program to make direct runs: each looks at all of its arrays
 
-bool is_concrete_array(PyObject* object) noexcept {
-  return object != nullptr && hooks().jax_array_type.is(Py_TYPE(object));
+// Whether an object is an array of jax that is not traced: also one of random keys.
+bool is_concrete_array(PyObject* object) {
+  if (object == nullptr) return false;
+  return hooks().jax_array_type.is(Py_TYPE(object)) || TypeTable::instance().find(object).sort == LeafSort::kJaxArray;
 }
 
 std::size_t size_of(PyObject* tuple) {

@@ -51,6 +51,15 @@ def test_steps_and_predictions_in_turn(donated: tuple[str, ...]) -> None:
     assert all(close(a, b) for a, b in zip(*states, strict=True))
 
 
+def test_random_streams_advance_in_each_call() -> None:
+    models = [
+        nnx.Sequential(nnx.Linear(4, 4, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)) for rngs in map(nnx.Rngs, (0, 0))
+    ]
+    bound, free = partax.nnx.jit(lambda model, x: model(x)).bind(models[0]), nnx.jit(lambda model, x: model(x))
+    for _ in range(5):
+        assert close(bound(X), free(models[1], X))
+
+
 def total(model: Model, x: jax.Array) -> jax.Array:
     leaves = jax.tree.leaves(model.calls.get_value())
     return x * sum(len(it) if isinstance(it, str) else it for it in leaves) + jnp.zeros(())
