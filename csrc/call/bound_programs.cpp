@@ -5,8 +5,6 @@
 #include "base/boxed.h"
 #include "base/python_hooks.h"
 #include "call/call.h"
-#include "statics/callable_parts.h"
-#include "statics/static_form.h"
 
 namespace partax {
 namespace {
