@@ -10,7 +10,7 @@ namespace {
 
 // What Python tells, by name: most of it when partax is imported.
 void configure(const pybind11::kwargs& told) {
-  const std::pair<const char*, Kept*> names[] = {
+  const std::pair<const char*, ImmortalRef*> names[] = {
       {"abstract", &hooks().abstract},
       {"default_dict", &hooks().default_dict},
       {"flatten_one_level", &hooks().flatten_one_level},

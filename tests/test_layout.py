@@ -154,7 +154,7 @@ def test_no_file_is_too_long() -> None:
 
 def test_what_cpp_names_of_python_is_there() -> None:
     table = (CSRC / "base/python_hooks.h").read_text(encoding="utf-8")
-    named = set(re.findall(r'PythonFunction \w+\{"([\w.]+)",\s*"(\w+)"\}', table))
+    named = {(module, name) for name, module in re.findall(r'PythonFunction (\w+)\{"([\w.]+)",\s*"\1"\}', table)}
     assert len(named) == table.count("inline PythonFunction ") > 10
     other = re.compile(r'"partax\._(?!core\b)')
     assert [path.name for path in sources(CSRC) if other.search(path.read_text("utf-8"))] == ["python_hooks.h"]

@@ -39,7 +39,7 @@ struct IsBoxed : std::false_type {};
 template <typename Value>
 struct IsBoxed<Value, decltype(std::declval<const Value&>().traverse(visitproc(), nullptr))> : std::true_type {};
 
-// The class of the objects around a `Value`, with some slots of its own; without a `tp_new` nobody makes them by a
+// The class of the objects around a `Value`, with some slots of its own; without a `tp_new` no instance is made by a
 // call.
 template <typename Value>
 class BoxedClass {

@@ -18,32 +18,36 @@ struct NestableHead {
 };
 
 inline constexpr int kMaxNested = 50;
-inline thread_local int nested = 0;
-inline thread_local PyObject* waiting = nullptr;
+struct Nesting {
+  int depth = 0;
+  PyObject* waiting = nullptr;
+};
+inline thread_local Nesting nesting;
 
-// The whole `tp_dealloc` of such an object: `let_go(self)` drops all that it holds. Inside of too many others it waits
+// The whole `tp_dealloc` of such an object: `clear(self)` drops all that it holds. Inside of too many others it waits
 // until they are done.
-inline void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
+inline void dealloc_nested(PyObject* self, void (*clear)(PyObject*) noexcept) noexcept {
   if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
   const Turn turn;
   // Once there are no weak references to it, their place has room for the next object that waits.
   const auto next_of = [](PyObject* object) -> PyObject*& { return reinterpret_cast<NestableHead*>(object)->weakrefs; };
   if (next_of(self) != nullptr) PyObject_ClearWeakRefs(self);
-  if (nested == kMaxNested) {
-    next_of(self) = std::exchange(waiting, self);
+  Nesting& mine = nesting;
+  if (mine.depth == kMaxNested) {
+    next_of(self) = std::exchange(mine.waiting, self);
     return;
   }
-  ++nested;
-  let_go(self);
+  ++mine.depth;
+  clear(self);
   const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
   Py_TYPE(self)->tp_free(self);
   // The outermost one counts itself until the end, or each that waited would be the outermost of the next.
-  while (nested == 1 && waiting != nullptr) {
-    PyObject* const next = std::exchange(waiting, next_of(waiting));
+  while (mine.depth == 1 && mine.waiting != nullptr) {
+    PyObject* const next = std::exchange(mine.waiting, next_of(mine.waiting));
     next_of(next) = nullptr;
     Py_TYPE(next)->tp_dealloc(next);
   }
-  --nested;
+  --mine.depth;
 }
 
 // What such an object is, or begins with. The value tells the garbage collector what it holds, by a
@@ -51,11 +55,11 @@ inline void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) n
 template <typename Value>
 struct Boxed {
   PyObject_HEAD
-  PyObject* weakrefs;                          // as of NestableHead
+  PyObject* weakrefs;                          // as in NestableHead
   Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
-  // The value of such an object. Raises where there is none.
+  // The value of such an object. Raises after the collector has cleared it.
   static Value& in(PyObject* self) {
     Value* value = reinterpret_cast<Boxed*>(self)->value;
     if (value != nullptr) return *value;
@@ -91,8 +95,8 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
 inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
 
-// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` nobody makes
-// them by a call.
+// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` no call
+// makes them by a call.
 template <typename Value>
 PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
                              unsigned int flags = 0, std::size_t size = sizeof(Boxed<Value>)) {

@@ -47,7 +47,7 @@ auto with_path(const char* root, Body&& body) {
 
 // Runs what may throw a WalkError, which is told what `tell(error)` knows of the place.
 template <typename Tell, typename Body>
-auto telling(Tell&& tell, Body&& body) {
+auto annotate_error(Tell&& tell, Body&& body) {
   try {
     return body();
   } catch (WalkError& error) {
@@ -58,12 +58,12 @@ auto telling(Tell&& tell, Body&& body) {
 // One step further down; `segment()` is that step.
 template <typename Segment, typename Body>
 auto below(Segment&& segment, Body&& body) {
-  return telling([&](WalkError& error) { error.prepend(segment()); }, body);
+  return annotate_error([&](WalkError& error) { error.prepend(segment()); }, body);
 }
 // At one of several values.
 template <typename Body>
 auto of_value(std::size_t index, Body&& body) {
-  return telling([&](WalkError& error) { error.set_origin(index); }, body);
+  return annotate_error([&](WalkError& error) { error.set_origin(index); }, body);
 }
 
 // `body()`, or `otherwise()` where it raises what may be passed over.

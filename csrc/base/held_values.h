@@ -28,7 +28,7 @@ class HeldValues {
     for (; held_ < count; ++held_) Py_XINCREF(values_[held_]);
   }
   // Where nothing runs that could let go of them with a GIL.
-  void hold_if_free(std::size_t count) noexcept {
+  void hold_if_free_threaded(std::size_t count) noexcept {
     if (kFreeThreaded) hold_first(count);
   }
   // Takes the items of a list or tuple; false where these are not as many.
@@ -46,9 +46,9 @@ class HeldValues {
     return values_;
   }
   // Or one after the other, each owned.
-  void keep(Ref value) noexcept { values_[held_++] = value.release(); }
+  void append(Ref value) noexcept { values_[held_++] = value.release(); }
   // A held object, which somebody else then owns.
-  Ref give(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
+  Ref release(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 
  private:
@@ -62,8 +62,8 @@ class HeldValues {
 };
 
 // No garbage collection starts in here, as it may with any new object in Python 3.11; and then it runs any code. From
-// 3.12 on it starts between two instructions of Python alone. Only around what runs nobody's code and keeps the GIL: so
-// nobody can see the switch meanwhile, nor set it.
+// 3.12 on it starts between two instructions of Python alone. Only around what runs no code of users and keeps the
+// GIL: so no other code can see the switch meanwhile, nor set it.
 #if PY_VERSION_HEX < 0x030C0000
 
 class CollectionPause {

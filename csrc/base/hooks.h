@@ -6,9 +6,9 @@
 namespace partax {
 
 // A reference for the life of the process. It has no destructor: the interpreter may be gone by then.
-class Kept {
+class ImmortalRef {
  public:
-  constexpr Kept() noexcept = default;
+  constexpr ImmortalRef() noexcept = default;
   PyObject* get() const noexcept { return object_; }
   PyTypeObject* type() const noexcept { return reinterpret_cast<PyTypeObject*>(object_); }
   bool is(const PyTypeObject* type) const noexcept { return reinterpret_cast<const PyObject*>(type) == object_; }
@@ -21,13 +21,13 @@ class Kept {
 };
 
 struct Hooks {
-  Kept abstract;           // abc.ABCMeta
-  Kept default_dict;       // collections.defaultdict
-  Kept flatten_one_level;  // (node) -> (children, aux data), None for a leaf
-  Kept is_node;            // jax.tree_util.is_tree_node: (class) -> bool
-  Kept jax_array;          // jax.Array
-  Kept jax_array_type;     // the type of concrete arrays, or null until one tells it
-  Kept registered;         // jax's dictionary of registered node types, or null where jax has none
+  ImmortalRef abstract;           // abc.ABCMeta
+  ImmortalRef default_dict;       // collections.defaultdict
+  ImmortalRef flatten_one_level;  // (node) -> (children, aux data), None for a leaf
+  ImmortalRef is_node;            // jax.tree_util.is_tree_node: (class) -> bool
+  ImmortalRef jax_array;          // jax.Array
+  ImmortalRef jax_array_type;     // the type of concrete arrays, or null until one tells it
+  ImmortalRef registered;         // jax's dictionary of registered node types, or null where jax has none
 };
 
 // In the header, so that a hit reads it without a call.

@@ -37,7 +37,7 @@ class PendingError {
   PendingError(const PendingError&) = default;
   PendingError& operator=(const PendingError&) = default;
   virtual ~PendingError() = default;
-  // Sets the Python exception, where nobody knows more.
+  // Sets the Python exception, where the place of the error is unknown.
   virtual void raise_here() const = 0;
 };
 
@@ -139,7 +139,7 @@ void parse_tuple(PyObject* tuple, const char* format, Out... out) {
   if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
 }
 
-// The items of a tuple, or of a list that nobody else has, for a range-based loop.
+// The items of a tuple, or of a list that no other code has, for a range-based loop.
 class Items {
  public:
   explicit Items(PyObject* sequence) noexcept
@@ -185,7 +185,7 @@ inline void restore_exception(Ref exception) noexcept {
 
 // Calls what must disturb neither a result nor an exception that is on its way.
 template <typename... Arguments>
-void call_unheard(PyObject* callable, Arguments... arguments) noexcept {
+void call_and_write_unraisable(PyObject* callable, Arguments... arguments) noexcept {
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
   const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(callable, arguments..., nullptr));
   if (!done) PyErr_WriteUnraisable(callable);
@@ -287,7 +287,7 @@ inline bool are_equal(PyObject* left, PyObject* right) {
 }
 
 // An attribute, or null where that raises. The name is interned, unlike with PyObject_GetAttrString: CPython's cache of
-// attributes would keep each other string, in the place of something useful.
+// attributes would keep each other string, and drop something useful.
 inline Ref maybe_attribute(PyObject* object, const char* name) {
   const Ref interned = Ref::checked(PyUnicode_InternFromString(name));
   return Ref::steal(PyObject_GetAttr(object, interned.get()));

@@ -15,7 +15,7 @@ namespace {
 // A whole walk of 2000 levels takes less, and so does what Python and jax do between two walks.
 constexpr std::uintptr_t kMostReserve = std::uintptr_t{1} << 20;
 
-StackReserve found_reserve() noexcept {
+StackReserve measure_reserve() noexcept {
   std::uintptr_t lowest = 0;
   std::uintptr_t size = 0;
 #if defined(_WIN32)
@@ -44,7 +44,7 @@ StackReserve found_reserve() noexcept {
 }  // namespace
 
 const StackReserve& stack_reserve() noexcept {
-  static thread_local const StackReserve reserve = found_reserve();
+  static thread_local const StackReserve reserve = measure_reserve();
   return reserve;
 }
 

@@ -10,11 +10,11 @@ namespace {
 
 bool is_same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
 
-// As many as there are where it is none of them.
-std::size_t place_among(const std::vector<Ref>& names, PyObject* name, std::size_t first) {
-  const auto is_it = [&](const Ref& known) { return is_same_name(known.get(), name); };
+// The index of a name from `first` on; the number of names where it is absent.
+std::size_t find_name(const std::vector<Ref>& names, PyObject* name, std::size_t first) {
+  const auto has_name = [&](const Ref& other) { return is_same_name(other.get(), name); };
   const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
-  return static_cast<std::size_t>(std::find_if(begin, names.end(), is_it) - names.begin());
+  return static_cast<std::size_t>(std::find_if(begin, names.end(), has_name) - names.begin());
 }
 
 }  // namespace
@@ -72,14 +72,14 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
   for (std::size_t i = 0; i < num_keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(keyword_names, static_cast<Py_ssize_t>(i));
     PyObject* value = args[num_args + i];
-    const std::size_t index = place_among(parameters.names, name, parameters.num_positional_only);
+    const std::size_t index = find_name(parameters.names, name, parameters.num_positional_only);
     if (index < named) {
       if (by_parameter[index] != nullptr) {
         raise_error(PyExc_TypeError, "%s() got multiple values for argument '%U'", function, name);
       }
       by_parameter[index] = value;
     } else if (parameters.var_keyword) {
-      keywords.push_back({place_among(parameters.shown_named, name, 0), name, value});
+      keywords.push_back({find_name(parameters.shown_named, name, 0), name, value});
     } else {
       raise_error(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
     }
@@ -103,7 +103,7 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
   size_ = bound_.size();
 }
 
-void BoundCall::take(const Ref& values) {
+void BoundCall::replace_values(const Ref& values) {
   if (!PyTuple_Check(values.get()) || PyTuple_GET_SIZE(values.get()) != static_cast<Py_ssize_t>(size_))
     raise_error(PyExc_RuntimeError, "expected a tuple of as many values as the call has");
   owned_.push_back(values);

@@ -14,7 +14,7 @@ struct CallShape {
   std::size_t hash() const;
 };
 
-// Parameters by which a callable is really called. Where nobody knows them it has none and takes everything by *args
+// Parameters by which a callable is really called. Where they are unknown it takes everything by *args
 // and **kwargs. What these take has the names that the callable shows (`functools.wraps`), if they are others.
 struct Parameters {
   std::string function;    // its name, for messages
@@ -28,7 +28,7 @@ struct Parameters {
   Ref description;               // all of it as Python has it: partax._jit.options.CallParameters
 };
 
-// The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given
+// The arguments of one call in parameter order, without defaults, which are the function's own: [callable], given
 // parameters, *args, **kwargs by name.
 class BoundCall {
  public:
@@ -39,8 +39,8 @@ class BoundCall {
   BoundCall(const BoundCall&) = delete;
   BoundCall& operator=(const BoundCall&) = delete;
 
-  // Goes on with these values, a tuple of as many.
-  void take(const Ref& values);
+  // Replaces the values, by a tuple of as many.
+  void replace_values(const Ref& values);
 
   PyObject* const* values() const noexcept { return values_; }
   std::size_t size() const noexcept { return size_; }
@@ -53,7 +53,7 @@ class BoundCall {
             PyObject* keyword_names);
 
   std::vector<PyObject*> bound_;
-  std::vector<Ref> owned_;  // what others gave
+  std::vector<Ref> owned_;  // by `replace_values`
   PyObject* const* values_;
   std::size_t size_;
   CallShape shape_;
@@ -66,7 +66,7 @@ Ref shape_data(const Parameters& parameters, const BoundCall& call);
 // The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
 Ref value_names(const Parameters& parameters, const BoundCall& call);
 
-// Calls `callable` with values, as many, in the place of the call's own.
+// Calls `callable` with as many other values as the call has.
 Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values);
 
 }  // namespace partax

@@ -5,22 +5,16 @@
 #include "base/boxed.h"
 #include "base/python_hooks.h"
 #include "call/call.h"
-#include "statics/callable_parts.h"
-#include "statics/static_form.h"
 
 namespace partax {
 namespace {
 
-constexpr std::size_t kMostPrograms = 16;
-constexpr std::size_t kMostRuns = 16;
-constexpr std::size_t kMostFailures = 2;  // of one program: each looks at all of its arrays
+constexpr std::size_t kMostAttempts = 16;  // of one program to make direct runs: each looks at all of its arrays
 
-// Whether some that are bound hold what could change while they hold it, such as a dictionary of arrays.
-bool hold_changeable(const std::vector<HeldVariable>& variables, const KeptValues& bound) {
-  return std::any_of(variables.begin(), variables.end(), [&](const HeldVariable& it) {
-    const bool is_seen = it.is_array || (it.value && form_of(it.value.get()) == Form::kAtom);
-    return !is_seen && bound.has_node(it.node);
-  });
+// Whether an object is an array of jax that is not traced: also one of random keys.
+bool is_concrete_array(PyObject* object) {
+  if (object == nullptr) return false;
+  return hooks().jax_array_type.is(Py_TYPE(object)) || TypeTable::instance().find(object).sort == LeafSort::kJaxArray;
 }
 
 std::size_t size_of(PyObject* tuple) {
@@ -29,21 +23,37 @@ std::size_t size_of(PyObject* tuple) {
 
 }  // namespace
 
+std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const IsBound& values,
+                                                 const LeafBuffer& leaves) {
+  std::vector<BoundVariable> variables;
+  const KeptValues bound(entry->key, values, nullptr);
+  const std::vector<Node>& nodes = entry->key.nodes;
+  std::size_t leaf = 0, hint = 0;
+  for (std::size_t at = 0; entry->objects && at < nodes.size(); ++at) {
+    leaf += at > 0 && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
+    PyObject* object = nodes[at].kind == Kind::kEntries && bound.has_node(at) ? leaves.node(at, hint) : nullptr;
+    if (object == nullptr || !is_variable(object)) continue;
+    const bool is_array = nodes[at].extent == 2 && nodes[at + 1].kind == Kind::kDynamicLeaf;
+    const Ref value = variable_value(object);
+    if (!is_array || !is_concrete_array(leaves[leaf]) || !is_concrete_array(value.get())) return {};
+    variables.push_back({Ref::borrow(object), leaf, value.get() != leaves[leaf]});
+  }
+  return std::make_shared<BoundProgram>(entry, values, leaves, std::move(variables));
+}
+
 BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
-                           const std::vector<HeldVariable>& variables)
-    : entry_(entry), kept_(entry->key, values, &leaves) {
-  std::vector<bool> is_kept = kept_.is_kept();
-  for (const HeldVariable& it : variables) {
-    if (!kept_.has_node(it.node)) continue;
-    variables_.push_back(it);
-    if (!it.is_array || it.now().get() == it.value.get()) continue;
-    is_kept[it.leaf] = false;
-    kept_.let_go(it.leaf);
-    variables_.back().value.reset();
-  }
+                           std::vector<BoundVariable> variables)
+    : entry_(entry), kept_(entry->key, values, &leaves), variables_(std::move(variables)) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!is_kept[i]) free_.push_back(static_cast<std::uint32_t>(i));
+    if (!kept_.is_kept()[i]) free_.push_back(static_cast<std::uint32_t>(i));
   }
+  for (const bool is_set : {true, false}) {
+    for (const BoundVariable& variable : variables_) {
+      if (variable.is_set == is_set) free_.push_back(static_cast<std::uint32_t>(variable.leaf));
+    }
+    num_changing_ = is_set ? free_.size() : num_changing_;
+  }
+  for (const BoundVariable& variable : variables_) kept_.clear_leaf(variable.leaf);
 }
 
 EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
@@ -51,17 +61,11 @@ EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
   return entry && entry->table == &table ? entry : EntryPtr();
 }
 
-bool BoundProgram::is_like(const Entry& entry, const KeptValues& bound) const {
-  const EntryPtr own = entry_.lock();
-  return own && attempt([&] { return own.get() == &entry || kept_.is_like(own->key, bound, entry.key); },
-                        [] { return false; });
-}
-
-bool BoundProgram::read(LeafBuffer& leaves) const {
-  for (const HeldVariable& it : variables_) {
-    const Ref now = it.now();
-    if (it.value ? now.get() != it.value.get() : !now || !hooks().jax_array_type.is(Py_TYPE(now.get()))) return false;
-    if (!it.value) leaves.replace(it.leaf, now.get());
+bool BoundProgram::read_variables(LeafBuffer& leaves) const {
+  for (const BoundVariable& variable : variables_) {
+    const Ref value = variable_value(variable.object.get());
+    if (!is_concrete_array(value.get())) return false;
+    leaves.replace(variable.leaf, value.get());
   }
   return true;
 }
@@ -83,53 +87,11 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
   return {};
 }
 
-void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
-  if (runs_.size() >= kMostRuns || failures_ >= kMostFailures) return;
-  ++failures_;
-  if (auto made = DirectRun::make(entry, leaves, free_, returned)) {
-    runs_.insert(runs_.begin(), std::move(made));
-    --failures_;
-  }
-}
-
-std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
-                                                 const GraphObjects* graph) {
-  std::vector<HeldVariable> variables;
-  if (graph != nullptr) {
-    variables = graph->variables(*entry, leaves);
-    // Where others change what is bound between two calls, each is an ordinary one until it stays as it is.
-    const bool has_settled = have_stayed(variables);
-    if (!graph->may_be_bound() || !has_settled || hold_changeable(variables, KeptValues(entry->key, values, nullptr))) {
-      return {};
-    }
-  }
-  auto program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
-  std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed
-  for (const auto& it : programs_) {
-    const EntryPtr its = entry->table == nullptr ? EntryPtr() : it->entry(*entry->table);
-    if (its && its != entry && others.size() < kMostPrograms) others.push_back(it);
-  }
-  programs_.swap(others);
-  return program;
-}
-
-void BoundPrograms::drop_unlike(const Entry& entry, const IsBound& values) {
-  const KeptValues bound(entry.key, values, nullptr);
-  std::vector<std::shared_ptr<BoundProgram>> known = programs_, alike;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(alike),
-               [&](const auto& it) { return it->is_like(entry, bound); });
-  programs_.swap(alike);
-}
-
-bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {
-  std::vector<PyObject*> before, after;
-  for (const HeldVariable& it : variables) {
-    before.push_back(it.value.get());
-    after.push_back(it.now().get());
-  }
-  const bool same = before == last_;
-  last_ = std::move(after);
-  return same;
+void BoundProgram::add_run(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
+  if (attempts_ >= kMostAttempts) return;
+  ++attempts_;
+  if (auto run = DirectRun::make(entry, leaves, free_, num_changing_, returned))
+    runs_.insert(runs_.begin(), std::move(run));
 }
 
 void refuse_donated(const Entry& entry, const IsBound& values) {

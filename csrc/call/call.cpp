@@ -12,7 +12,7 @@
 namespace partax {
 namespace {
 
-// Whether a leaf is an array of jax that has been deleted or given away.
+// Whether a leaf is an array of jax that has been deleted or donated.
 bool is_deleted(PyObject* leaf) {
   const bool is_array =
       hooks().jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
@@ -26,9 +26,9 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
       PyBytes_FromStringAndSize(reinterpret_cast<const char*>(flags.data()), static_cast<Py_ssize_t>(flags.size())));
 }
 
-// After a run: raises jax's error if an array that the call gives back is deleted. `were_there` says that they had been
-// checked before.
-void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
+// After a run: raises jax's error if an array that the call gives back is deleted. `liveness_checked` says that they
+// had been checked before.
+void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool liveness_checked) {
   if (!is_output_node(returned)) return;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   for (const std::int32_t source : sources_of(returned)) {
@@ -37,24 +37,31 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = number(i);
-    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(were_there));
+    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(liveness_checked));
     return;
   }
 }
 
-// After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
-void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, const EntryPtr& entry,
-           std::shared_ptr<BoundProgram> known, const Ref& returned) {
+// After a call of an entry's target, by its bound program if there was one: prepares the next such call.
+void update_bound_programs(const BoundArguments& bound, const Call& call, const EntryPtr& entry,
+                           std::shared_ptr<BoundProgram> program, const Ref& returned) {
+  constexpr std::size_t kMostPrograms = 16;
   const CallCache& cache = call.cache();
-  BoundPrograms& programs = bound.programs();
-  if (cache.graph && !call.objects().may_be_bound()) programs = {};  // what they know of the objects is no longer so
-  if (cache.graph && !known) programs.drop_unlike(*entry, bound.are_bound(jit, cache.parameters));
-  if (entry->table != &cache.table || entry->blocks) return;
-  if (!known) {
-    known = programs.add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
-                         cache.graph ? &call.objects() : nullptr);
+  BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
+  if (cache.graph && !call.objects().changed_values_alone()) {
+    programs.swap(bound.programs());  // the objects are no longer what they were
+    return;
   }
-  if (known) known->learn(*entry, call.leaves(), returned);
+  if (entry->table != &cache.table || entry->blocks) return;
+  if (!program && (program = BoundProgram::make(entry, bound.are_bound(call.jit(), cache.parameters), call.leaves()))) {
+    programs.push_back(program);
+    for (const auto& other : bound.programs()) {
+      const EntryPtr its_entry = other->entry(cache.table);
+      if (its_entry && its_entry != entry && programs.size() < kMostPrograms) programs.push_back(other);
+    }
+    programs.swap(bound.programs());
+  }
+  if (program) program->add_run(*entry, call.leaves(), returned);
 }
 
 // The static values of a call for which its key has equal ones.
@@ -112,43 +119,43 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
-  if (bound != nullptr && !ran_directly) learn(*bound, jit, call, entry, std::move(program), returned);
+  if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, entry, std::move(program), returned);
   ++entry->calls;
   ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
   return result;
 }
 
 EntryPtr Call::find(CallFrame& frame, bool& is_new) {
-  if (EntryPtr entry = guess()) return entry;
+  if (EntryPtr entry = try_recent_entries()) return entry;
   if (cache_.graph && !objects_.has_read()) {
     objects_.read();
-    if (EntryPtr entry = guess()) return entry;
+    if (EntryPtr entry = try_recent_entries()) return entry;
   }
   const EntryPtr latest = cache_.table.latest();
-  EntryPtr entry = look_up(frame, is_new);
+  EntryPtr entry = find_or_create_entry(frame, is_new);
   if (latest) latest->successor = entry;
   return entry;
 }
 
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
-  for (std::size_t i = 0; i < programs.all().size();) {
-    std::shared_ptr<BoundProgram> program = programs.all()[i++];
+  for (std::size_t i = 0; i < programs.size();) {
+    std::shared_ptr<BoundProgram> program = programs[i++];
     EntryPtr entry = program->entry(cache_.table);
-    if (entry && is_still(*entry, program.get())) return {std::move(entry), std::move(program)};
+    if (entry && try_entry(*entry, program.get())) return {std::move(entry), std::move(program)};
   }
   return {};
 }
 
 // The entry, if it is the last one or the one that followed that, which is known without hashing.
-EntryPtr Call::guess() {
+EntryPtr Call::try_recent_entries() {
   EntryPtr latest = cache_.table.latest();
-  if (!latest || is_still(*latest)) return latest;
+  if (!latest || try_entry(*latest)) return latest;
   EntryPtr entry = latest->successor.lock();
-  return entry && entry->table == &cache_.table && is_still(*entry) ? entry : EntryPtr();
+  return entry && entry->table == &cache_.table && try_entry(*entry) ? entry : EntryPtr();
 }
 
 // Whether an entry of the table, which then becomes the most recent one, has the program of this call.
-bool Call::is_still(Entry& entry, const BoundProgram* bound) {
+bool Call::try_entry(Entry& entry, const BoundProgram* bound) {
   if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !matches(entry, bound)) return false;
   if (entry.table == &cache_.table) cache_.table.touch(entry);
   return true;
@@ -158,10 +165,8 @@ bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!(entry.shape == bound_.shape())) return false;
   const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
-  const bool is_read = bound == nullptr || bound->read(leaves_);
-  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
-    return true;
-  }
+  const bool is_read = bound == nullptr || bound->read_variables(leaves_);
+  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(entry, leaves_))) return true;
   leaves_.clear();
   return false;
 }
@@ -174,34 +179,34 @@ Ref Call::run(PyObject* program, const Entry& entry) {
       PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-Ref Call::finish(const Ref& returned, const Entry& entry, bool were_there) {
-  check_forwarded(entry, returned.get(), leaves_, were_there);
+Ref Call::finish(const Ref& returned, const Entry& entry, bool liveness_checked) {
+  check_forwarded(entry, returned.get(), leaves_, liveness_checked);
   keep_nodes(entry);
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
-  objects_.learn(entry, leaves_);
+  objects_.record_completeness(entry, leaves_);
   return objects_.apply(result, entry, leaves_);
 }
 
-// Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
+// Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
 void Call::keep_nodes(const Entry& entry) {
   if (leaves_.num_nodes() == entry.key.num_passthroughs) return;
   LeafBuffer again;
   const bool is_match = match_call(entry.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
   if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;
-  leaves_.take_nodes_of(again);
+  leaves_.swap_nodes(again);
 }
 
 // ---- A miss.
 
-EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
+EntryPtr Call::find_or_create_entry(CallFrame& frame, bool& is_new) {
   TreeSpec spec;
   flatten(spec, leaves_);
   EntryPtr entry = with_static_path(
       spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
     add_own_statics(entry->key, spec, leaves_);
-    if (cache_.graph && !entry->objects) note_objects(*entry);
+    if (cache_.graph && !entry->objects) mark_objects(*entry);
     if (entry->value) return entry;
     frame.entry = entry.get();
     entry->difference = difference_of(*this, spec);
@@ -245,7 +250,7 @@ void Call::read_objects() {
   if (cache_.graph) objects_.read();
 }
 
-// ---- The arrays that a call gives back as they came.
+// ---- The arrays that a call returns unchanged.
 
 bool are_any_deleted(const LeafBuffer& leaves) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -291,7 +296,7 @@ CallFrame& CallFrame::under_way() {
 
 CallFrame::~CallFrame() {
   innermost_frame = outer;
-  if (on_exit) call_unheard(on_exit.get());
+  if (on_exit) call_and_write_unraisable(on_exit.get());
 }
 
 void explain_failure(const CallFrame& frame) {
@@ -300,8 +305,8 @@ void explain_failure(const CallFrame& frame) {
                             PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
   if (!is_explained) return;
   const Ref original = take_exception();
-  restore_exception(python::explained_failure(original, frame.call.cache().options, frame.call.values(),
-                                              truth(frame.traced), truth(frame.in_body)));
+  restore_exception(python::explain_failure(original, frame.call.cache().options, frame.call.values(),
+                                            truth(frame.traced), truth(frame.in_body)));
 }
 
 Ref call_body(PyObject* callable, PyObject* values) {

@@ -34,7 +34,7 @@ class Call {
   // Its values, and the root of each one's path in messages: tuples.
   Ref values() const { return tuple_of(bound_.values(), bound_.size()); }
   Ref names() const { return value_names(cache_.parameters, bound_); }
-  // The records of the callable's traces, begun where there are none.
+  // The records of the callable's traces, begun at the first of them.
   Ref history() const;
 
   // Flattens the values by the cache's options and these; raises PythonError.
@@ -43,7 +43,7 @@ class Call {
   Ref described() const;
   // Has Python read the objects that the function may change, if it may. The call must be under way.
   void read_objects();
-  // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none. What `bound` (may
+  // Whether an entry has the program of this call; then `leaves` are its arrays, else empty. What `bound` (may
   // be null) knows of the arguments is not looked at.
   bool matches(Entry& entry, const BoundProgram* bound = nullptr);
   // The entry that has it, of those used last or by its hash; a new one has its target made, which `is_new` tells. The
@@ -54,17 +54,17 @@ class Call {
   std::pair<EntryPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
   // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
   Ref run(PyObject* program, const Entry& entry);
-  // The user's result from what that returned. `were_there`: the forwarded arrays had been looked at before.
-  Ref finish(const Ref& returned, const Entry& entry, bool were_there);
+  // The user's result from what that returned. `liveness_checked`: the forwarded arrays had been looked at before.
+  Ref finish(const Ref& returned, const Entry& entry, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
     return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
   }
 
  private:
-  EntryPtr guess();
-  bool is_still(Entry& entry, const BoundProgram* bound = nullptr);
-  EntryPtr look_up(CallFrame& frame, bool& is_new);
+  EntryPtr try_recent_entries();
+  bool try_entry(Entry& entry, const BoundProgram* bound = nullptr);
+  EntryPtr find_or_create_entry(CallFrame& frame, bool& is_new);
   void keep_nodes(const Entry& entry);
 
   const JitFunction& jit_;
@@ -76,12 +76,12 @@ class Call {
   LeafBuffer leaves_;
 };
 
-// ---- The arrays that a call gives back as they came. They do not go through jax, so that they are there is checked.
+// ---- The arrays that a call returns unchanged. They do not go through jax, so their liveness is checked here.
 
-// Whether any of the leaves is an array of jax that has been deleted or given away.
+// Whether any of the leaves is an array of jax that has been deleted or donated.
 bool are_any_deleted(const LeafBuffer& leaves);
 // Before the program runs, where it donates: if an array that the call may give back is deleted already, or is donated
-// as another argument, raises jax's error where this very call would do so; nothing has been given away. For a trace of
+// as another argument, raises jax's error where this very call would do so; nothing has been donated. For a trace of
 // another shape the frame of the call must be there, with its entry.
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
 
@@ -99,7 +99,7 @@ struct CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
   // The call that runs now in this thread, or null.
   static CallFrame* innermost() noexcept;
-  // The same; raises where there is none.
+  // The call that runs now in this thread; raises where no call does.
   static CallFrame& under_way();
 
   const Call& call;

@@ -11,22 +11,17 @@ namespace {
 
 // From partax._jit.options.CallParameters.
 Parameters read_parameters(Ref description) {
+  const auto field = [&](const char* name) { return attribute(description.get(), name); };
+  const Ref names = field("names"), optional = field("optional"), shown_named = field("shown_named");
   Parameters parameters;
-  const char* function = nullptr;
-  PyObject *names = nullptr, *optional = nullptr, *shown_named = nullptr, *for_names = nullptr;
-  Py_ssize_t positional_only = 0, positional = 0;
-  int var_positional = 0, var_keyword = 0;
-  parse_tuple(description.get(), "sO!O!nnppO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
-              &positional_only, &positional, &var_positional, &var_keyword, &PyTuple_Type, &shown_named, &for_names,
-              &for_names);
-  parameters.function = function;
-  for (PyObject* name : Items(names)) parameters.names.push_back(interned(name));
-  for (PyObject* it : Items(optional)) parameters.optional.push_back(it == Py_True);
-  parameters.num_positional_only = static_cast<std::size_t>(positional_only);
-  parameters.num_positional = static_cast<std::size_t>(positional);
-  parameters.var_positional = var_positional != 0;
-  parameters.var_keyword = var_keyword != 0;
-  for (PyObject* name : Items(shown_named)) parameters.shown_named.push_back(interned(name));
+  parameters.function = exact_text(field("function").get());
+  for (PyObject* name : Items(names.get())) parameters.names.push_back(interned(name));
+  for (PyObject* is_optional : Items(optional.get())) parameters.optional.push_back(is_optional == Py_True);
+  parameters.num_positional_only = size_of_number(field("num_positional_only").get());
+  parameters.num_positional = size_of_number(field("num_positional").get());
+  parameters.var_positional = field("var_positional").get() == Py_True;
+  parameters.var_keyword = field("var_named").get() == Py_True;
+  for (PyObject* name : Items(shown_named.get())) parameters.shown_named.push_back(interned(name));
   parameters.description = std::move(description);
   return parameters;
 }
@@ -90,7 +85,7 @@ Ref living_caches(PyObject* callable) {
   for (const EntryPtr& entry : shared_caches().all()) {
     if (!entry->value) continue;
     const StaticValue& function = entry->key.statics[0];
-    const bool is_wanted = callable == Py_None ? entry->has_living_callable() : function.is_known_callable(callable);
+    const bool is_wanted = callable == Py_None ? entry->callables().any_lives : function.is_known_callable(callable);
     if (is_wanted) caches.push_back(entry->value);
   }
   return list_of(std::move(caches));
@@ -110,10 +105,6 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
 // ---- Which of them a wrapper uses.
 
 namespace {
-
-void set_cache(JitFunction& jit, Ref cache) noexcept {
-  const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
-}
 
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
 Ref find_cache(JitFunction& jit, TreeSpec& spec) {
@@ -139,7 +130,7 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
   Ref cache = entry->value;
   cache_in(cache.get()).root = entry;
   jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
-  set_cache(jit, cache);
+  const Ref before = Ref::steal(std::exchange(jit.cache, Py_NewRef(cache.get())));
   return cache;
 }
 

@@ -16,9 +16,9 @@ bool are_equal_tuples(PyObject* left, PyObject* right) {
 
 bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
 
-// What reading a property of jax's as an attribute gives, in half the time.
-Ref read(const Ref& property, PyObject* of) {
-  return Ref::checked(PyObject_Vectorcall(property.get(), &of, 1, nullptr));
+// The value of a property of jax's, in half the time of reading the attribute.
+Ref read(const Ref& property, PyObject* object) {
+  return Ref::checked(PyObject_Vectorcall(property.get(), &object, 1, nullptr));
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ DirectRun::Signature DirectRun::signature(PyObject* array) const {
   return values;
 }
 
-bool DirectRun::is_of(Signature& known, PyObject* array) const {
+bool DirectRun::has_signature(PyObject* array, Signature& known) const {
   if (!is_array(array)) return false;
   for (std::size_t i = 0; i < kNumProperties && known[i]; ++i) {
     Ref now = read(properties_[i], array);
@@ -43,47 +43,51 @@ bool DirectRun::is_of(Signature& known, PyObject* array) const {
 }
 
 std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer& leaves,
-                                           const std::vector<std::uint32_t>& free, const Ref& returned) {
+                                           const std::vector<std::uint32_t>& free, std::size_t num_changing,
+                                           const Ref& returned) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
   const Ref target = entry.value;
-  const Ref told = python::direct_run(target, or_none(entry.stored), truth(entry.takes_tuple), leaves.tuple(),
+  const Ref plan = python::direct_run(target, or_none(entry.stored), truth(entry.takes_tuple), leaves.tuple(),
                                       tuple_of_numbers(free));
-  if (told.get() == Py_None) return {};
-  auto made = std::make_shared<DirectRun>();
-  PyObject *properties, *context, *settings, *execute, *handlers, *arguments, *places;
-  parse_tuple(told.get(), "OOOOOOO", &properties, &context, &settings, &execute, &handlers, &arguments, &places);
+  if (plan.get() == Py_None) return {};
+  auto run = std::make_shared<DirectRun>();
+  const Ref properties = attribute(plan.get(), "properties"), settings = attribute(plan.get(), "settings"),
+            places = attribute(plan.get(), "places");
+  run->num_changing_ = num_changing;
   std::size_t next = 0;
-  for (PyObject* property : Items(properties)) made->properties_[next++] = Ref::borrow(property);
-  for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
-  for (PyObject* place : Items(places)) made->places_.push_back(PyLong_AsSsize_t(place));
-  for (PyObject* setting : Items(settings)) {
-    PyObject *property, *of;
-    parse_tuple(setting, "OO", &property, &of);
-    made->settings_.push_back({Ref::borrow(property), Ref::borrow(of), read(Ref::borrow(property), of)});
+  for (PyObject* property : Items(properties.get())) run->properties_[next++] = Ref::borrow(property);
+  for (const std::uint32_t i : free) run->free_.push_back(run->signature(leaves[i]));
+  for (PyObject* place : Items(places.get())) run->places_.push_back(PyLong_AsSsize_t(place));
+  for (PyObject* setting : Items(settings.get())) {
+    PyObject *property, *object;
+    parse_tuple(setting, "OO", &property, &object);
+    run->settings_.push_back({Ref::borrow(property), Ref::borrow(object), read(Ref::borrow(property), object)});
   }
-  made->context_ = Ref::borrow(context);
-  made->execute_ = Ref::borrow(execute);
-  made->handlers_ = Ref::borrow(handlers);
-  made->arguments_ = Ref::borrow(arguments);
-  made->node_ = is_output_node(returned.get()) ? returned : Ref();
-  const Ref results = made->node_ ? results_of(returned.get()) : tuple_of({returned});
+  run->read_context_ = attribute(plan.get(), "read_context");
+  run->context_ = attribute(plan.get(), "context");
+  run->execute_ = attribute(plan.get(), "execute");
+  run->handlers_ = attribute(plan.get(), "handlers");
+  run->arguments_ = attribute(plan.get(), "arguments");
+  run->node_ = is_output_node(returned.get()) ? returned : Ref();
+  const Ref results = run->node_ ? results_of(returned.get()) : tuple_of({returned});
   for (PyObject* result : Items(results.get())) {
     if (!is_array(result)) return {};
-    made->expected_.push_back(made->signature(result));
+    run->expected_.push_back(run->signature(result));
   }
-  return made;
+  return run;
 }
 
 bool DirectRun::is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
   for (std::size_t i = 0; i < free.size(); ++i) {
-    if (!is_of(free_[i], leaves[free[i]])) return false;
+    if (has_in_list(arguments_.get(), i, leaves[free[i]])) continue;
+    if (!has_signature(leaves[free[i]], free_[i])) return false;
   }
-  for (const Setting& it : settings_) {
-    if (read(it.property, it.of.get()).get() != it.value.get()) return false;
+  for (const Setting& setting : settings_) {
+    if (read(setting.property, setting.object.get()).get() != setting.value.get()) return false;
   }
-  return are_equal_tuples(python::trace_context().get(), context_.get());
+  return are_equal_tuples(Ref::checked(PyObject_CallNoArgs(read_context_.get())).get(), context_.get());
 }
 
 bool DirectRun::are_expected(const Ref& arrays) {
@@ -92,7 +96,7 @@ bool DirectRun::are_expected(const Ref& arrays) {
   expected.swap(expected_);
   if (PyTuple_GET_SIZE(arrays.get()) != static_cast<Py_ssize_t>(expected.size())) return false;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (!is_of(expected[i], PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(i)))) return false;
+    if (!has_signature(PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(i)), expected[i])) return false;
   }
   return true;
 }
@@ -100,19 +104,20 @@ bool DirectRun::are_expected(const Ref& arrays) {
 Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
   static Name consume("consume_with_handlers");
   Ref list = std::move(arguments_);
-  if (!list || is_other_) return {};  // another thread runs it
-  struct Emptied {
-    DirectRun& of;
+  if (!list || is_unusable_) return {};  // another thread runs it
+  struct ListRestorer {
+    DirectRun& run;
     Ref& list;
-    ~Emptied() {
-      for (const Py_ssize_t place : of.places_) {
-        if (place >= 0) PyList_SetItem(list.get(), place, Py_NewRef(Py_None));
+    ~ListRestorer() {
+      for (std::size_t i = 0; i < run.num_changing_; ++i) {
+        if (run.places_[i] >= 0) PyList_SetItem(list.get(), run.places_[i], Py_NewRef(Py_None));
       }
-      of.arguments_ = std::move(list);
+      run.arguments_ = std::move(list);
     }
-  } const emptied{*this, list};
+  } const restorer{*this, list};
   for (std::size_t i = 0; i < free.size(); ++i) {
-    if (places_[i] >= 0) PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
+    if (places_[i] < 0 || has_in_list(list.get(), i, leaves[free[i]])) continue;
+    PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
   }
   Ref arrays = [&] {
     const Away away;
@@ -120,8 +125,8 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
     const Ref results = Ref::checked(PyObject_CallMethodOneArg(given.get(), consume.get(), handlers_.get()));
     return Ref::checked(PySequence_Tuple(results.get()));
   }();
-  is_other_ = !are_expected(arrays);
-  if (is_other_) return {};
+  is_unusable_ = !are_expected(arrays);
+  if (is_unusable_) return {};
   return node_ ? with_children(node_.get(), std::move(arrays)) : Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));
 }
 

@@ -5,10 +5,6 @@
 namespace partax {
 namespace {
 
-// How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
-// them would keep a look-up going for ever.
-constexpr int kMaxLookUps = 8;
-
 // What the callback of a table holds: the table's address, or null once that is gone.
 EntryTable*& address_in(PyObject* capsule) noexcept {
   return *static_cast<EntryTable**>(PyCapsule_GetPointer(capsule, nullptr));
@@ -22,25 +18,17 @@ Entry::~Entry() {
   }
 }
 
-bool Entry::is_provable() const {
-  bool is_provable = true;
-  key.each_callable([&](const CallableRecord& record) { is_provable = is_provable && record.is_provable; });
-  return is_provable;
-}
-
-bool Entry::has_living_callable() const {
-  bool has_any = false, is_alive = false;
+CallableSummary Entry::callables() const {
+  CallableSummary summary;
+  std::size_t count = 0, num_alive = 0;
   key.each_callable([&](const CallableRecord& record) {
-    has_any = true;
-    is_alive = is_alive || record.is_alive();
+    ++count;
+    num_alive += record.is_alive() ? 1 : 0;
+    summary.are_provable = summary.are_provable && record.is_provable;
+    summary.num_array_bytes += record.num_array_bytes;
   });
-  return is_alive || !has_any;
-}
-
-std::size_t Entry::num_array_bytes() const {
-  std::size_t bytes = 0;
-  key.each_callable([&](const CallableRecord& record) { bytes += record.num_array_bytes; });
-  return bytes;
+  summary.any_lives = num_alive > 0 || count == 0;
+  return summary;
 }
 
 void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
@@ -78,8 +66,9 @@ class OrphanedEntries {
     std::list<EntryPtr> dropped;  // destroyed at the end, as that may run Python
     for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
       EntryPtr other = it->lock();
-      if (!other || other->has_living_callable()) continue;
-      bytes += other->num_array_bytes();
+      const CallableSummary callables = other ? other->callables() : CallableSummary();
+      if (callables.any_lives) continue;
+      bytes += callables.num_array_bytes;
       if (++count > kMaxEntries || bytes > kMaxBytes) dropped.push_back(std::move(other));
     }
     for (const EntryPtr& other : dropped) {
@@ -111,7 +100,7 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const EntryPtr entry = *part.entry->recency;
   const Ref keep = Ref::borrow(weakref);
   try {
-    if (part.is_callable && entry->is_provable()) {
+    if (part.is_callable && entry->callables().are_provable) {
       OrphanedEntries::instance().add(entry);
     } else {
       table->erase(*entry);
@@ -164,14 +153,12 @@ std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec,
 }
 
 EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
-  std::size_t known = additions_;
+  const std::size_t count = additions_;
   if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
   entry->epoch = TypeTable::instance().epoch();
-  // Python has run: another thread may have added the key.
-  for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
-    known = additions_;
+  if (count != additions_) {  // Python has run: another thread may have added the key
     if (EntryPtr found = find(spec, shape)) return found;
   }
   entry->shape = shape;
@@ -180,7 +167,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   std::list<EntryPtr> place(1, entry);  // before anything has changed, as it may fail
   enlist(entry);
   std::list<EntryPtr> evicted;
-  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
+  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = unlink(*recency_.back());
   recency_.splice(recency_.begin(), place);
   entry->recency = recency_.begin();
   entry->table = this;
@@ -200,7 +187,7 @@ void EntryTable::enlist(const EntryPtr& entry) {
   ++additions_;
 }
 
-std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
+std::list<EntryPtr> EntryTable::unlink(Entry& entry) noexcept {
   std::list<EntryPtr> taken;
   if (entry.table != this) return taken;
   entry.table = nullptr;
@@ -215,15 +202,14 @@ std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   return taken;
 }
 
-void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
+void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = unlink(entry); }
 
 void EntryTable::erase_untraced(Entry& entry) noexcept {
   if (entry.traces == 0 && entry.tracing == 0) erase(entry);
 }
 
 int Entry::traverse(visitproc visit, void* arg) const {
-  const bool has_changed = objects && objects->changed.use_count() == 1;
-  if (const int status = has_changed ? objects->changed->traverse(visit, arg) : 0) return status;
+  if (const int status = objects ? visit_all(visit, arg, objects->traces) : 0) return status;
   return visit_all(visit, arg, value, program, stored, function, key);
 }
 

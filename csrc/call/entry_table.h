@@ -19,24 +19,22 @@ struct EntryTrace {
   std::shared_ptr<std::size_t> calls;
 };
 
-// The values of Variables that the outcome of a trace gives anew: all that it changes.
-struct ChangedValues {
-  Ref owners;                        // of the outcome
-  std::vector<std::uint32_t> nodes;  // the node of each
-  Ref current;                       // jax's trace in the last call
-  std::vector<Ref> traces;           // those that they belonged to then, all equal to it
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, current, traces); }
-};
-
 // Of the key of a function that may change objects in its arguments.
 struct KeyObjects {
-  std::vector<std::uint32_t> nodes;              // which nodes of the key they are, in order
-  bool are_all = false;                          // Python has found no others, and needs nothing else in their place
-  std::vector<PyObject*> distinct;               // the addresses of a call's that were found to be all different
-  std::shared_ptr<const ChangedValues> changed;  // by the last call; null: there has been none such
+  std::vector<std::uint32_t> nodes;  // of the key, in order
+  bool is_complete = false;          // Python has found no other objects: a call needs no Python to find them
+  std::vector<PyObject*> distinct;   // the addresses in the last call that was checked: no object was there twice
+  std::vector<Ref> traces;  // jax's trace in the last call, and those of the Variables that it changed: all equal
 };
 
 class EntryTable;
+
+// The callables of a key.
+struct CallableSummary {
+  bool are_provable = true;         // re-created ones may get its program
+  bool any_lives = true;            // also where the key has no callables
+  std::size_t num_array_bytes = 0;  // of the arrays that they can read
+};
 
 struct Entry {
   Entry() = default;
@@ -44,13 +42,8 @@ struct Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
-  // Whether re-created callables may get its program.
-  bool is_provable() const;
-  // Whether some callable of the key lives, or the key has none.
-  bool has_living_callable() const;
-  // Of the arrays that the callables of the key can read.
-  std::size_t num_array_bytes() const;
-  // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
+  CallableSummary callables() const;
+  // For the garbage collector, which counts each report: of several owners none may report the entry.
   int traverse(visitproc visit, void* arg) const;
 
   TreeSpec key;  // sealed
@@ -72,7 +65,7 @@ struct Entry {
   std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
-  std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
+  std::unique_ptr<KeyObjects> objects;  // null without the option `graph`
   std::size_t used = 0;                 // when it was found last
   std::weak_ptr<Entry> successor;       // the entry that followed this one last time: the first guess when it differs
   EntryTable* table = nullptr;          // that it is in
@@ -89,7 +82,7 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
+  // The entry of an equal key, which becomes the most recent one; or null. Raises what TreeSpec::equals does.
   EntryPtr find(const TreeSpec& spec, const CallShape& shape);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
@@ -106,17 +99,9 @@ class EntryTable {
   void erase(Entry& entry) noexcept;
   // After a call that failed: drops an entry that no call has traced or is tracing.
   void erase_untraced(Entry& entry) noexcept;
-  // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
-  template <typename Unwanted>
-  void erase_if(Unwanted&& unwanted) {
-    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
-    for (auto it = recency_.begin(); it != recency_.end();) {
-      Entry& entry = **it++;
-      if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
-    }
-  }
   void clear() noexcept {
-    erase_if([](const Entry&) { return true; });
+    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    while (!recency_.empty()) dropped.splice(dropped.end(), unlink(*recency_.front()));
   }
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
@@ -127,7 +112,7 @@ class EntryTable {
   // As the callback of a weak reference: it needs no memory.
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
-  std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  std::list<EntryPtr> unlink(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
   // Makes the entry found by its key; if that fails, nothing has changed.
   void enlist(const EntryPtr& entry);
   // The entries of a hash, the latest first: comparing runs user code, which may change this table.

@@ -78,8 +78,8 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
   });
 }
 
-// What a wrapper tells of its callable: the attributes are the callable's own unless set on the wrapper, and its first
-// two those of its class where it has none.
+// The attributes by which a wrapper describes its callable are the callable's own unless set on the wrapper, and its
+// first two those of its class where it has none.
 PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
   static Name delegated[] = {Name("__name__"), Name("__qualname__"), Name("__doc__"), Name("__module__"),
                              Name("__annotations__")};

@@ -218,11 +218,11 @@ Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   const std::vector<std::int32_t>& sources = sources_of(returned);
   HeldValues leaves(sources.size());
   for (const std::ptrdiff_t source : sources) {
-    leaves.keep(source >= 0 ? Ref::borrow(results.begin()[source])
-                            : forwarded(inputs[static_cast<std::size_t>(~source)]));
+    leaves.append(source >= 0 ? Ref::borrow(results.begin()[source])
+                              : forwarded(inputs[static_cast<std::size_t>(~source)]));
   }
-  const CameIn came_in{inputs, output->passthroughs, output->static_source};
-  return rebuild(output->spec, leaves.to_fill(), sources.size(), &came_in);
+  const InputReuse reuse{inputs, output->passthroughs, output->static_source};
+  return rebuild(output->spec, leaves.to_fill(), sources.size(), &reuse);
 }
 
 }  // namespace partax

@@ -12,7 +12,7 @@ struct TraceOutput {
   TreeSpec spec;  // every array is a dynamic leaf
   // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
   std::vector<std::int32_t> source;
-  // The nodes that come back as they came, in order; none of them is in another.
+  // The nodes that are returned unchanged, in order; none of them is in another.
   std::vector<PassthroughNode> passthroughs;
   // For each static value of the spec: the index in the key of the call's own that it is, or kStored for one that stays
   // as it is. Empty if all stay.
@@ -46,18 +46,18 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
 // Raises if the entry of the trace is gone.
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
-// A node of the same structure with other children; raises of what is none.
+// A node of the same structure with other children; raises of other objects.
 Ref with_children(PyObject* node, Ref children);
 // A node of a program that gives back the input leaves `through` too, after the other results: a call takes them from
-// there, and not from its arguments. Raises of what is none.
+// there, and not from its arguments. Raises of other objects.
 Ref with_leaves_through(PyObject* node, Ref children, PyObject* through);
 // Of an output node, as TraceOutput::source, for the program that it is from.
 const std::vector<std::int32_t>& sources_of(PyObject* node);
-// (its children, a tuple; its aux data). Raises of what is none.
+// (its children, a tuple; its aux data). Raises of other objects.
 Ref flatten_output(PyObject* node);
 Ref results_of(PyObject* node);
 
-// The trace's result as it is stored, which the node's trace keeps: bytes, or None. Raises of what is none.
+// The trace's result as it is stored, which the node's trace keeps: bytes, or None. Raises of other objects.
 void set_stored_result(PyObject* node, Ref stored);
 Ref stored_result(PyObject* node);
 

@@ -1,4 +1,4 @@
-// Which nodes of a result are nodes of an argument, to be given back as they came.
+// Which nodes of a result are nodes of an argument, to be returned unchanged.
 
 #include <algorithm>
 #include <deque>
@@ -26,14 +26,14 @@ bool is_frozen(const Node& node) {
     case Kind::kDataclass:
     case Kind::kDeclared: {
       auto* const type = reinterpret_cast<PyObject*>(node.info->type);
-      return !node.has_wrapper_fields && python::is_frozen_class(type).get() == Py_True;
+      return !node.has_wrapper_fields && python::is_frozen(type).get() == Py_True;
     }
     default:
       return false;
   }
 }
 
-// The dynamic leaves that a node stands for by itself.
+// The number of dynamic leaves that a node is.
 std::size_t own_leaves(const Node& node) noexcept {
   return node.kind == Kind::kDynamicLeaf ? 1 : node.kind == Kind::kDynamicRun ? node.arity : 0;
 }

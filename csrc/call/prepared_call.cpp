@@ -65,7 +65,7 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
     raise_error(PyExc_ValueError, "expected as many leaves as the call has");
   LeafBuffer others;
   for (PyObject* leaf : Items(leaves)) others.push(Ref::borrow(leaf));
-  others.take_own_statics_of(call().leaves());
+  others.copy_own_statics(call().leaves());
   return user_result(returned, others);
 }
 
@@ -92,12 +92,12 @@ Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject*
                  PyObject* keyword_names) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallFrame frame(call);
-  bool is_such = call.matches(entry);
-  if (!is_such && call.cache().graph) {
+  bool is_match = call.matches(entry);
+  if (!is_match && call.cache().graph) {
     call.read_objects();
-    is_such = call.matches(entry);
+    is_match = call.matches(entry);
   }
-  if (!is_such) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
+  if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
   frame.entry = &entry;
   refuse_lost_forwarded(entry, call.leaves());
   frame.entry = nullptr;  // jax works for no target of this call

@@ -57,8 +57,9 @@ Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& argume
     kept_shardings.push_back(Ref::borrow(sharding));
   }
   if (has_shardings) output->shardings = tuple_of(kept_shardings);
-  const bool bare = spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
-  if (bare && !output->shardings) return results[0];
+  const bool is_single_array =
+      spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
+  if (is_single_array && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
   output->find_passthroughs(arguments);
@@ -101,11 +102,8 @@ void check_still_proven(const CallFrame& frame) {
 Ref user_call(const CallFrame& frame, const Ref& values) {
   const Call& call = frame.call;
   PyObject* const callable = call.bound().has_callable() ? PyTuple_GET_ITEM(values.get(), 0) : call.jit().function;
-  if (call.cache().graph) return python::traced_graph(call.cache().options, callable, values);
-  const Ref watched = python::watch_changes(values, call.values());
-  Ref result = call_body(callable, values.get());
-  python::refuse_lost_changes(watched, result);
-  return result;
+  if (call.cache().graph) return python::trace_graph(call.cache().options, callable, values);
+  return python::call_watched(callable, values, call.values());
 }
 
 // Tells Python of a trace: of its beginning, which Python may refuse by an exception, and of its end.
@@ -140,7 +138,7 @@ class TraceRecorder {
       const auto mine = [&](const EntryTrace& trace) { return trace.number == number_; };
       log.erase(std::remove_if(log.begin(), log.end(), mine), log.end());
     }
-    if (record_) call_unheard(end_, record_.get(), truth(failed_));
+    if (record_) call_and_write_unraisable(end_, record_.get(), truth(failed_));
   }
   // The trace has succeeded; `calls` counts the calls of its program.
   void succeed(const std::shared_ptr<std::size_t>& calls) noexcept {
@@ -175,7 +173,7 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
-              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "
+              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind again what you "
               "change, as by `model.eval()`");
 }
 
@@ -231,13 +229,13 @@ std::pair<Ref, Flags> with_flags(const Ref& made) {
   return {Ref::borrow(object), Flags(bytes, bytes + PyBytes_GET_SIZE(flags))};
 }
 
-// Whether some trace of the entry gives a leaf back as it came that is flagged.
+// Whether some trace of the entry returns a flagged leaf unchanged.
 bool forwards_any(const Entry& entry, const Flags& flags) {
   return std::any_of(entry.forwarded.begin(), entry.forwarded.end(), [&](std::uint32_t i) { return flags.at(i) != 0; });
 }
 
 // The function that jax traces, with the options of its jax.jit. The first thread's counts: jax traces a function once
-// for all threads, and each function anew.
+// for all threads, and another function again.
 Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
   TreeSpec spec;
@@ -246,7 +244,7 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   const Call& call = frame.call;
   const Ref described = spec_data(spec, call.names());
   frame.described = described;
-  auto [function, sharded] = with_flags(python::function_to_trace(
+  auto [function, sharded] = with_flags(python::traced_function(
       call.cache().options, call.jit().function, call.values(), leaves, described, truth(call.bound().has_callable())));
   if (!entry.function) {
     entry.function = function;
@@ -275,7 +273,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
       if (!stored) stored = find_stored(frame.call.cache(), function, tuple);
       frame.is_stored = stored.get() != Py_None;
       if (frame.is_stored) program = attribute(stored.get(), "program");
-      made = python::made_target(frame.call.cache().options, function, tuple, kept, stored);
+      made = python::build_target(frame.call.cache().options, function, tuple, kept, stored);
     } catch (const PythonError&) {
       frame.in_user_code = true;  // it may have traced, which fails as the call itself would
       explain_failure(frame);

@@ -18,7 +18,8 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);
-// The output node of a result that was stored: with these arrays, of which `inputs` came in, in the place of tracers.
+// The output node of a result that was stored: with these arrays, of which `inputs` are the arguments', instead of
+// tracers.
 Ref restore_output(PyObject* result, PyObject* inputs);
 
 }  // namespace partax

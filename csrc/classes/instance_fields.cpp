@@ -101,7 +101,7 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
 }
 
 bool agrees(const TypeInfo& info, PyObject* object) {
-  if (info.agreement != TypeInfo::kUntold) return info.agreement == TypeInfo::kAgrees;
+  if (info.agreement != TypeInfo::kUnknown) return info.agreement == TypeInfo::kAgrees;
   const Ref answer = reading([&] { return python::order_of(object); }, flattening(object).c_str());
   if (PyUnicode_Check(answer.get())) throw WalkError::diagnosed(PyExc_TypeError, exact_text(answer.get()));
   if (answer.get() != Py_None) info.set_order = places_of(info, answer.get());

@@ -14,32 +14,29 @@ void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
 }
 
 Layout::Layout(PyObject* description) {
-  const char* form = nullptr;
-  PyObject *dict = nullptr, *key = nullptr, *row = nullptr, *child_slots = nullptr, *static_slots = nullptr,
-           *made_slots = nullptr, *given = nullptr;
-  parse_tuple(description, "sOOO!O!O!O!O!", &form, &dict, &key, &PyTuple_Type, &row, &PyTuple_Type, &child_slots,
-              &PyTuple_Type, &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type, &given);
-  const std::string name = form;
+  const auto field = [&](const char* name) { return attribute(description, name); };
+  const std::string name = exact_text(field("aux").get());
   aux = name == "keys"    ? Aux::kKeys
         : name == "items" ? Aux::kItems
         : name == "slots" ? Aux::kSlots
         : name == "slot"  ? Aux::kSlot
                           : Aux::kAttributes;
-  if (dict == Py_True) {
+  const Ref dict = field("dictionary");
+  if (dict.get() == Py_True) {
     dictionary = Dictionary::kOwn;
-  } else if (PyUnicode_Check(dict)) {
+  } else if (PyUnicode_Check(dict.get())) {
     dictionary = Dictionary::kInAttribute;
-    dictionary_name = interned(dict);
-  } else if (dict != Py_None) {
+    dictionary_name = interned(dict.get());
+  } else if (dict.get() != Py_None) {
     dictionary = Dictionary::kInSlot;
-    append_slots(dictionary_slot, Ref::checked(PyTuple_Pack(1, dict)).get());
+    append_slots(dictionary_slot, tuple_of({dict}).get());
   }
-  if (key != Py_None) required = Ref::borrow(key);
-  append_slots(items, row);
-  append_slots(children, child_slots);
-  append_slots(statics, static_slots);
-  append_slots(made, made_slots);
-  for (PyObject* maker : Items(given)) makers.push_back(Ref::borrow(maker));
+  required = Ref::borrow(null_if_none(field("required").get()));
+  append_slots(items, field("row").get());
+  append_slots(children, field("children").get());
+  append_slots(statics, field("statics").get());
+  append_slots(made, field("made").get());
+  for (PyObject* maker : Items(field("makers").get())) makers.push_back(Ref::borrow(maker));
 }
 
 namespace {
@@ -53,7 +50,7 @@ class Reader {
 
   std::optional<Entries> read() {
     if (dict_ ? !find_own_keys() : layout_.dictionary != Layout::Dictionary::kNone) return {};
-    if (!layout_.items.empty() && !are_children(layout_.row_of(object_))) return {};
+    if (!layout_.items.empty() && !are_children(layout_.contiguous_items(object_))) return {};
     for (const Slot& slot : layout_.children) {
       if (!is_child(slot.owned_of(object_))) return {};
     }
@@ -113,7 +110,7 @@ class Reader {
     return is_static(value_of(PyTuple_GET_ITEM(item, 0)), PyTuple_GET_ITEM(item, 1));
   }
 
-  // The value of an entry, whose key (the dictionary's own) is added; empty where there is none.
+  // The value of an entry, whose key (the dictionary's own) is added; empty where it is absent.
   Ref value_of(PyObject* key) {
     // A string or a number at its place in a dictionary of such: no code of users.
     if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return {};
@@ -134,7 +131,7 @@ class Reader {
     return true;
   }
 
-  // Numbers stand for attributes in aux data.
+  // Aux data may name an attribute by a number.
   static Ref attribute_name(PyObject* key) {
     return PyLong_CheckExact(key) ? Ref::checked(PyObject_Str(key)) : Ref::borrow(key);
   }

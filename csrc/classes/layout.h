@@ -49,12 +49,12 @@ struct Layout {
   // As partax._families describes it.
   explicit Layout(PyObject* description);
 
-  // The children where they are in a list or tuple, which must be an exact one; empty where there is none.
-  Ref row_of(PyObject* object) const {
+  // The children where they are in a list or tuple, which must be an exact one; empty where it is absent.
+  Ref contiguous_items(PyObject* object) const {
     Ref found = items.empty() ? Ref() : items[0].owned_of(object);
     return found && (PyList_CheckExact(found.get()) || PyTuple_CheckExact(found.get())) ? found : Ref();
   }
-  // The dictionary with the entries, which must be an exact one; empty where there is none.
+  // The dictionary with the entries, which must be an exact one; empty where it is absent.
   Ref entries_of(PyObject* object) const {
     Ref found;
     if (dictionary == Dictionary::kInSlot) {

@@ -13,7 +13,7 @@ bool is_inexact_dtype(PyObject* dtype) {
   static auto* const known = new std::unordered_map<PyObject*, std::pair<Ref, bool>>();
   const auto found = known->find(dtype);
   if (found != known->end()) return found->second.second;
-  const Ref answer = python::is_inexact_dtype(dtype);
+  const Ref answer = python::is_inexact(dtype);
   const bool inexact = answer.get() == Py_True;
   if (known->size() < 4096) known->emplace(dtype, std::make_pair(Ref::borrow(dtype), inexact));
   return inexact;

@@ -17,7 +17,7 @@ const char* node_kind(PyObject* object) {
   return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
 }
 
-// Has a type described anew when it is met next; older traces of it are void.
+// Has a type described again when it is next found; older traces of it are void.
 void read_anew(PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); }
 
 }  // namespace

@@ -43,7 +43,7 @@ inline Name equals_name("__eq__");
 // Whether `__class__` of this type's instances is their type.
 bool tells_its_class(PyTypeObject* type);
 
-// An object's attribute, or empty where there is none; an error other than AttributeError is raised. Makes no error
+// An object's attribute, or empty where it is absent; an error other than AttributeError is raised. Makes no error
 // object where CPython looks attributes up for the type.
 inline Ref optional_attribute(PyObject* object, PyObject* name) {
   PyObject* found = nullptr;
@@ -57,7 +57,7 @@ inline Ref optional_attribute(PyObject* object, PyObject* name) {
 
 // Where an object may have an attribute of the name, as far as that is seen without code of users.
 enum class Place : std::uint8_t { kNowhere, kInstance, kAnywhere };
-// The first two hold for all objects of the type, but for classes: their type does not know what they have themselves.
+// The first two hold for all objects of the type except classes: their type does not know what they have themselves.
 Place place_of(PyObject* object, PyObject* name);
 
 }  // namespace partax

@@ -3,7 +3,6 @@
 #include <structmember.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 #include "base/python_hooks.h"
@@ -62,8 +61,6 @@ constexpr Named kNamed[] = {
     {"other", Kind::kStaticLeaf},
 };
 
-bool truth(PyObject* value) noexcept { return value == Py_True; }
-
 // Where the slots of the fields are, if all are in slots; the class describer has seen to it that none or all are.
 void find_offsets(PyTypeObject* type, TypeInfo& info) {
   for (const std::vector<Ref>* names : {&info.child_names, &info.static_names}) {
@@ -75,48 +72,40 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
   }
 }
 
-// Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits; of the
-// exact built-in types, which nobody can register otherwise, the name and None.
+// Fills `info` from a TypeDescription, which Python makes once of each type; one of the exact built-in types, which
+// cannot be registered otherwise, has no traits.
 void describe(PyObject* object, TypeInfo& info) {
-  const Ref description = python::describe(object);
-  PyObject* tuple = description.get();
-  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
-  if (name == nullptr) throw PythonError{};
+  const Ref description = python::describe_type(object);
+  const auto field = [&](const char* name) { return attribute(description.get(), name); };
+  const std::string family = exact_text(field("family").get());
   for (const Named& named : kNamed) {
-    if (std::strcmp(named.name, name) != 0) continue;
+    if (family != named.name) continue;
     info.kind = named.kind;
     info.sort = named.sort;
   }
-  info.is_builtin = info.is_installed = PyTuple_GET_ITEM(tuple, 1) == Py_None;
+  const Ref traits = field("traits"), functions = field("functions");
+  info.is_builtin = info.is_installed = traits.get() == Py_None;
   if (info.is_builtin) return;
-  const Ref traits = python::type_traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (info.kind == Kind::kEntries) {
-    const Ref layout = python::layout(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-    info.layout = std::make_unique<const Layout>(layout.get());
-  }
-  append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
-  append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
+  if (info.kind == Kind::kEntries) info.layout = std::make_unique<const Layout>(field("layout").get());
+  append_interned(info.child_names, field("child_names").get());
+  append_interned(info.static_names, field("static_names").get());
   if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
-  if (is_named_by_functions(info.kind)) {
-    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-    const Ref functions = python::registered_functions(type);
-    if (functions.get() != Py_None) {
-      info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
-      info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
-    }
+  if (functions.get() != Py_None) {
+    info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
+    info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
   }
-  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
-  parse_tuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by);
-  info.is_frozen_dataclass = compared != Py_None;
+  const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
+  const Ref compared = trait("compared"), slots = trait("slots");
+  info.is_frozen_dataclass = compared.get() != Py_None;
   if (info.is_frozen_dataclass) {
-    append_interned(info.compared, compared);
+    append_interned(info.compared, compared.get());
     info.equals = on_type(Py_TYPE(object), equals_name.get());
   }
-  info.is_in_reach = slots != Py_None;
-  if (info.is_in_reach) append_slots(info.slots, slots);
-  info.is_installed = truth(installed);
-  info.is_enum = truth(is_enum);
-  if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
+  info.is_in_reach = slots.get() != Py_None;
+  if (info.is_in_reach) append_slots(info.slots, slots.get());
+  info.is_installed = trait("is_installed").get() == Py_True;
+  info.is_enum = trait("is_enum").get() == Py_True;
+  info.equal_by = Ref::borrow(null_if_none(trait("equal_by").get()));
 }
 
 // A method as a node: its object is the child, and its function the aux data.

@@ -46,8 +46,8 @@ enum class LeafSort : std::uint8_t {
 
 // What Equinox puts into its modules beside their fields. Known once the first module is met.
 struct Equinox {
-  Kept missing;        // its marker of an absent field, or null
-  Kept wrapper_names;  // the names that it keeps on modules which wrap a function: a tuple
+  ImmortalRef missing;        // its marker of an absent field, or null
+  ImmortalRef wrapper_names;  // the names that it keeps on modules which wrap a function: a tuple
 };
 
 inline Equinox of_equinox;
@@ -81,7 +81,7 @@ struct TypeInfo {
   // called, and of a partial.
   mutable std::vector<std::uint32_t> set_order;
   mutable unsigned int order_version = 0;
-  mutable enum : std::uint8_t { kUntold, kAgrees, kDiffers } agreement = kUntold;  // kDeclared
+  mutable enum : std::uint8_t { kUnknown, kAgrees, kDiffers } agreement = kUnknown;  // kDeclared
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered
@@ -117,7 +117,7 @@ class TypeTable {
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
-  // Has a type described anew when it is met next.
+  // Has a type described again when it is next found.
   void read_anew(PyTypeObject* type);
   // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
   // dictionary of them, each known leaf type is asked about each time, which runs Python.

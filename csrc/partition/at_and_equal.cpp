@@ -98,7 +98,7 @@ Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
 }
 
 std::optional<bool> equal_arrays(PyObject* a, PyObject* b) {
-  const Kept& type = hooks().jax_array_type;
+  const ImmortalRef& type = hooks().jax_array_type;
   if (!type || !type.is(Py_TYPE(a)) || !type.is(Py_TYPE(b))) return {};
   const Buffer left(a), right(b);
   if (!left || !right || std::strcmp((*left).format, (*right).format) != 0) return {};

@@ -11,7 +11,7 @@
 namespace partax {
 
 // The class of filters that are described: partax._pytree.filters.Filter.
-inline Kept described_filter;
+inline ImmortalRef described_filter;
 
 // isinstance with a class or a union on the right, without a call of Python where the object's class tells all. That of
 // an abstract class is asked, once for each class while nothing is registered with abstract classes.

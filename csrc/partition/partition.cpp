@@ -238,7 +238,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
       if (leaf && tried > 0) latest = at;
     }
     right = static_cast<bool>(leaf);
-    leaves.keep(std::move(leaf));
+    leaves.append(std::move(leaf));
   }
   if (!right) {
     const Ref error = python::wrong_keys(keys, dicts);

@@ -9,10 +9,10 @@ namespace partax {
 
 // Types of Python and jax whose instances are read by their parts.
 struct TakenApart {
-  Kept partial;        // functools.partial
-  Kept jitted;         // what jax.jit returns
-  Kept registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
-  Kept wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
+  ImmortalRef partial;        // functools.partial
+  ImmortalRef jitted;         // what jax.jit returns
+  ImmortalRef registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
+  ImmortalRef wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 

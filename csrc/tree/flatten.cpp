@@ -53,7 +53,7 @@ void Flattener::tree(PyObject* root) {
 
 void Flattener::call(PyObject* const* values, std::size_t count) {
   TypeTable::instance().epoch();
-  const std::size_t index = open(Kind::kCall, count, nullptr);
+  const std::size_t index = begin_node(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
     of_value(i, [&] { reading([&] { walk(values[i], nullptr); }); });
@@ -61,7 +61,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
 
-std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
+std::size_t Flattener::begin_node(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
   spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
@@ -78,7 +78,6 @@ void Flattener::remember(const TypeInfo& info) {
 }
 
 void Flattener::add_static(Ref value, Unhashable unhashable) {
-  if (options_.only_leaves) return;
   if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
   spec_.statics.push_back(StaticValue::loose(std::move(value)));
 }
@@ -98,7 +97,7 @@ bool Flattener::add_known_leaf(PyObject* object, const Step& step) {
 
 void Flattener::add_leaf(PyObject* object, bool dynamic) {
   if (dynamic) {
-    const std::size_t index = open(Kind::kDynamicLeaf, 0, nullptr);
+    const std::size_t index = begin_node(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
     ++spec_.num_dynamic;
     leaves_.push(Ref::borrow(object));
@@ -133,7 +132,7 @@ void Flattener::walk_object(PyObject* object) {
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);
-    open(Kind::kNone, 0, nullptr);
+    begin_node(Kind::kNone, 0, nullptr);
     if (options_.observer != nullptr) options_.observer->leave();
     return;
   }
@@ -216,13 +215,13 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kTuple:
     case Kind::kNamedTuple: {
       const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(object));
-      open(info.kind, size, &info);
+      begin_node(info.kind, size, &info);
       sequence(size, [&](std::size_t i) { return Ref::borrow(PyTuple_GET_ITEM(object, i)); }, object, index);
       return;
     }
     case Kind::kList: {
       const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
-      open(info.kind, size, &info);
+      begin_node(info.kind, size, &info);
       const auto item = [&](std::size_t i) {
         Ref found = item_of(object, static_cast<Py_ssize_t>(i));
         if (!found) changed_while_walking();
@@ -236,7 +235,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
       const Ref keys = keys_in_order(object, info.kind, options_.unsortable);
-      open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
+      begin_node(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
       }
@@ -248,7 +247,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDeclared:
       return fields(object, info, index);
     case Kind::kStatic:
-      open(info.kind, 0, &info);
+      begin_node(info.kind, 0, &info);
       return add_static(Ref::borrow(object), Unhashable::kRefuse);
     default:
       return registered(object, info, index);
@@ -280,7 +279,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
   if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
-  open(info.kind, children, &info);
+  begin_node(info.kind, children, &info);
   if (is_declared) name_children(object, children);
   const auto add_field = [&](PyObject* name, Ref value) {
     below([&] { return attribute_segment(name); },
@@ -306,8 +305,8 @@ void Flattener::name_children(PyObject* object, std::size_t count) {
 }
 
 // Opens a node whose layout finds what its registered functions give.
-void Flattener::open_entries(const TypeInfo& info, const Entries& entries) {
-  const std::size_t index = open(Kind::kEntries, entries.num_children, &info);
+void Flattener::begin_entries(const TypeInfo& info, const Entries& entries) {
+  const std::size_t index = begin_node(Kind::kEntries, entries.num_children, &info);
   spec_.nodes[index].entries = static_cast<std::uint16_t>(entries.keys.size());
   const std::vector<Slot>& slots = info.layout->statics;
   const std::size_t first_key = entries.keys.size() + slots.size() - entries.statics.size();
@@ -324,13 +323,13 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
   std::optional<Entries> entries;
-  if (keep->layout && !options_.only_leaves) {
+  if (keep->layout) {
     entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
   }
   if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {
-    open_entries(info, *entries);
+    begin_entries(info, *entries);
   } else {
-    open(Kind::kRegistered, count, &info);
+    begin_node(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   }
   name_children(object, count);

@@ -21,7 +21,7 @@ struct Step {
   std::size_t index = 0;
   PyObject* key = nullptr;  // of a dict's child
 
-  // What tells the child from others of its parent, and so stands for it in paths.
+  // How a path names the child.
   enum class By : std::uint8_t { kIndex, kName, kKey, kFunctions };
   By by() const noexcept {
     if (is_dict(kind)) return By::kKey;
@@ -75,7 +75,6 @@ struct FlattenOptions {
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
-  bool only_leaves = false;           // keep no static values: nobody will look at the spec
   bool none_is_leaf = false;
   bool one_level = false;                  // the children of the root are leaves, whatever they are
   bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
@@ -112,8 +111,8 @@ class Flattener {
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
   void name_children(PyObject* object, std::size_t count);
-  void open_entries(const TypeInfo& info, const Entries& entries);
-  std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
+  void begin_entries(const TypeInfo& info, const Entries& entries);
+  std::size_t begin_node(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);
   template <typename Get>
@@ -131,7 +130,7 @@ class Flattener {
   int milestone_depth_ = kMaxDepth;
 };
 
-// The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
+// The keys of a dictionary of some kind in jax's order: sorted; an OrderedDict's in its own order.
 Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable = PyExc_TypeError);
 
 }  // namespace partax

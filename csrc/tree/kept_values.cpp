@@ -56,31 +56,21 @@ bool KeptValues::has_node(std::size_t node) const noexcept {
                      [&](const Part& it) { return it.is_kept && it.first_node <= node && node < it.end_node; });
 }
 
-bool KeptValues::is_like(const TreeSpec& spec, const KeptValues& other, const TreeSpec& other_spec) const {
-  auto next = other.parts_.begin();
-  for (const Part& part : parts_) {
-    if (!part.is_kept) continue;
-    next = std::find_if(next, other.parts_.end(), [](const Part& it) { return it.is_kept; });
-    if (next == other.parts_.end() || !spec.equals(part, other_spec, *next)) return false;
-    ++next;
-  }
-  return true;
-}
-
-void KeptValues::let_go(std::size_t leaf) {
+void KeptValues::clear_leaf(std::size_t leaf) {
+  is_kept_[leaf] = false;
   for (const Part& part : parts_) {
     if (!part.is_kept || leaf < part.first_leaf || leaf >= part.first_leaf + part.num_leaves) continue;
     leaves_.replace(part.own_leaf + leaf - part.first_leaf, Py_None);
   }
 }
 
-bool KeptValues::give(std::size_t value, LeafBuffer& to) const {
+bool KeptValues::append_to(LeafBuffer& leaves, std::size_t value) const {
   const Part& part = parts_[value];
-  for (const auto& [known, object] : part.may_change) {
-    if (!known.equals(object.get())) return false;
+  for (const auto& [before, object] : part.may_change) {
+    if (!before.equals(object.get())) return false;
   }
-  to.append(leaves_, part.own_leaf, part.num_leaves);
-  to.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
+  leaves.append(leaves_, part.own_leaf, part.num_leaves);
+  leaves.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
   return true;
 }
 

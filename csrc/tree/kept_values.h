@@ -1,5 +1,5 @@
-// The values that a call has in common with an earlier one, as that was matched: they are not looked at again, but for
-// static values in them that may be others since, such as functions.
+// The values that a call has in common with an earlier one, as that was matched: of these only static
+// values that may have changed since, such as functions, are looked at again.
 #pragma once
 
 #include "tree/leaf_buffer.h"
@@ -15,23 +15,21 @@ class KeptValues {
 
   bool has(std::size_t value) const noexcept { return parts_[value].is_kept; }
   // Appends what the value gives to a match; false where it is no longer what it was. May run user code.
-  bool give(std::size_t value, LeafBuffer& to) const;
+  bool append_to(LeafBuffer& leaves, std::size_t value) const;
   // For each leaf of a match whether it is of a value that stays.
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
   // Whether a node of the spec is of a value that stays.
   bool has_node(std::size_t node) const noexcept;
-  // Whether the values that stay have the static part that those of another have. May run user code.
-  bool is_like(const TreeSpec& spec, const KeptValues& other, const TreeSpec& other_spec) const;
-  // Has None in the place of a leaf of the match that stays.
-  void let_go(std::size_t leaf);
+  // Drops a leaf of the match: whoever appends the values replaces the None that is there.
+  void clear_leaf(std::size_t leaf);
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, parts_, leaves_); }
 
  private:
   // A static value that may be another one since: what it was, and the object.
   struct Changeable {
-    StaticValue known;
+    StaticValue before;
     Ref object;
-    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, known, object); }
+    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, before, object); }
   };
   struct Part : SpecPart {
     bool is_kept = false;

@@ -23,9 +23,9 @@ class LeafBuffer {
     if (size_ == capacity_) grow(2 * capacity_);
     data_[++size_] = leaf.release();
   }
-  // Where the next leaves go; `take` keeps so many that have been written there, within what was reserved.
+  // Where the next leaves go; `own_next` keeps so many that have been written there, within what was reserved.
   PyObject** end() noexcept { return data_ + size_ + 1; }
-  void take(std::size_t count) noexcept {
+  void own_next(std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) Py_INCREF(data_[++size_]);
   }
   void clear() noexcept {
@@ -42,11 +42,11 @@ class LeafBuffer {
   void sort_own_statics() {
     std::sort(own_statics_.begin(), own_statics_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
+  void copy_own_statics(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
   // Some leaves of another one, for which there is room.
   void append(const LeafBuffer& other, std::size_t first, std::size_t count) noexcept {
     std::copy_n(other.data_ + 1 + first, count, end());
-    take(count);
+    own_next(count);
   }
   // Its static values and nodes, from and to these indices in the key.
   void append_beside(const LeafBuffer& other, std::size_t first_node, std::size_t end_node, std::size_t first_static,
@@ -65,10 +65,10 @@ class LeafBuffer {
     return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
   }
 
-  // A node of the call that comes back as it came: by its index in the key, in order.
+  // A node of the call that a result may be: by its index in the key, in order.
   void reserve_nodes(std::size_t count) { nodes_.reserve(count); }
   void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
-  void take_nodes_of(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
+  void swap_nodes(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
   // Null where it has not been kept. `hint` is a place where it may be, or soon after; then where the next one may be.
   PyObject* node(std::size_t index, std::size_t& hint) const noexcept {

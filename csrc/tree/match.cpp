@@ -41,28 +41,28 @@ class Matcher {
       case Kind::kTuple:
       case Kind::kNamedTuple:
       case Kind::kList:
-        return is_such(node, object) && items(node, object);
+        return has_type(node, object) && items(node, object);
       case Kind::kModule:
       case Kind::kDataclass:
       case Kind::kDeclared:
-        return is_such(node, object) && fields(node, object);
+        return has_type(node, object) && fields(node, object);
       case Kind::kStatic:
-        return is_such(node, object) && static_value(node.first_static, object);
+        return has_type(node, object) && static_value(node.first_static, object);
       case Kind::kDict:
       case Kind::kDefaultDict:
       case Kind::kOrderedDict:
-        return is_such(node, object) && dict(node, object);
+        return has_type(node, object) && dict(node, object);
       case Kind::kEntries:
-        return is_such(node, object) && entries(node, object);
+        return has_type(node, object) && entries(node, object);
       default:
-        return is_such(node, object) && registered(node, object);
+        return has_type(node, object) && registered(node, object);
     }
   }
 
  private:
   // Whether the object is of the node's type. Without room for its recursion no tree matches; the walk that follows
   // raises.
-  bool is_such(const Node& node, PyObject* object) const {
+  bool has_type(const Node& node, PyObject* object) const {
     return Py_TYPE(object) == node.info->type && stack_.is_free();
   }
 
@@ -88,11 +88,11 @@ class Matcher {
     return true;
   }
 
-  // Takes what is unchanged in one pass. A node in which that ends is walked, but for the nodes that have been taken.
+  // Takes what is unchanged in one pass. A node in which that ends is walked from there on.
   bool child(PyObject* object) {
     if (at_ >= taken_ && at_ != stopped_) {
       taken_ = at_;
-      if (unchanged_.take(object, taken_)) {
+      if (unchanged_.match(object, taken_)) {
         at_ = taken_;
         return true;
       }
@@ -132,7 +132,7 @@ class Matcher {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun && kept_->has(i)) {
-        if (!kept_->give(i++, leaves_)) return false;
+        if (!kept_->append_to(leaves_, i++)) return false;
         at_ += next.extent;
         continue;
       }
@@ -160,7 +160,8 @@ class Matcher {
       static Name name("default_factory");
       if (!static_value(node.first_static, attribute(object, name).get())) return false;
     }
-    if (node.kind == Kind::kOrderedDict && arity > 1 && !unchanged_.is_in_order(object, first_key(node), node.arity)) {
+    if (node.kind == Kind::kOrderedDict && arity > 1 &&
+        !unchanged_.is_in_order(object, first_key_index(node), node.arity)) {
       return dict_by_keys(node, object);
     }
     HeldValues items(node.arity);
@@ -172,7 +173,7 @@ class Matcher {
   // A dictionary with other keys than identical ones in the order expected. They may run user code, so each value is
   // looked up by itself.
   bool dict_by_keys(const Node& node, PyObject* object) {
-    const std::size_t keys = first_key(node);
+    const std::size_t keys = first_key_index(node);
     const Ref ordered = Ref::checked(PyList_AsTuple(keys_in_order(object, node.kind).get()));
     if (PyTuple_GET_SIZE(ordered.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
     for (std::size_t i = 0; i < node.arity; ++i) {
@@ -213,7 +214,7 @@ class Matcher {
   }
 
   bool entries(const Node& node, PyObject* object) {
-    const Ref row = node.info->layout->row_of(object);
+    const Ref row = node.info->layout->contiguous_items(object);
     if (!node.info->layout->items.empty() && !row) return false;
     const std::size_t num_statics = EntryPlaces(node).keys - node.first_static;
     // The children, then the static values, in the order of the spec: null where they are identical.

@@ -26,11 +26,11 @@ void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
 
 class Rebuilder {
  public:
-  Rebuilder(const TreeSpec& spec, PyObject* const* leaves, const CameIn* came_in)
+  Rebuilder(const TreeSpec& spec, PyObject* const* leaves, const InputReuse* reuse)
       : spec_(spec),
         leaves_(leaves),
-        came_in_(came_in),
-        has_own_statics_(came_in != nullptr && came_in->call.has_own_statics() && !came_in->statics.empty()) {}
+        reuse_(reuse),
+        has_own_statics_(reuse != nullptr && reuse->call.has_own_statics() && !reuse->statics.empty()) {}
 
   Ref build() {
     const std::size_t index = at_++;
@@ -89,8 +89,8 @@ class Rebuilder {
   // ---- Static values.
 
   PyObject* own_static(std::size_t index) const {
-    const std::int32_t source = has_own_statics_ ? came_in_->statics[index] : -1;
-    return source < 0 ? nullptr : came_in_->call.own_static(static_cast<std::size_t>(source));
+    const std::int32_t source = has_own_statics_ ? reuse_->statics[index] : -1;
+    return source < 0 ? nullptr : reuse_->call.own_static(static_cast<std::size_t>(source));
   }
 
   bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
@@ -107,17 +107,17 @@ class Rebuilder {
     raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
   }
 
-  // ---- What came in with the leaves.
+  // ---- Parts of the arguments.
 
   Ref leaf() { return Ref::borrow(leaves_[next_leaf_++]); }
 
-  // The whole of the next node that came in, or null where it is not there.
+  // The argument's node that the next node is, or null where the call has not kept it.
   PyObject* passthrough() {
-    const PassthroughNode& given = came_in_->nodes[next_given_++];
-    PyObject* const node = came_in_->call.node(given.node, node_hint_);
+    const PassthroughNode& given = reuse_->nodes[next_given_++];
+    PyObject* const node = reuse_->call.node(given.node, node_hint_);
     // Where an array is put on a device it is another one.
     const bool is_same = node != nullptr && std::equal(leaves_ + next_leaf_, leaves_ + next_leaf_ + given.leaf_count,
-                                                       came_in_->call.arguments() + given.first_leaf);
+                                                       reuse_->call.arguments() + given.first_leaf);
     if (!is_same) return nullptr;
     next_leaf_ += given.leaf_count;
     return node;
@@ -126,7 +126,7 @@ class Rebuilder {
   // ---- Children in a row.
 
   // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
-  // know it until it is full, so that nobody finds it there before.
+  // know it until it is full, so that no other code finds it before.
   Ref filled(Ref sequence, PyObject** items, std::size_t arity) {
     if (arity == 0) return sequence;
     PyObject_GC_UnTrack(sequence.get());
@@ -180,7 +180,7 @@ class Rebuilder {
       result = Ref::checked(PyObject_CallOneArg(type(node), static_value(node.first_static).get()));
     }
     for (std::size_t i = 0; i < node.arity; ++i) {
-      const Ref key = static_value(first_key(node) + i);
+      const Ref key = static_value(first_key_index(node) + i);
       const Ref child = build();
       // OrderedDict keeps its order outside the dictionary, so it is set through its own slot.
       checked_int(node.kind == Kind::kOrderedDict ? PyObject_SetItem(result.get(), key.get(), child.get())
@@ -244,7 +244,7 @@ class Rebuilder {
     const Ref object = empty_instance(*node.info);
     std::size_t taken = 0;
     for (const Slot& slot : layout.items) set_slot(slot, object, tuple(node));
-    for (const Slot& slot : layout.children) set_slot(slot, object, child_or_of_run(taken));
+    for (const Slot& slot : layout.children) set_slot(slot, object, next_child(taken));
     for (std::size_t i = 0; i < layout.statics.size(); ++i) {
       set_slot(layout.statics[i], object, static_value(node.first_static + i));
     }
@@ -254,7 +254,7 @@ class Rebuilder {
     const Ref dict = has_own ? Ref() : allocated([] { return PyDict_New(); });
     for (std::size_t i = 0; i < node.entries; ++i) {  // those of children first
       const Ref key = static_value(at.keys + i);
-      const Ref value = i < at.children ? child_or_of_run(taken) : static_value(at.statics + i - at.children);
+      const Ref value = i < at.children ? next_child(taken) : static_value(at.statics + i - at.children);
       if (has_own) {
         set_attribute(object, key.get(), value.get());
       } else {
@@ -282,7 +282,7 @@ class Rebuilder {
   }
 
   // A child that may be one of a run, of which so many have been taken.
-  Ref child_or_of_run(std::size_t& taken) {
+  Ref next_child(std::size_t& taken) {
     const Node& next = spec_.nodes[at_];
     const bool is_static = next.kind == Kind::kStaticRun;
     if (!is_static && next.kind != Kind::kDynamicRun) return build();
@@ -304,7 +304,7 @@ class Rebuilder {
     return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
   }
 
-  // A jax.tree_util.Partial, as its function makes one, but for the class's __new__: all that this does more than that
+  // A jax.tree_util.Partial, as its function makes one, without the class's __new__: all that this does more than that
   // of functools.partial is to wrap a function that is a partial itself, and the one here is wrapped already.
   Ref partial(const Node& node) {
     HeldValues values(3);
@@ -324,9 +324,9 @@ class Rebuilder {
   }
 
   void build_fields(const Node& node, HeldValues& values) {
-    for (std::size_t i = 0; i < node.arity; ++i) values.keep(build());
+    for (std::size_t i = 0; i < node.arity; ++i) values.append(build());
     for (std::size_t i = 0; i < node.info->static_names.size(); ++i) {
-      values.keep(static_value(node.first_static + i));
+      values.append(static_value(node.first_static + i));
     }
   }
 
@@ -335,7 +335,7 @@ class Rebuilder {
     return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
   }
 
-  // An instance of which nothing but these fields is set, in this order; runs nobody's code.
+  // An instance of which nothing but these fields is set, in this order; runs no code of users.
   Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
     const Ref object = empty_instance(info);
     if (!info.offsets.empty()) {
@@ -365,21 +365,21 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   PyObject* const* leaves_;
-  const CameIn* came_in_;
+  const InputReuse* reuse_;
   const bool has_own_statics_;
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;                          // the node of the spec that is next
   std::size_t next_leaf_ = 0;                   // of `leaves_`
-  std::size_t next_given_ = 0, node_hint_ = 0;  // of `came_in_`: of its nodes, and where the call has that one
+  std::size_t next_given_ = 0, node_hint_ = 0;  // of `reuse_`: of its nodes, and where the call has that one
 };
 
 }  // namespace
 
-Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const CameIn* came_in) {
+Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const InputReuse* reuse) {
   if (count < spec.num_dynamic) raise_error(PyExc_RuntimeError, "partax: a tree got fewer leaves than it has");
-  return Rebuilder(spec, leaves, came_in).build();
+  return Rebuilder(spec, leaves, reuse).build();
 }
 
 }  // namespace partax

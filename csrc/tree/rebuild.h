@@ -7,15 +7,16 @@
 
 namespace partax {
 
-// A node of a result that is a node of an argument: no field of it can change, and all that is in it came in with it.
+// A node of a result that is a node of an argument: no field of it can change, and all of its contents are the
+// argument's.
 struct PassthroughNode {
   std::uint32_t node;        // in the key
   std::uint32_t first_leaf;  // of the call's leaves
   std::uint32_t leaf_count;
 };
 
-// What a result has from the call that it is of, beside leaves.
-struct CameIn {
+// The parts of a call's arguments, in addition to its leaves, that its result may reuse.
+struct InputReuse {
   const LeafBuffer& call;
   const std::vector<PassthroughNode>& nodes;  // of those of the spec that are such, in order
   // For each static value of the spec the index in the key of the call's own, or below 0 where it is the spec's. Empty
@@ -25,6 +26,6 @@ struct CameIn {
 
 // Exactly what jax.tree.unflatten would give of these leaves, which somebody keeps; of a kCall spec a tuple of the
 // values. The spec must hold its values (loose or handed out). Raises PythonError.
-Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const CameIn* came_in = nullptr);
+Ref rebuild(const TreeSpec& spec, PyObject* const* leaves, std::size_t count, const InputReuse* reuse = nullptr);
 
 }  // namespace partax

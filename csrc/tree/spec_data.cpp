@@ -118,7 +118,7 @@ class Describer {
     const std::size_t i = level.at;
     if (level.node->kind == Kind::kCall) return root_path(i);
     if (is_dict(level.node->kind)) {
-      return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
+      return joined(level.path, key_step(spec_.statics[first_key_index(*level.node) + i]).get());
     }
     if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
       return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));

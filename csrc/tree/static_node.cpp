@@ -17,7 +17,7 @@ namespace {
 PyTypeObject* flat_spec_type = nullptr;
 PyTypeObject* static_type = nullptr;
 
-// What both types hold. It never changes, but for what is computed when it is first asked for.
+// What both types hold. It never changes; the hash and the key are computed at their first use.
 struct StaticPart {
   TreeSpec tree;                           // holds its values: it rebuilds the tree
   Ref keys;                                // FlatSpec: the path of each dynamic leaf, a tuple
@@ -222,12 +222,6 @@ Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
 bool is_flat_spec(PyObject* object) noexcept { return Py_TYPE(object) == flat_spec_type; }
 
 PyObject* keys_of_flat_spec(PyObject* spec) { return part_of(spec).keys.get(); }
-
-bool is_static_node(PyObject* object) noexcept {
-  return Py_TYPE(object) == flat_spec_type || Py_TYPE(object) == static_type;
-}
-
-const TreeSpec& sealed_tree(PyObject* node) { return sealed_of(node); }
 
 const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
 

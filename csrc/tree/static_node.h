@@ -16,11 +16,9 @@ bool is_flat_spec(PyObject* object) noexcept;
 // Borrowed from it.
 PyObject* keys_of_flat_spec(PyObject* spec);
 
-// The static part that a node holds, as it was when it was hashed, and as it is.
-bool is_static_node(PyObject* object) noexcept;
-const TreeSpec& sealed_tree(PyObject* node);
 // All that is static in it, as a tuple: the classes of nodes, the form of the tree, the values, and the keys.
 Ref roots_of(PyObject* node);
+// The static part that a node holds.
 const TreeSpec& loose_tree(PyObject* node);
 
 }  // namespace partax

@@ -17,6 +17,12 @@ bool is_in_slots(const Node* node) noexcept {
          std::all_of(node + 1, node + node->extent, [](const Node& it) { return it.kind == Kind::kDynamicLeaf; });
 }
 
+// Whether two specs have the same nodes, whose static values then are compared.
+bool has_same_nodes(const TreeSpec& a, const TreeSpec& b) {
+  return a.statics.size() == b.statics.size() &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_same_node);
+}
+
 }  // namespace
 
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
@@ -55,9 +61,8 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
 }
 
 std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& other) const {
-  const bool is_like = nodes.size() == other.nodes.size() && statics.size() == other.statics.size() &&
-                       std::equal(nodes.begin(), nodes.end(), other.nodes.begin(), is_same_node);
-  for (std::size_t i = 0; is_like && i < statics.size(); ++i) {
+  const bool is_comparable = has_same_nodes(*this, other);
+  for (std::size_t i = 0; is_comparable && i < statics.size(); ++i) {
     const StaticValue value = statics[i];  // user code may drop it
     const Ref now = other.statics[i].value();
     if (!now || of_value(i, [&] { return value.equals(now.get()); })) continue;
@@ -67,22 +72,11 @@ std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& other) 
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {
-  const auto all = [](const TreeSpec& spec) { return SpecPart{0, spec.nodes.size(), 0, spec.statics.size()}; };
-  return hash == other.hash && equals(all(*this), other, all(other));
-}
-
-bool TreeSpec::equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const {
-  const std::size_t num_nodes = part.end_node - part.first_node, num_statics = part.end_static - part.first_static;
-  if (num_nodes != others.end_node - others.first_node || num_statics != others.end_static - others.first_static) {
-    return false;
-  }
-  const Node* const first = nodes.data() + part.first_node;
-  if (!std::equal(first, first + num_nodes, other.nodes.data() + others.first_node, is_same_node)) return false;
+  if (hash != other.hash || !has_same_nodes(*this, other)) return false;
   // User code may have this spec replaced, by one of another size; its values stay where they are.
-  const StaticValue* const mine = statics.data() + part.first_static;
-  for (std::size_t i = 0; i < num_statics; ++i) {
-    const StaticValue& its = other.statics[others.first_static + i];
-    if (!of_value(part.first_static + i, [&] { return mine[i].equals(its); })) return false;
+  const StaticValue* const mine = statics.data();
+  for (std::size_t i = 0, count = statics.size(); i < count; ++i) {
+    if (!of_value(i, [&] { return mine[i].equals(other.statics[i]); })) return false;
   }
   return true;
 }

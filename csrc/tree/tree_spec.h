@@ -10,8 +10,6 @@
 
 namespace partax {
 
-// The static values of a call, by their index in its key.
-
 struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
@@ -66,13 +64,12 @@ struct TreeSpec {
     num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
     nodes[node].is_passthrough = true;
   }
-  // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
+  // A copy for a key: snapshots, weak references with `on_death` as callback. Raises what `equals` does.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
-  bool equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const;
   // Why another spec of the same structure is not equal, if that is due to a callable: the index of the static value,
   // and the reason.
   std::pair<std::size_t, std::string> difference(const TreeSpec& other) const;
@@ -94,7 +91,7 @@ struct TreeSpec {
 };
 
 // The index of the first own static value that is a key or an aux datum of `node` after a factory.
-inline std::size_t first_key(const Node& node) noexcept {
+inline std::size_t first_key_index(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
 }
 

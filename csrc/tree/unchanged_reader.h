@@ -28,9 +28,9 @@ class UnchangedReader {
 
   // Takes the object of the node `at` with all below it. `at` becomes the node after those that have been taken, in
   // pre-order; false where these are not all.
-  bool take(PyObject* object, std::size_t& at) {
+  bool match(PyObject* object, std::size_t& at) {
     const CollectionPause pause;  // as asking for a `__dict__` may make it
-    return take_all(&object, 1, at);
+    return match_all(&object, 1, at);
   }
 
   // Of a run of static leaves.
@@ -118,36 +118,36 @@ class UnchangedReader {
     PyObject** const children = values.to_fill();
     const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
     const Reading reading(object);
-    if (!visit_dict(object, first_key(node), node.arity, put)) return false;
-    values.hold_if_free(node.arity);
+    if (!visit_dict(object, first_key_index(node), node.arity, put)) return false;
+    values.hold_if_free_threaded(node.arity);
     return true;
   }
 
  private:
   // `held` are the objects where they are owned; an array then goes over to the leaves.
-  bool take_all(PyObject* const* objects, std::size_t count, std::size_t& at, HeldValues* held = nullptr) {
+  bool match_all(PyObject* const* objects, std::size_t count, std::size_t& at, HeldValues* held = nullptr) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at];
       if (next.kind == Kind::kDynamicLeaf) {
         if (Py_TYPE(objects[i]) != array_type_) return false;
-        leaves_.push(kFreeThreaded && held != nullptr ? held->give(i) : Ref::borrow(objects[i]));
+        leaves_.push(kFreeThreaded && held != nullptr ? held->release(i) : Ref::borrow(objects[i]));
         ++i;
         ++at;
       } else if (next.in_slots) {
-        if (!take_slots(next, objects[i++], at)) return false;
+        if (!match_slots(next, objects[i++], at)) return false;
       } else if (next.kind == Kind::kStaticRun) {
         if (abstract_ || !are_identical(objects + i, next)) return false;
         i += next.arity;
         ++at;
-      } else if (!take_node(next, objects[i++], at)) {
+      } else if (!match_node(next, objects[i++], at)) {
         return false;
       }
     }
     return true;
   }
 
-  // As `take_node` does, sooner for what there may be thousands of.
-  bool take_slots(const Node& node, PyObject* object, std::size_t& at) {
+  // As `match_node` does, sooner for what there may be thousands of.
+  bool match_slots(const Node& node, PyObject* object, std::size_t& at) {
     if (Py_TYPE(object) != node.info->type) return false;
     const Layout& layout = *node.info->layout;
     if (layout.dictionary != Layout::Dictionary::kNone) {
@@ -167,12 +167,12 @@ class UnchangedReader {
     }
     if (!slots_are_same(layout, node.first_static, object)) return false;
     if (node.is_passthrough) leaves_.keep_node(at, object);
-    leaves_.take(node.arity);
+    leaves_.own_next(node.arity);
     at += node.extent;
     return true;
   }
 
-  bool take_node(const Node& node, PyObject* object, std::size_t& at) {
+  bool match_node(const Node& node, PyObject* object, std::size_t& at) {
     if (node.info == nullptr) {
       const bool is_same = node.kind == Kind::kNone ? object == Py_None
                                                     : node.kind == Kind::kStaticLeaf && !abstract_ &&
@@ -181,20 +181,22 @@ class UnchangedReader {
       return is_same;
     }
     if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
-    if (PyObject* const* const row = row_of(node, object)) return take_children(node, object, row, at, nullptr);
+    if (PyObject* const* const row = contiguous_items(node, object))
+      return match_children(node, object, row, at, nullptr);
     HeldValues children(node.arity);
-    return read_children(node, object, children) && take_children(node, object, children.to_fill(), at, &children);
+    return read_children(node, object, children) && match_children(node, object, children.to_fill(), at, &children);
   }
 
-  bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at, HeldValues* held) {
+  bool match_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at,
+                      HeldValues* held) {
     if (node.is_passthrough) leaves_.keep_node(at, object);
     ++at;
-    return take_all(children, node.arity, at, held);
+    return match_all(children, node.arity, at, held);
   }
 
-  // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
-  // others.
-  static PyObject* const* row_of(const Node& node, PyObject* object) {
+  // Of an object that keeps its children in a row, which stays where it is meanwhile; null of others, and where they
+  // may be others.
+  static PyObject* const* contiguous_items(const Node& node, PyObject* object) {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     if (node.kind == Kind::kTuple || node.kind == Kind::kNamedTuple) {
       return PyTuple_GET_SIZE(object) == arity ? reinterpret_cast<PyTupleObject*>(object)->ob_item : nullptr;
@@ -231,15 +233,16 @@ class UnchangedReader {
         const FieldReader fields(object, *node.info);
         const Reading reading(fields.place(*node.info));
         if (!fields.visit_in_order(*node.info, put)) return false;
-        values.hold_if_free(node.arity);
+        values.hold_if_free_threaded(node.arity);
         return true;
       }
       case Kind::kEntries: {
-        const Ref row = node.info->layout->row_of(object);
+        const Ref row = node.info->layout->contiguous_items(object);
         if (!node.info->layout->items.empty() && !(row && values.hold_items_of(row.get()))) return false;
         const auto put = [children](std::size_t i, PyObject* value) { children[i] = value; };
         const auto differs = [](std::size_t, PyObject*) { return false; };
-        return visit_entries(node, object, false, put, differs, [&](std::size_t count) { values.hold_if_free(count); });
+        return visit_entries(node, object, false, put, differs,
+                             [&](std::size_t count) { values.hold_if_free_threaded(count); });
       }
       default:
         return false;

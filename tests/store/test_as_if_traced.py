@@ -130,6 +130,6 @@ def test_a_bound_object_that_others_have_changed_is_refused(ready: Ready) -> Non
         bound(ones(3, 4))
     changed(model)
     bound(ones(3, 4))
-    with pytest.raises(RuntimeError, match="bind anew what you change"):
+    with pytest.raises(RuntimeError, match="bind again what you change"):
         bound(ones(2, 4))
     assert np.array_equal(bound.rebind(model)(ones(2, 4)), np.ones((2, 4)))

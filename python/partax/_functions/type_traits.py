@@ -4,14 +4,19 @@ import dataclasses
 import functools
 import struct
 import types
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 
+from partax._families import flax
+from partax._families.describe import describe
 from partax._families.equinox import module_class
+from partax._families.flax import Layout
 from partax._functions.installed import is_installed
 from partax._functions.objects import asked_once, is_written_in_c, read
 from partax._functions.pure import is_pure, module_of
+from partax._jax.nodes import registered_functions
 
 _WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
@@ -23,17 +28,41 @@ _CONSTANT = {
 _EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
 
-def traits(cls: type) -> tuple[tuple[str, ...] | None, tuple[Any, ...] | None, bool, bool, str | None]:
-    """Describes a type. Called by C++, once for each.
+class Traits(NamedTuple):
+    """What the native stages ask of a type."""
 
-    Returns:
-      The names of the fields by which a frozen dataclass compares, or None; the member descriptors of its slots if an
-      instance has no state but these, its dictionary and the content of a built-in base, else None; whether Python or
-      an installed library defines it; whether instances are members of an enumeration; what `equal_by` gives.
-    """
+    compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
+    slots: tuple[Any, ...] | None  # member descriptors, if these, a dictionary and a built-in base's content are all
+    is_installed: bool  # Python or an installed library defines it
+    is_enum: bool  # instances are members of an enumeration
+    equal_by: str | None  # what `equal_by` returns
+
+
+class TypeDescription(NamedTuple):
+    """What the native type table asks of a type."""
+
+    family: str
+    child_names: tuple[str, ...] = ()
+    static_names: tuple[str, ...] = ()
+    layout: Layout | None = None  # of the family "entries"
+    functions: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # with which jax has registered the class
+    traits: Traits | None = None  # None of the exact built-in types
+
+
+def describe_type(obj: Any) -> TypeDescription:
+    """Describes the type of an object. Called by C++, once for each."""
+    cls, (family, children, statics) = type(obj), describe(obj)
+    if children is None:
+        return TypeDescription(family)
+    layout = flax.layout(cls) if family == "entries" else None
+    functions = registered_functions(cls) if family in ("registered", "declared", "entries") else None
+    return TypeDescription(family, children, statics or (), layout, functions, traits(cls))
+
+
+def traits(cls: type) -> Traits:
     installed = is_installed(cls.__module__)
     is_enum = isinstance(read(cls, "_member_map_"), dict)
-    return _compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None
+    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None)
 
 
 def equal_by(cls: type) -> str | None:

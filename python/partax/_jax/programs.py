@@ -5,7 +5,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -226,14 +226,22 @@ _settings = (
 )
 
 
-def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
-    """The parts with which C++ runs a compiled program without jax's dispatch, for new values of the leaves `free`, of
-    the same types.
+class DirectRun(NamedTuple):
+    """The parts with which the native wrapper runs a compiled program without jax's dispatch."""
 
-    Returns:
-      (readers of aval, sharding, committed and layout of an array; jax's configuration; settings, each with its reader;
-      the function that runs a list of arrays; the handlers of its results; that list, with None for free leaves; the
-      index there of each free leaf, or -1). None if jax's dispatch does more, or this jax differs.
+    properties: tuple[Any, ...]  # read aval, sharding, committed and layout of an array
+    read_context: Callable[[], tuple[Any, ...]]
+    context: tuple[Any, ...]  # jax's configuration, by `read_context`
+    settings: tuple[tuple[Any, Any], ...]  # the reader of a setting, and its object
+    execute: Any  # runs the program on a list of arrays
+    handlers: Any  # of the results
+    arguments: list[Any]  # with None for the free leaves
+    places: tuple[int, ...]  # in `arguments`, of each free leaf; -1 if the program does not use it
+
+
+def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> DirectRun | None:
+    """How to run a compiled program for new values of the leaves `free`, of the same types. None if jax's dispatch does
+    more, or this jax differs.
     """
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
@@ -258,7 +266,8 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
         settings = tuple((type(setting).value.fget, setting) for setting in _settings if setting is not None)
         readers = tuple(one.fget for one in properties)
-        return readers, trace_context(), settings, run, handlers, arguments, tuple(places.values())
+        context = trace_context()
+        return DirectRun(readers, trace_context, context, settings, run, handlers, arguments, tuple(places.values()))
     except (AttributeError, TypeError):
         return None
 

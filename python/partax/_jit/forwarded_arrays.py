@@ -23,7 +23,7 @@ def to_device(value: Any) -> jax.Array:
     return jax.numpy.asarray(np.array(value))  # a copy: on the CPU jax would share the user's memory, which may change
 
 
-def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
+def refuse_lost_arrays(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
     """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper."""
     if not runs_without_jit():
         refuse_lost_in(target.trace(*leaves).out_info, target, leaves, donated)
@@ -40,7 +40,7 @@ def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...],
             raise _given_away(target, leaves, donated, i)
 
 
-def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
+def raise_lost_array(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
     """Raises for a leaf that a call should give back, and that is deleted now. Called by the native wrapper."""
     if runs_without_jit():
         return

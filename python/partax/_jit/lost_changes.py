@@ -60,15 +60,18 @@ def is_making_changes() -> bool:
     return _is_making.get()
 
 
-def watch(values: tuple[Any, ...], originals: tuple[Any, ...]) -> list[Seen] | None:
-    """Remembers the nnx objects that a traced function is given, for `refuse_lost`; of the originals none may be in two
-    places. Called by the native wrapper.
+def call_watched(fun: Any, values: tuple[Any, ...], originals: tuple[Any, ...]) -> Any:
+    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the originals none
+    may be in two places. Called by the native wrapper.
     """
     if not has_nnx():
-        return None
+        return _core.call_body(fun, values)
     names = value_names(_core.call_shape())
     nnx_objects(zip(names, originals, strict=True), "filter_jit")
-    return watch_named(zip(names, values, strict=True))
+    seen = watch_named(zip(names, values, strict=True))
+    result = _core.call_body(fun, values)
+    refuse_lost(seen, result)
+    return result
 
 
 def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen] | None:

@@ -192,10 +192,10 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 
     A call looks at the arguments that are free alone. The trees and arrays that are bound count as they were when they
     were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
-    of Flax that `partax.nnx.jit` changes in place, the Variables count as they are: new values by the function and by
-    others; attributes that others set, as `model.eval()` does, once you bind anew, or a call in another mode has seen
-    them. A callable object, and the instance of a method, are no arguments: they count as in any call. A call under a
-    trace of jax's, and one with settings of jax that make its dispatch do more, is an ordinary one. It can be pickled.
+    of Flax that `partax.nnx.jit` changes in place, each call reads the arrays of the Variables; after you set another
+    attribute, as `model.eval()` does, bind again. A callable object, and the instance of a method, are no arguments:
+    they count as in any call. A call under a trace of jax's, and one with settings of jax that make its dispatch do
+    more, is an ordinary one. It can be pickled.
 
     Args:
       args: the leading arguments.

@@ -189,14 +189,12 @@ GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
 
 _ERRORS: Any = (errors.TraceContextError, TypeError, ValueError)
 
-current_trace = tracers.current_jax_trace
-
-_core.set_variable_slots(*graph.VARIABLE_SLOTS)
+_core.set_variable_slots(*graph.VARIABLE_SLOTS, tracers.current_jax_trace)
 if hasattr(*graph.STATIC_CACHE):
     _core.set_static_cache(*graph.STATIC_CACHE)
 
 
-def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+def read_graph(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
     """The values of the call under way as filter_jit takes them, and the objects in the order of their first places."""
     reader = graph.GraphReader()
     try:
@@ -206,8 +204,8 @@ def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
         raise
 
 
-def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
-    """Changes the objects of a call's arguments, as `read` has found them, and gives the call's result."""
+def apply_outcome(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
+    """Changes the objects of a call's arguments, as `read_graph` has found them, and gives the call's result."""
     try:
         return apply_changes(outcome, objects)
     except errors.TraceContextError as error:
@@ -215,7 +213,7 @@ def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
         raise
 
 
-def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
+def trace_graph(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
     """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them."""
     builder = graph.GraphBuilder()
     shardings: dict[int, Any] = {}
