@@ -44,7 +44,9 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
         if id(value) in ids or len(queue) > _MAX_OBJECTS or issubclass(cls, _NOT_LOOKED_INTO):
             continue
         ids.add(id(value))
-        if holder is None and cls.__eq__ is object.__eq__ and not issubclass(cls, _BY_CONTENT):
+        # An `==` of the user's is not asked about one and the same object.
+        has_identity = cls.__eq__ is object.__eq__ or not is_installed(cls.__module__)
+        if holder is None and has_identity and not issubclass(cls, _BY_CONTENT):
             holder = value
         if holder is not None and _core.node_kind(value) not in ("static_leaf", "list", "tuple", "dict"):
             with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
