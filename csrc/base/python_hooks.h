@@ -53,7 +53,7 @@ inline PythonFunction is_inexact_dtype{"partax._families.describe", "is_inexact"
 inline PythonFunction layout{"partax._families.flax", "layout"};
 inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
 inline PythonFunction asked_by_equinox{"partax._families.equinox", "asked_by_equinox"};
-inline PythonFunction prove{"partax._functions.proof", "prove"};
+inline PythonFunction make_proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
 inline PythonFunction type_traits{"partax._functions.type_traits", "traits"};

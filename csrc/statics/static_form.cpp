@@ -36,10 +36,6 @@ bool have_same_bits(const Bits& a, const Bits& b) noexcept {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-bool has_state(PyObject* value, const TypeInfo& info) noexcept {
-  return _PyObject_GetDictPtr(value) != nullptr || !info.slots.empty();
-}
-
 }  // namespace
 
 void refuse_depth() {
@@ -85,22 +81,13 @@ Form form_of(PyObject* value) {
   // Its class may have been given another == since.
   if (info.is_frozen_dataclass && on_type(type, equals_name.get()).get() == info.equals.get())
     return Form::kFrozenDataclass;
-  // Each member of an enumeration is there once, unless its class says otherwise.
-  PyTypeObject* const compared_as = base == nullptr ? &PyBaseObject_Type : base;
-  if (info.is_enum && type->tp_richcompare == compared_as->tp_richcompare && PyType_SUPPORTS_WEAKREFS(type)) {
-    return Form::kIdentity;
-  }
-  const CallableSort sort = callable_sort(value);
-  if (sort != CallableSort::kNone) return Form::kCallable;
+  if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
   const bool is_plain =
       base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
   if (is_plain) return content->form;
-  if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
-    return Form::kIdentity;
-  }
-  const bool is_content = type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info);
-  if (is_content && !info.is_installed) return Form::kInstance;  // a library's `==` knows what else it keeps
-  return Form::kGeneric;
+  const bool is_by_identity =
+      type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash;
+  return is_by_identity ? Form::kIdentity : Form::kGeneric;
 }
 
 Ref items_of_dict(PyObject* dict) {
@@ -166,13 +153,11 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       break;
   }
   if (form == Form::kGeneric) {
-    if (PyCode_Check(left)) return is_same_code(left, right);
     if (const Ref name = TypeTable::instance().find(right).equal_by) {
       const auto content = [&](PyObject* of) { return Ref::checked(PyObject_GetAttr(of, name.get())); };
       return are_equal(content(left).get(), content(right).get());
     }
-    const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
-    if (other != hash) return false;
+    if (hash != -1 && own_hash(right, Unhashable::kRefuse) != hash) return false;
   }
   const Ref result = Ref::steal(PyObject_RichCompare(left, right, Py_EQ));
   const int equal = result ? PyObject_IsTrue(result.get()) : -1;
@@ -186,47 +171,21 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
 
 namespace {
 
-// A copy of what holds a mutable built-in container, down to its atoms.
+// A copy of a mutable built-in container, or of a tuple with one in it, down to its atoms.
 Ref fresh(PyObject* value) {
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  const Form form = form_of(value);
   const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
-  if (!is_dict && !is_set && !PyList_CheckExact(value) && form != Form::kTuple && form != Form::kFrozenDataclass) {
-    return Ref::borrow(value);
-  }
+  const bool is_tuple = PyTuple_CheckExact(value);
+  if (!is_dict && !is_set && !is_tuple && !PyList_CheckExact(value)) return Ref::borrow(value);
   const DepthGuard guard;
-  std::vector<Ref> names, items;
-  bool same = true;
-  const auto add = [&](const Ref& item, bool is_key = false) {
-    items.push_back(item && !is_key ? fresh(item.get()) : item);
-    same = same && items.back().get() == item.get();
-  };
-  if (form == Form::kFrozenDataclass) {
-    if (!TypeTable::instance().find(value).is_in_reach || content_in(value) != nullptr) return Ref::borrow(value);
-    bool is_name = true;  // names and values by turns
-    each_item(value, Form::kInstance, [&](const Ref& item) {
-      if (is_name) names.push_back(item);
-      if (!is_name) add(item);
-      is_name = !is_name;
-    });
-  } else {
-    each_item(value, form, [&](const Ref& item) { add(item, is_dict && items.size() % 2 == 0); });
-  }
-  PyTypeObject* const type = Py_TYPE(value);
-  if (form == Form::kTuple) {
-    if (same) return Ref::borrow(value);
-    Ref tuple = tuple_of(std::move(items));
-    if (PyTuple_CheckExact(value)) return tuple;
-    return Ref::checked(PyTuple_Type.tp_new(type, Ref::checked(PyTuple_Pack(1, tuple.get())).get(), nullptr));
-  }
-  if (form == Form::kFrozenDataclass) {
-    if (same) return Ref::borrow(value);
-    Ref made = Ref::checked(PyBaseObject_Type.tp_new(type, tuple_of({}).get(), nullptr));
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (items[i]) checked_int(PyObject_GenericSetAttr(made.get(), names[i].get(), items[i].get()));
-    }
-    return made;
-  }
+  std::vector<Ref> items;
+  bool is_same = true;
+  each_item(value, form_of(value), [&](const Ref& item) {
+    const bool is_key = is_dict && items.size() % 2 == 0;
+    items.push_back(is_key ? item : fresh(item.get()));
+    is_same = is_same && items.back().get() == item.get();
+  });
+  if (is_tuple) return is_same ? Ref::borrow(value) : tuple_of(std::move(items));
   if (is_set) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
   if (!is_dict) return list_of(std::move(items));
   Ref copy = Ref::checked(PyDict_New());
@@ -288,7 +247,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
   Ref inner;
-  if (sort == CallableSort::kPartial) inner = partial_part(value, 0);
+  if (sort == CallableSort::kPartial) inner = attribute(value, "func");
   if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();
@@ -302,12 +261,10 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
   const DepthGuard guard;
   const Form form = form_of(value);
   const std::size_t seed = pointer_hash(Py_TYPE(value));
-  if (form == Form::kInstance && unhashable == Unhashable::kRefuse) own_hash(value, unhashable);  // which raises
   if (is_composite(form)) {
     std::size_t combined = seed;
     each_item(value, form, [&](const Ref& item) {
-      const bool is_skipped = !item || (form == Form::kInstance && form_of(item.get()) == Form::kArray);
-      combined = mix(combined, is_skipped ? 0 : hash_of_part(item.get(), unhashable, callables));
+      combined = mix(combined, item ? hash_of_part(item.get(), unhashable, callables) : 0);
     });
     return combined;
   }

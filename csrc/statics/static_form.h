@@ -32,7 +32,6 @@ enum class Form : std::uint8_t {
   kTuple,
   kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
   kFrozenDataclass,
-  kInstance,  // of a class without a hash, such as a dataclass with configuration: the attributes, which may change
 };
 Form form_of(PyObject* value);
 
@@ -125,19 +124,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
-    case Form::kInstance: {  // by name, the dictionary first, an empty slot without value
-      const auto attribute = [&](const Ref& name, const Ref& item) {
-        visit(name);
-        located(item, [&] { return attribute_segment(name.get()); });
-      };
-      if (const Ref dict = dict_of(value)) {
-        const Ref items = items_of_dict(dict.get());
-        for (PyObject* both : Items(items.get())) attribute(item_of(both, 0), item_of(both, 1));
-      }
-      const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-      for (const Slot& slot : info->slots) attribute(slot.name, slot.owned_of(value));
-      break;
-    }
     default:
       break;
   }
@@ -161,7 +147,7 @@ std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callab
 // The same of a part of a value, whose errors get their place further up.
 std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
 
-// A copy of a mutable built-in container, or of what holds such; else the value itself.
+// A copy of a mutable built-in container, or of a tuple that holds one; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);
 

@@ -74,8 +74,6 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
       return false;
     case Mode::kWeak:
       return weakly_is(held_.get(), other);
-    case Mode::kPointer:
-      return held_.get() == other;
     case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
@@ -141,10 +139,10 @@ class Sealer {
     const Form form = form_of(value);
     if (form == Form::kCallable) return seal_callable(value);
     if (is_composite(form)) return seal_composite(value, form);
-    if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
     StaticValue result;
-    result.mode_ = StaticValue::Mode::kHeld;
-    result.held_ = Ref::borrow(value);
+    const bool is_weak = form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+    result.mode_ = is_weak ? StaticValue::Mode::kWeak : StaticValue::Mode::kHeld;
+    result.held_ = is_weak ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
     if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
     // An object without a hash may change, so it is compared with a copy.
     if (form == Form::kGeneric && result.hash_ == -1) result.held_ = deep_copy(value);
@@ -154,10 +152,9 @@ class Sealer {
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
     const auto composite = composite_of(value);
-    bool reusable = !is_mutable_form(form) && form != Form::kInstance;
+    bool reusable = !is_mutable_form(form);
     each_item(value, form, [&](const Ref& item) {
-      const bool is_array = item && form == Form::kInstance && form_of(item.get()) == Form::kArray;
-      composite->items.push_back(!item ? StaticValue() : is_array ? weak(item.get()) : seal(item.get()));
+      composite->items.push_back(item ? seal(item.get()) : StaticValue());
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
@@ -175,14 +172,6 @@ class Sealer {
     StaticValue result;
     result.mode_ = StaticValue::Mode::kCallable;
     result.record_ = std::make_shared<CallableRecord>(value, on_death_, callables_ == Callables::kByStructure);
-    return result;
-  }
-
-  StaticValue weak(PyObject* value) const {
-    StaticValue result;
-    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
-    result.mode_ = weakly ? StaticValue::Mode::kWeak : StaticValue::Mode::kPointer;
-    result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
     return result;
   }
 

@@ -56,7 +56,6 @@ class StaticValue {
   enum class Mode : std::uint8_t {
     kAbsent,
     kHeld,
-    kPointer,  // held, and known by identity alone
     kWeak,
     kComposite,
     kCallable,  // in `record_`

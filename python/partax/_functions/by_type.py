@@ -20,7 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._functions.type_traits import facts
+from partax._functions.objects import asked_once
+from partax._functions.type_traits import is_constant, is_enum
 
 _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
@@ -50,6 +51,7 @@ _METHODS: dict[str, tuple[Any, ...]] = {
     "read_jitted": (type(jax.jit(len)),),
     "read_class": (type,),
     "read_by_class": (types.MemberDescriptorType, types.GetSetDescriptorType),
+    "read_getter": (operator.attrgetter, operator.methodcaller),
     "library_object": (
         *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
         *(logging.Logger, logging.RootLogger),
@@ -62,8 +64,7 @@ READ_BY: dict[Any, str | _Parts] = {
     re.Pattern: operator.attrgetter("pattern", "flags"),
     **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
     type(functools.lru_cache(len)): operator.attrgetter("__wrapped__"),
-    **dict.fromkeys((operator.itemgetter, operator.attrgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
-    operator.methodcaller: lambda value: value.__reduce__()[1:],
+    **dict.fromkeys((operator.itemgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
     property: operator.attrgetter("fget", "fset", "fdel"),
     **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
     functools.cached_property: operator.attrgetter("func"),
@@ -76,6 +77,7 @@ def register_parts(cls: type, parts: _Parts) -> None:
     READ_BY[cls] = parts
 
 
+@asked_once
 def read_by_base(cls: type) -> str:
     """By which method an instance of a class is read that is not in the table."""
     if issubclass(cls, type):
@@ -84,9 +86,9 @@ def read_by_base(cls: type) -> str:
         return "read_array"
     if issubclass(cls, np.generic):
         return "read_numpy_scalar"
-    if issubclass(cls, np.dtype) or facts(cls).constant:
+    if issubclass(cls, np.dtype) or is_constant(cls):
         return "constant"
-    if facts(cls).enum:
+    if is_enum(cls):
         return "identity"
     if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
         return "read_by_class"

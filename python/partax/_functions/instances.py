@@ -1,12 +1,12 @@
 """Where instances of a class have their content, and what an instance is in words."""
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_name, is_pure, module_of
-from partax._functions.type_traits import facts
 
 # Entries of classes that describe the class, or follow from others.
 ABOUT_CLASS = {
@@ -15,6 +15,7 @@ ABOUT_CLASS = {
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
     *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
+_MAKING_UP = {"__getattr__", "__getattribute__"}
 
 
 class Layout(NamedTuple):
@@ -23,7 +24,6 @@ class Layout(NamedTuple):
     content: Callable[[Any], Any] | None  # gives that of a built-in base
     slots: tuple[str, ...]
     has_dict: bool
-    unprovable: bool
 
 
 _CONTENTS: dict[type, Callable[[Any], Any]] = {
@@ -42,13 +42,21 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 
 
 @asked_once
-def instance_layout(cls: type) -> Layout:
-    slots = facts(cls).slots
-    owners = [base for base in mro_of(cls) if not is_written_in_c(base) and not is_pure(base)]
-    makes_up = any(name in entries_of(owner) for owner in owners for name in ("__getattr__", "__getattribute__"))
-    base = next((base for base in mro_of(cls) if base in _CONTENTS), None)
-    unprovable = slots is None or makes_up or not has_usual_metaclass(cls)
-    return Layout(None if base is None else _CONTENTS[base], slots or (), cls.__dictoffset__ != 0, unprovable)
+def instance_layout(cls: type) -> Layout | None:
+    """None if some of the content is out of reach, or a class makes up attributes."""
+    content, slots = None, list[str]()
+    for base in mro_of(cls):
+        if base in _CONTENTS:
+            content = content or _CONTENTS[base]
+        elif is_written_in_c(base):
+            if base.__basicsize__ > object.__basicsize__ and base is not types.SimpleNamespace:
+                return None
+        else:
+            entries = entries_of(base).copy()  # another thread may set one
+            if not is_pure(base) and not _MAKING_UP.isdisjoint(entries):
+                return None
+            slots += [name for name, entry in entries.items() if isinstance(entry, types.MemberDescriptorType)]
+    return Layout(content, tuple(slots), cls.__dictoffset__ != 0) if has_usual_metaclass(cls) else None
 
 
 @asked_once

@@ -5,7 +5,7 @@ import enum
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from jax.core import Tracer
@@ -22,13 +22,18 @@ _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared fo
 _ABSENT: Any = object()
 
 _MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
-_REPLACE = "replace"  # by which code creates instances of a class that it does not name
-_OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
 class UnprovableError(Exception):
     """A value that cannot be proven unchanged; the text says what it is."""
+
+
+def _is_user(user: Any, mentioned: Collection[str]) -> bool:
+    """Whether code that mentions these names uses one of a class, or creates instances of a class."""
+    if isinstance(user, type):
+        return "replace" in mentioned
+    return user in mentioned or "getattr" in mentioned
 
 
 class Reader:
@@ -45,10 +50,8 @@ class Reader:
         self._numbers: dict[int, int] = {}  # of the objects that were met, by id
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
         self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
-        self._mentioned: list[frozenset[str]] = []  # by the code that was read
-        self._unmade: dict[type, None] = {}  # classes of which no instances are created as far as is known
-        self._made: dict[Any, None] = {}  # those of which code may create some
-        self._unproven: dict[str, tuple[UnprovableError, Any]] = {}  # with places, by the names that use them
+        self._mentioned: set[str] = set()  # by the code that was read
+        self._unused: dict[Any, list[tuple[str, Any, Any]]] = {}  # of classes, by what would use them
 
     # ---- What subclasses do otherwise.
 
@@ -267,7 +270,7 @@ class Reader:
         """A class of which code may create instances."""
         self.read_class_alone(cls)
         for base in mro_of(cls):
-            self._read_makers(base)
+            self._read_used(base)
 
     def read_class_alone(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
@@ -285,61 +288,33 @@ class Reader:
         for name, entry in list(entries_of(cls).items()):
             if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
-            self.add(name)
-            if name in _MAKERS:
-                continue
-            if name.startswith("__") or any(name in entries_of(base) for base in library):
-                self.read_part(entry, f".{name}")
-            else:
-                self._read_attribute(entry, name)
-        self._unmade[cls] = None
-        if _REPLACE in self._made:
-            self._read_makers(cls)
+            # What a class defines counts if code names it, or if Python or a library may use it.
+            user = cls if name in _MAKERS else name
+            self._unused.setdefault(user, []).append((name, entry, self.place))
+            is_of_library = name.startswith("__") or any(name in entries_of(base) for base in library)
+            if (is_of_library and user is name) or _is_user(user, self._mentioned):
+                self._read_used(user)
 
-    def _read_makers(self, cls: type) -> None:
-        if cls in self._unmade and cls not in self._made:
-            self._made[cls] = None
-            for name in _MAKERS:
-                if name in entries_of(cls):
-                    self.add(name)
-                    self.read_part(entries_of(cls)[name], f".{name}")
-
-    # An attribute of a class of the user's that cannot be proven, such as a method, counts only if code names it.
-
-    def _read_attribute(self, value: Any, name: str) -> None:
-        records = self._records()
-        counts, place = list(map(len, records)), self.place
-        mentioned = len(self._mentioned)
-        try:
-            self.read_part(value, f".{name}")
-        except UnprovableError as error:
-            uses = {name, *_OF_ALL}
-            if not all(uses.isdisjoint(names) for names in self._mentioned[:mentioned]):
-                raise
-            unproven = error, self.place
-            for record, count in zip(records, counts, strict=True):
-                while len(record) > count:
-                    record.popitem() if isinstance(record, dict) else record.pop()
+    def _read_used(self, user: Any) -> None:
+        """What classes have that a name, or the creation of an instance, uses from now on."""
+        outer = self.place
+        for name, entry, place in self._unused.pop(user, ()):
             self.place = place
-            self._unproven |= {use: unproven for use in uses if use not in self._unproven}
-            self.add("not read")
-
-    def _records(self) -> list[Any]:
-        """What grows while values are read."""
-        of_code = self._mentioned, self._unmade, self._made, self._unproven
-        return [*of_code, self._numbers, self.identities, self.tokens]
+            self.add(name)
+            self.read_part(entry, f".{name}")
+        self.place = outer
 
     def _mention(self, names: frozenset[str]) -> None:
-        """Notes all names of some code that is read, which may use what was left out until then."""
-        self._mentioned.append(names)
-        for name in self._unproven:
-            if name in names:
-                error, self.place = self._unproven[name]
-                raise error
-        if _REPLACE in names and _REPLACE not in self._made:
-            self._made[_REPLACE] = None
-            for cls in list(self._unmade):
-                self._read_makers(cls)
+        """Notes all names of some code that is read."""
+        self._mentioned |= names
+        for user in list(self._unused):
+            if _is_user(user, names):
+                self._read_used(user)
+
+    def read_getter(self, value: Any) -> None:
+        self._mention(frozenset(("getattr",)))
+        self.add(type(value))
+        self.read(value.__reduce__()[1:])
 
     def read_by_class(self, value: Any) -> None:
         """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
@@ -354,12 +329,13 @@ class Reader:
     def instance(self, value: Any) -> None:
         """An object by its class and its content."""
         cls = type(value)
-        if instance_layout(cls).unprovable:
+        layout = instance_layout(cls)
+        if layout is None:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
         self.read_class_alone(cls)
-        content, slots, has_dict, _ = instance_layout(cls)
+        content, slots, has_dict = layout
         if content is not None:
             self.read(content(value))
         if has_dict:

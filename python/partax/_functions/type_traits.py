@@ -1,19 +1,16 @@
-"""What a type tells of its instances: how they compare, whether their state is in reach, whether they can change."""
+"""What a type tells of its instances: how they compare, and whether they can change."""
 
 import dataclasses
-import functools
-import struct
 import types
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from partax._families.equinox import module_class
 from partax._functions.installed import is_installed
-from partax._functions.objects import asked_once, is_written_in_c, read
+from partax._functions.objects import read
 from partax._functions.pure import is_pure, module_of
 
-_WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
 _CONSTANT = {
     *("AbstractMesh", "Device", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
@@ -23,17 +20,15 @@ _CONSTANT = {
 _EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
 
-def traits(cls: type) -> tuple[tuple[str, ...] | None, tuple[Any, ...] | None, bool, bool, str | None]:
+def traits(cls: type) -> tuple[tuple[str, ...] | None, bool, bool, str | None]:
     """Describes a type. Called by C++, once for each.
 
     Returns:
-      The names of the fields by which a frozen dataclass compares, or None; the member descriptors of its slots if an
-      instance has no state but these, its dictionary and the content of a built-in base, else None; whether Python or
-      an installed library defines it; whether instances are members of an enumeration; what `equal_by` gives.
+      The names of the fields by which a frozen dataclass compares, or None; whether Python or an installed library
+      defines it; whether instances are members of an enumeration; what `equal_by` gives.
     """
     installed = is_installed(cls.__module__)
-    is_enum = isinstance(read(cls, "_member_map_"), dict)
-    return _compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None
+    return _compared(cls), installed, is_enum(cls), equal_by(cls) if installed else None
 
 
 def equal_by(cls: type) -> str | None:
@@ -41,26 +36,20 @@ def equal_by(cls: type) -> str | None:
     return _EQUAL_BY.get((cls.__module__, cls.__qualname__))
 
 
-class Facts(NamedTuple):
-    """What a proof asks of a class again and again; nothing that would keep the class alive."""
-
-    constant: bool
-    """Whether instances never change and compare by their bits, or by `==`."""
-    enum: bool
+def is_enum(cls: type) -> bool:
     """Whether instances are members of an enumeration."""
-    compares_fields: bool
-    """Whether it is a frozen dataclass with the generated `==`."""
-    slots: tuple[str, ...] | None
-    """The names of the slots, if an instance has no other state than these, its dictionary and a built-in base's."""
+    return isinstance(read(cls, "_member_map_"), dict)
 
 
-@asked_once
-def facts(cls: type) -> Facts:
-    compared, slots, _, is_enum, _ = traits(cls)
+def is_constant(cls: type) -> bool:
+    """Whether instances are objects of jax that never change and compare by `==`."""
     is_of_jax = module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
-    is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    names = None if slots is None else tuple(slot.__name__ for slot in slots)
-    return Facts(is_constant, is_enum, compared is not None, names)
+    return cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
+
+
+def compares_fields(cls: type) -> bool:
+    """Whether it is a frozen dataclass with the generated `==`."""
+    return _compared(cls) is not None
 
 
 def _compared(cls: type) -> tuple[str, ...] | None:
@@ -75,29 +64,3 @@ def _compared(cls: type) -> tuple[str, ...] | None:
     if not isinstance(code, types.CodeType) or not code.co_qualname.startswith("__create_fn__.<locals>"):
         return None
     return tuple(field.name for field in dataclasses.fields(owner) if field.compare)
-
-
-def _slots(cls: type) -> tuple[Any, ...] | None:
-    base, slots = object, list[Any]()
-    for known in cls.__mro__:
-        if known in _CONTENTS:
-            if not issubclass(base, known):
-                base = known
-        elif is_written_in_c(known):
-            return None
-        else:
-            entries = known.__dict__.copy().values()  # another thread may set one
-            slots += [member for member in entries if isinstance(member, types.MemberDescriptorType)]
-    words = len(slots) + sum((cls.__dictoffset__ > 0, cls.__weakrefoffset__ > 0))
-    words -= sum((base.__dictoffset__ > 0, base.__weakrefoffset__ > 0))
-    if cls.__itemsize__ != base.__itemsize__ or (base.__itemsize__ and slots):
-        return None
-    sized = base.__itemsize__ or cls.__basicsize__ == base.__basicsize__ + _WORD * words
-    return tuple(slots) if sized else None
-
-
-# The built-in bases whose content is known.
-_CONTENTS: set[type] = {
-    *(object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, bytearray),
-    *(functools.partial, types.SimpleNamespace),
-}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from partax._functions.objects import unwrapped
-from partax._functions.proof import callable_text, prove
-from partax._functions.type_traits import facts
+from partax._functions.proof import Proof, callable_text
+from partax._functions.type_traits import is_enum
 from partax._report.explain import RetraceWarning
 
 _WARN_AT = 3
@@ -28,10 +28,10 @@ def recreated_text(value: Any) -> str:
     if issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
     if callable(value):
-        reason = prove(value).reason
+        reason = Proof(value).reason
         return f"{callable_text(value)} was re-created and {reason}" if reason else ""
     cls = type(value)
-    if cls.__eq__ is object.__eq__ and not facts(cls).enum and cls is not object:
+    if cls.__eq__ is object.__eq__ and not is_enum(cls) and cls is not object:
         return f"`{cls.__qualname__}` object was re-created and has no `__eq__`, so it counts by identity"
     return ""
 

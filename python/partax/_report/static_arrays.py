@@ -16,7 +16,7 @@ import numpy as np
 from partax import _core
 from partax._functions.installed import is_installed
 from partax._functions.objects import entries_of, is_written_in_c, mro_of, read
-from partax._functions.type_traits import facts
+from partax._functions.type_traits import compares_fields
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, RUN, VALUE, Detail, details, leaf_paths, shown
@@ -62,7 +62,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
 
 def _counts_by_content(cls: Any) -> bool:
     """Whether a static value of this class with other parts is another one for the key of a call."""
-    return issubclass(cls, (list, dict, tuple, functools.partial, types.MethodType)) or facts(cls).compares_fields
+    return issubclass(cls, (list, dict, tuple, functools.partial, types.MethodType)) or compares_fields(cls)
 
 
 def _compared_attributes(cls: Any) -> set[str]:
