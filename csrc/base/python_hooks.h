@@ -56,7 +56,7 @@ inline PythonFunction asked_by_equinox{"partax._families.equinox", "asked_by_equ
 inline PythonFunction make_proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
-inline PythonFunction type_traits{"partax._functions.type_traits", "traits"};
+inline PythonFunction type_traits{"partax._functions.classes", "traits"};
 inline PythonFunction told_apart{"partax._pytree.flat_partition", "told_apart"};
 inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};
 inline PythonFunction leaf_paths{"partax._pytree.spec_data", "leaf_paths"};

@@ -15,7 +15,7 @@ namespace {
 bool has_own_object(PyObject* value) {
   const Form form = form_of(value);
   if (is_composite(form)) {
-    const DepthGuard guard;
+    check_depth();
     bool has_any = false;
     each_item(value, form, [&](const Ref& item) { has_any = has_any || (item && has_own_object(item.get())); });
     return has_any;

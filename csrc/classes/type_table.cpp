@@ -108,10 +108,7 @@ void describe(PyObject* object, TypeInfo& info) {
   PyObject *compared = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
   parse_tuple(traits.get(), "OOOO", &compared, &installed, &is_enum, &equal_by);
   info.is_frozen_dataclass = compared != Py_None;
-  if (info.is_frozen_dataclass) {
-    append_interned(info.compared, compared);
-    info.equals = on_type(Py_TYPE(object), equals_name.get());
-  }
+  if (info.is_frozen_dataclass) append_interned(info.compared, compared);
   info.is_installed = truth(installed);
   info.is_enum = truth(is_enum);
   if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);

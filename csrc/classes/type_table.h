@@ -68,7 +68,6 @@ struct TypeInfo {
   std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;         // attribute families: interned names of the static fields
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
-  Ref equals;                            // and that ==
   Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
   std::unique_ptr<const Layout> layout;  // of kEntries
   // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep

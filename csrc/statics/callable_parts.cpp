@@ -77,11 +77,8 @@ bool CallableRecord::is_alive() const {
 
 bool CallableRecord::accepts(PyObject* callable) {
   if (is_known(callable)) return true;
-  if (!is_provable) return false;
-  const Ref same = python::is_same(proof, callable);
-  if (same.get() != Py_True) return false;
-  CallableIdentity identity(callable, nullptr);
-  known.insert(known.begin() + 1, std::move(identity));
+  if (!is_provable || python::is_same(proof, callable).get() != Py_True) return false;
+  known.insert(known.begin() + 1, CallableIdentity(callable, nullptr));
   if (known.size() > kMaxKnown) known.pop_back();
   return true;
 }
@@ -91,14 +88,10 @@ std::string CallableRecord::difference(PyObject* callable) const {
 }
 
 void CallableRecord::check_still_proven() {
-  if (!is_provable) return;
   const std::vector<CallableIdentity> identities = known;  // Python may add to them
   for (const CallableIdentity& identity : identities) {
-    const Ref callable = identity.get();
-    if (callable && python::is_same(proof, callable).get() != Py_True) {
-      is_provable = false;
-      return;
-    }
+    const Ref callable = is_provable ? identity.get() : Ref();
+    if (callable && python::is_same(proof, callable).get() != Py_True) is_provable = false;
   }
 }
 

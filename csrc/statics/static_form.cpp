@@ -2,33 +2,23 @@
 
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "classes/type_lookup.h"
 
 namespace partax {
 namespace {
 
-thread_local int static_depth = 0;
-
-// The built-in types that others derive from, with the form of their instances.
-struct Content {
+// A built-in container and the form of its instances, and of those of a class without a == of its own that derives from
+// it.
+struct Container {
   PyTypeObject* type;
   Form form;
 };
+const Container kContainers[] = {
+    {&PyTuple_Type, Form::kTuple}, {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
+    {&PySet_Type, Form::kSet},     {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
+};
 
-// What an instance has of these, or null. It is among the bases that the layout comes from.
-const Content* content_in(PyObject* value) noexcept {
-  static const Content contents[] = {
-      {&PyTuple_Type, Form::kTuple},  {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
-      {&PySet_Type, Form::kSet},      {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
-      {&PyLong_Type, Form::kAtom},    {&PyFloat_Type, Form::kFloat},         {&PyComplex_Type, Form::kComplex},
-      {&PyUnicode_Type, Form::kAtom}, {&PyBytes_Type, Form::kAtom},
-  };
-  for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
-    for (const Content& content : contents) {
-      if (type == content.type) return &content;
-    }
-  }
-  return nullptr;
+bool is_compared_as(PyTypeObject* type, PyTypeObject* base) noexcept {
+  return type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
 }
 
 template <typename Bits>
@@ -38,18 +28,10 @@ bool have_same_bits(const Bits& a, const Bits& b) noexcept {
 
 }  // namespace
 
-void refuse_depth() {
+void check_depth() {
+  if (stack_reserve().is_free()) return;
   throw WalkError::diagnosed(PyExc_RecursionError, "a static value is nested too deeply or contains itself");
 }
-
-DepthGuard::DepthGuard() {
-  if (++static_depth > kMaxDepth || !stack_reserve().is_free()) {
-    --static_depth;
-    refuse_depth();
-  }
-}
-
-DepthGuard::~DepthGuard() { --static_depth; }
 
 Form form_of(PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
@@ -57,48 +39,25 @@ Form form_of(PyObject* value) {
       type == &PyBytes_Type || type == &PyEllipsis_Type) {
     return Form::kAtom;
   }
-  if (type == &PyFunction_Type) return Form::kCallable;
-  if (type == &PyType_Type) return Form::kIdentity;
-  const Content* const content = content_in(value);
-  PyTypeObject* const base = content == nullptr ? nullptr : content->type;
-  if (type == base) return content->form;
-  if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
-  if (PyMethod_Check(value)) return Form::kCallable;
+  if (type == &PyFloat_Type) return Form::kFloat;
+  if (type == &PyComplex_Type) return Form::kComplex;
+  if (type == &PyFunction_Type || PyMethod_Check(value)) return Form::kCallable;
+  for (const Container& container : kContainers) {
+    if (type == container.type) return container.form;
+  }
   if (type == &PySlice_Type || type == &PyRange_Type) return Form::kSlice;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
-    switch (info.sort) {
-      case LeafSort::kJaxArray:
-      case LeafSort::kTracer:
-      case LeafSort::kNumpyArray:
-        return Form::kArray;
-      case LeafSort::kNumpyScalar:
-        return Form::kNumpyScalar;
-      default:
-        break;
-    }
+    if (info.sort == LeafSort::kNumpyScalar) return Form::kNumpyScalar;
+    if (info.sort >= LeafSort::kJaxArray && info.sort <= LeafSort::kNumpyArray) return Form::kArray;
   }
-  // Its class may have been given another == since.
-  if (info.is_frozen_dataclass && on_type(type, equals_name.get()).get() == info.equals.get())
-    return Form::kFrozenDataclass;
+  if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
   if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
-  const bool is_plain =
-      base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
-  if (is_plain) return content->form;
-  const bool is_by_identity =
-      type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash;
-  return is_by_identity ? Form::kIdentity : Form::kGeneric;
-}
-
-Ref items_of_dict(PyObject* dict) {
-  if (!PyODict_CheckExact(dict)) return Ref::checked(PyDict_Items(dict));
-  static Name method("items");
-  return Ref::checked(PySequence_List(Ref::checked(PyObject_CallNoArgs(attribute(dict, method).get())).get()));
-}
-
-Ref items_of_set(PyObject* set) {
-  if (PyFrozenSet_CheckExact(set) || Py_IS_TYPE(set, &PySet_Type)) return Ref::checked(PySequence_List(set));
-  return Ref::checked(PySequence_List(Ref::checked(PyFrozenSet_New(set)).get()));
+  if (type == &PyODict_Type) return Form::kDict;
+  for (const Container& container : kContainers) {
+    if (PyType_IsSubtype(type, container.type) && is_compared_as(type, container.type)) return container.form;
+  }
+  return is_compared_as(type, &PyBaseObject_Type) ? Form::kIdentity : Form::kGeneric;
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -117,17 +76,11 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
     forgive();
     return -1;
   }
-  static Name dataclass_params("__dataclass_params__");
-  Ref cause = take_exception();  // a look-up may clear it
-  const bool is_dataclass = static_cast<bool>(on_type(Py_TYPE(value), dataclass_params.get()));
-  restore_exception(std::move(cause));
-  const std::string remedy = is_dataclass ? "make the class `@dataclass(frozen=True)`, or a pytree node"
-                                          : "give the type a hash, or make it a pytree node";
-  throw WalkError::diagnosed(PyExc_TypeError,
-                             "found a static value of type `" + type_name(value) +
-                                 "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
-                                 "`__eq__` (static); " +
-                                 remedy);
+  throw WalkError::diagnosed(
+      PyExc_TypeError,
+      "found a static value of type `" + type_name(value) +
+          "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
+          "`__eq__` (static); give the class a hash, as by `@dataclass(frozen=True)`, or make it a pytree node");
 }
 
 Ref field(PyObject* value, PyObject* name) {
@@ -177,7 +130,7 @@ Ref fresh(PyObject* value) {
   const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
   const bool is_tuple = PyTuple_CheckExact(value);
   if (!is_dict && !is_set && !is_tuple && !PyList_CheckExact(value)) return Ref::borrow(value);
-  const DepthGuard guard;
+  check_depth();
   std::vector<Ref> items;
   bool is_same = true;
   each_item(value, form_of(value), [&](const Ref& item) {
@@ -203,7 +156,7 @@ bool holds_mutable(PyObject* value) {
   const Form form = form_of(value);
   if (is_mutable_form(form)) return true;
   if (form != Form::kTuple && form != Form::kFrozenDataclass) return false;
-  const DepthGuard guard;
+  check_depth();
   bool found = false;
   each_item(value, form, [&](const Ref& item) { found = found || (item && holds_mutable(item.get())); });
   return found;
@@ -228,18 +181,15 @@ std::size_t bits_hash(const Bits& bits) noexcept {
   return seed;
 }
 
+std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
+
 // Equal for all callables that may be the same: of what one holds all may change.
 std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
-  const CallableSort sort = callable_sort(value);
-  if (sort == CallableSort::kMethod) {
-    PyObject* const owner = PyMethod_GET_SELF(value);
-    if (TypeTable::instance().find(owner).kind != Kind::kStaticLeaf) {  // one with arrays is refused
-      below([] { return std::string(".__self__"); }, [&] { hash_of_part(owner, Unhashable::kRefuse, callables); });
-    }
-    if (callables == Callables::kByIdentity) seed = mix(seed, pointer_hash(owner));
-    return mix(seed, hash_of_part(PyMethod_GET_FUNCTION(value), Unhashable::kCompare, callables));
+  const bool is_method = PyMethod_Check(value) != 0;
+  if (callables == Callables::kByIdentity) {
+    return mix(seed, pointer_hash(is_method ? PyMethod_GET_SELF(value) : value));
   }
-  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
+  const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kFunction) {
     const Ref code_object = code_of(value);
     const auto* code = reinterpret_cast<PyCodeObject*>(code_object.get());
@@ -247,18 +197,17 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
   Ref inner;
+  if (is_method) inner = Ref::borrow(PyMethod_GET_FUNCTION(value));
   if (sort == CallableSort::kPartial) inner = attribute(value, "func");
   if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();
-  const bool is_known = inner && form_of(inner.get()) == Form::kCallable;
-  return is_known ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
+  const bool is_callable = inner && form_of(inner.get()) == Form::kCallable;
+  return is_callable ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
 }
 
-}  // namespace
-
 std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables) {
-  const DepthGuard guard;
+  check_depth();
   const Form form = form_of(value);
   const std::size_t seed = pointer_hash(Py_TYPE(value));
   if (is_composite(form)) {
@@ -283,6 +232,8 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
       return mix(seed, static_cast<std::size_t>(own_hash(value, unhashable)));
   }
 }
+
+}  // namespace
 
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables) {
   return reading([&] { return hash_of_part(value, unhashable, callables); }, kComparing);

@@ -41,7 +41,7 @@ Ref StaticValue::value() const {
 
 std::string StaticValue::difference(PyObject* other) const {
   if (is_callable()) return record_->difference(other);
-  if (composite_ == nullptr || Py_TYPE(other) != composite_->type) return {};
+  if (composite_ == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(other)) != composite_->type.get()) return {};
   const std::shared_ptr<const Composite> composite = composite_;
   std::vector<Ref> parts;
   each_item(other, form_of(other), [&](const Ref& part) { parts.push_back(part); });
@@ -58,17 +58,17 @@ int StaticValue::traverse(visitproc visit, void* arg) const {
   if (record_.use_count() == 1) {
     if (const int status = record_->traverse(visit, arg)) return status;
   }
-  return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type_ref, composite_->items) : 0;
+  return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type, composite_->items) : 0;
 }
 
 // ---- Whether another value is the same static value.
 
 bool StaticValue::equals(PyObject* other) const {
-  return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
+  return identity() == other || reading([&] { return equals_value(other); }, kComparing);
 }
 
 // It is no deeper than could be sealed, but the stack may have less room now.
-bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const {
+bool StaticValue::equals_value(PyObject* other) const {
   switch (mode_) {
     case Mode::kAbsent:
       return false;
@@ -76,14 +76,14 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
       return weakly_is(held_.get(), other);
     case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
-      if (composite_ != nullptr) return equals_items(other, stack);
+      if (composite_ != nullptr) return equals_items(other);
       return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
     }
     case Mode::kComposite:
-      return (held_ && held_.get() == other) || equals_items(other, stack);
+      return equals_items(other);
     case Mode::kCallable: {
       if (record_->is_known(other)) return true;
-      if (!stack.is_free()) refuse_depth();
+      check_depth();
       const std::shared_ptr<CallableRecord> record = record_;  // user code may drop this one
       return form_of(other) == Form::kCallable && record->accepts(other);
     }
@@ -91,9 +91,9 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
   return false;
 }
 
-bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
-  if (Py_TYPE(other) != composite_->type) return false;
-  if (!stack.is_free()) refuse_depth();
+bool StaticValue::equals_items(PyObject* other) const {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(other)) != composite_->type.get()) return false;
+  check_depth();
   const Form form = form_of(other);
   const std::vector<StaticValue>& items = composite_->items;
   std::size_t seen = 0;
@@ -101,7 +101,7 @@ bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const
   each_item(other, form, [&](const Ref& item) {
     const std::size_t i = seen++;
     equal = equal && i < items.size() &&
-            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get()) : items[i].absent());
   });
   return equal && seen == items.size();
 }
@@ -135,7 +135,7 @@ class Sealer {
   Sealer(PyObject* on_death, Callables callables) : on_death_(on_death), callables_(callables) {}
 
   StaticValue seal(PyObject* value) {
-    const DepthGuard guard;
+    check_depth();
     const Form form = form_of(value);
     if (form == Form::kCallable) return seal_callable(value);
     if (is_composite(form)) return seal_composite(value, form);
@@ -151,7 +151,8 @@ class Sealer {
 
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
-    const auto composite = composite_of(value);
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     bool reusable = !is_mutable_form(form);
     each_item(value, form, [&](const Ref& item) {
       composite->items.push_back(item ? seal(item.get()) : StaticValue());
@@ -160,7 +161,7 @@ class Sealer {
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
     StaticValue result;
     result.mode_ = StaticValue::Mode::kComposite;
-    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
+    if (reusable) {
       result.mode_ = StaticValue::Mode::kHeld;
       result.held_ = Ref::borrow(value);
     }
@@ -173,16 +174,6 @@ class Sealer {
     result.mode_ = StaticValue::Mode::kCallable;
     result.record_ = std::make_shared<CallableRecord>(value, on_death_, callables_ == Callables::kByStructure);
     return result;
-  }
-
-  // Without its items.
-  std::shared_ptr<StaticValue::Composite> composite_of(PyObject* value) const {
-    auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Py_TYPE(value);
-    auto* type = reinterpret_cast<PyObject*>(composite->type);
-    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
-    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
-    return composite;
   }
 
   PyObject* on_death_;

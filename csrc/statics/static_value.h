@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/error_path.h"
-#include "base/stack_room.h"
 #include "statics/static_form.h"
 
 namespace partax {
@@ -63,8 +62,8 @@ class StaticValue {
   struct Composite;
   friend class Sealer;
 
-  bool equals_value(PyObject* other, const StackReserve& stack) const;
-  bool equals_items(PyObject* other, const StackReserve& stack) const;
+  bool equals_value(PyObject* other) const;
+  bool equals_items(PyObject* other) const;
   Ref value_for_comparison() const;
 
   Ref held_;  // the object, or its weak reference
@@ -76,8 +75,7 @@ class StaticValue {
 };
 
 struct StaticValue::Composite {
-  PyTypeObject* type;
-  Ref type_ref;  // strong, or weak where the type is the user's
+  Ref type;
   std::vector<StaticValue> items;
 };
 
@@ -93,7 +91,6 @@ void StaticValue::each_weakref(Visit&& visit) const {
   if (mode_ == Mode::kWeak) visit(held_.get(), false);
   if (record_ != nullptr) record_->known.front().each_weakref([&](PyObject* weakref) { visit(weakref, true); });
   if (composite_ == nullptr) return;
-  if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get(), false);
   for (const StaticValue& item : composite_->items) item.each_weakref(visit);
 }
 

@@ -20,14 +20,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from partax._functions.classes import is_constant, is_enum
 from partax._functions.objects import asked_once
-from partax._functions.type_traits import is_constant, is_enum
 
 _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
-_Parts = Callable[[Any], Any]
-"""Gives the parts of a value, a tuple or the only one."""
+_Parts = Callable[[Any], Any] | tuple[str, ...]
+"""Gives the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
 
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
@@ -44,10 +44,8 @@ _METHODS: dict[str, tuple[Any, ...]] = {
     "read_set": (set, frozenset),
     "read_numpy_array": (np.ndarray,),
     "read_function": (types.FunctionType,),
-    "read_method": (types.MethodType,),
     "read_builtin": (types.BuiltinFunctionType,),
     "read_module": (types.ModuleType,),
-    "read_partial": (functools.partial,),
     "read_jitted": (type(jax.jit(len)),),
     "read_class": (type,),
     "read_by_class": (types.MemberDescriptorType, types.GetSetDescriptorType),
@@ -61,13 +59,15 @@ READ_BY: dict[Any, str | _Parts] = {
     **{cls: method for method, classes in _METHODS.items() for cls in classes},
     bytearray: bytes,
     types.MappingProxyType: dict,
-    re.Pattern: operator.attrgetter("pattern", "flags"),
-    **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
-    type(functools.lru_cache(len)): operator.attrgetter("__wrapped__"),
+    types.MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords", "__dict__"),
+    re.Pattern: ("pattern", "flags"),
+    **dict.fromkeys((range, slice), ("start", "stop", "step")),
+    type(functools.lru_cache(len)): ("__wrapped__",),
     **dict.fromkeys((operator.itemgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
-    property: operator.attrgetter("fget", "fset", "fdel"),
-    **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
-    functools.cached_property: operator.attrgetter("func"),
+    property: ("fget", "fset", "fdel"),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
+    functools.cached_property: ("func",),
     weakref.ReferenceType: lambda value: value(),
 }
 

@@ -3,8 +3,8 @@
 import collections
 import dis
 import types
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from partax._functions.objects import asked_once
 
@@ -24,11 +24,10 @@ class Names(NamedTuple):
 
     chains: tuple[tuple[str, ...], ...]
     """Globals, each with the attributes that are read of it at once: `("jax", "numpy")`."""
-    imports: tuple[tuple[str, str], ...]
-    """Modules and the names that are imported from them, or an empty name for the module itself."""
+    imports: tuple[tuple[str, ...], ...]
+    """Modules, with dots before relative ones, each alone or with a name that is imported from it."""
     counters: frozenset[str]
     """Globals and variables of enclosing functions that are only counted up, appended to or given items."""
-    has_relative_import: bool
     mentioned: frozenset[str]
     """All names and strings of the code: what it may read of any object. With "getattr", that is anything."""
 
@@ -37,19 +36,18 @@ class Names(NamedTuple):
 def names_of(code: types.CodeType) -> Names:
     chains: dict[tuple[str, ...], None] = {}
     uses: dict[str, bool] = {}  # whether a variable is more than counted
-    imports: dict[tuple[str, str], None] = {}
+    imports: dict[tuple[str, ...], None] = {}
     mentioned = set[str]()
-    is_relative = False
     for part in _nested_codes(code):
-        mentioned.update(part.co_names, _strings_in(part.co_consts))
+        mentioned.update(part.co_names, (it for it in part.co_consts if type(it) is str))
         steps = [step for step in dis.get_instructions(part) if step.opname not in _IDLE]
         for i, step in enumerate(steps):
             if step.opname in _GLOBALS:
                 chains[step.argval, *_attributes_after(steps, i)] = None
             elif step.opname == "IMPORT_NAME":
                 level, names = steps[i - 2].argval, steps[i - 1].argval
-                is_relative = is_relative or level != 0
-                imports |= dict.fromkeys((step.argval, name) for name in names or ("",))
+                module = level * "." + step.argval
+                imports |= dict.fromkeys([(module, name) for name in names or ()] or [(module,)])
             elif step.opname == "STORE_DEREF":  # one that is assigned and not read
                 uses.setdefault(step.argval, False)
             elif step.opname == "MATCH_CLASS":  # which reads attributes by the class's `__match_args__`
@@ -59,7 +57,7 @@ def names_of(code: types.CodeType) -> Names:
     counters = frozenset(name for name, is_read in uses.items() if not is_read)
     if not mentioned.isdisjoint(_READING_ALL):
         mentioned.add("getattr")
-    return Names(tuple(chains), tuple(imports), counters, is_relative, frozenset(mentioned))
+    return Names(tuple(chains), tuple(imports), counters, frozenset(mentioned))
 
 
 def is_counter(names: Names, name: str, value: object) -> bool:
@@ -71,14 +69,6 @@ def _nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _nested_codes(constant)
-
-
-def _strings_in(constants: Iterable[Any]) -> Iterator[str]:
-    for constant in constants:
-        if type(constant) is str:
-            yield constant
-        elif type(constant) is tuple:
-            yield from _strings_in(constant)
 
 
 def _attributes_after(steps: list[dis.Instruction], at: int) -> Iterator[str]:

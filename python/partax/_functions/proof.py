@@ -7,8 +7,8 @@ import os
 import types
 from typing import Any
 
+from partax._functions.classes import kind_text
 from partax._functions.installed import is_installed
-from partax._functions.instances import kind_text
 from partax._functions.objects import unwrapped
 from partax._functions.reader import Reader, UnprovableError
 
@@ -102,10 +102,6 @@ class PlaceReader(Reader):
     def _add(self, token: Any) -> None:
         self.tokens.append(token)
         self.places.append((self.root, self.place))
-
-    def read_set(self, value: Any) -> None:
-        super().read_set(value)
-        del self.places[len(self.tokens) :]
 
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
         self._read_below((kind, name, function), value)

@@ -102,20 +102,5 @@ def is_pure(value: Any) -> bool:
     return target is value
 
 
-def is_pure_code(function: types.FunctionType) -> bool:
-    """Whether a function was made by code of a listed module, such as what `jax.vmap(f)` returns: its globals are the
-    library's, and only what it holds counts.
-    """
-    name = function.__globals__.get("__name__")
-    module = sys.modules.get(name) if type(name) is str else None
-    if type(module) is not types.ModuleType or module.__dict__ is not function.__globals__:
-        return False
-    # Users may execute code of their own in a module's scope.
-    is_own = function.__code__.co_filename == function.__globals__.get("__file__")
-    return is_own and is_listed_name(str(name), function.__code__.co_qualname)
-
-
 def is_listed_module(module: Any) -> bool:
-    """Whether a module is on the list, and not another module with the name of a listed one."""
-    name = vars(module).get("__name__") if type(module) is types.ModuleType else None
-    return type(name) is str and sys.modules.get(name) is module and is_listed_name(name)
+    return type(module) is types.ModuleType and is_listed_name(str(vars(module).get("__name__")))

@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import importlib.util
 import sys
 import types
 import weakref
@@ -11,10 +12,10 @@ from typing import Any
 from jax.core import Tracer
 
 from partax._functions.by_type import READ_BY, read_by_base
+from partax._functions.classes import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.instances import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.objects import entries_of, is_written_in_c, mro_of
-from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
+from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
 from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
@@ -93,6 +94,10 @@ class Reader:
         read_by = READ_BY.get(cls) or read_by_base(cls)
         if isinstance(read_by, str):
             getattr(self, read_by)(value)
+        elif isinstance(read_by, tuple):
+            self.add(cls)
+            for name in read_by:
+                self.read_part(getattr(value, name), f".{name}")
         else:
             self.add(cls)
             self.read(read_by(value))
@@ -133,16 +138,9 @@ class Reader:
     def read_set(self, value: Any) -> None:
         if self._is_repeated(value):
             return
-        items = set[Any]()
-        for item in list(value):
-            start = len(self.tokens)
+        self.add((type(value), len(value)))
+        for item in sorted(value, key=repr):
             self.read(item)
-            items.add(tuple(self.tokens[start:]))
-            del self.tokens[start:]
-        self.set_tokens(type(value), items)
-
-    def set_tokens(self, cls: type, items: set[Any]) -> None:
-        self.add((cls, frozenset(items)))
 
     def read_array(self, value: Any) -> None:
         if isinstance(value, Tracer):
@@ -164,31 +162,29 @@ class Reader:
 
     def read_function(self, function: types.FunctionType) -> None:
         code, scope = function.__code__, function.__globals__
-        is_of_library = is_listed_name(str(scope.get("__name__")))
-        if is_of_library and "<locals>" not in code.co_qualname and is_pure(function):
+        module = str(scope.get("__name__"))
+        if is_listed_name(module) and is_pure(function):
             self.library_object(function)
             return
         if self._is_repeated(function):
             return
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
-        names = None if is_of_library and is_pure_code(function) else names_of(code)
+        names = None if is_listed_name(module, code.co_qualname) else names_of(code)
         self.code(code)
         self.add(function.__name__)
         if names is not None:
             self._mention(names.mentioned)
-        if function.__closure__ is not None:
-            for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    self.add(("absent",))
-                    continue
-                if names is None or not is_counter(names, name, value):
-                    self.read_variable(value, "closure", name, function)
-        if function.__defaults__ is not None:
-            self.read_variable(function.__defaults__, "default", "", function)
-        if function.__kwdefaults__ is not None:
-            self.read_variable(function.__kwdefaults__, "default", "", function)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                self.add(("absent",))
+                continue
+            if names is None or not is_counter(names, name, value):
+                self.read_variable(value, "closure", name, function)
+        for defaults in (function.__defaults__, function.__kwdefaults__):
+            if defaults is not None:
+                self.read_variable(defaults, "default", "", function)
         for name, value in list(function.__dict__.items()):
             if name not in _COPIED_FROM_JIT:
                 self.add(name)
@@ -197,16 +193,15 @@ class Reader:
             self._globals(function, names)
 
     def _globals(self, function: types.FunctionType, names: Names) -> None:
-        if names.has_relative_import:
-            raise UnprovableError("a relative import")
         scope, builtins = function.__globals__, function.__builtins__
         for chain in names.chains:
             name = chain[0]
             value = scope[name] if name in scope else builtins.get(name, _ABSENT)
             if not is_counter(names, name, value):
                 self._global(value, chain, function)
-        for module, name in names.imports:
-            self._global(sys.modules.get(module, _ABSENT), (module, name) if name else (module,), function)
+        for module, *name in names.imports:
+            absolute = importlib.util.resolve_name(module, scope.get("__package__"))
+            self._global(sys.modules.get(absolute, _ABSENT), (module, *name), function)
 
     def _global(self, value: Any, chain: tuple[str, ...], function: types.FunctionType) -> None:
         """What a global name gives, followed through modules by the attributes that are read of it at once."""
@@ -231,19 +226,6 @@ class Reader:
         if not is_listed_module(module):
             raise UnprovableError(f"the module '{module.__name__}'")
         self.library_object(module)
-
-    def read_method(self, method: Any) -> None:
-        self.add(type(method))
-        self.read(method.__func__)
-        self.read_part(method.__self__, ".__self__")
-
-    def read_partial(self, partial: Any) -> None:
-        self.add(type(partial))
-        self.read(partial.func)
-        self.read(partial.args)
-        self.read(partial.keywords)
-        if partial.__dict__:
-            self.read(partial.__dict__)
 
     def read_jitted(self, jitted: Any) -> None:
         if is_pure(jitted):
@@ -339,15 +321,11 @@ class Reader:
         if content is not None:
             self.read(content(value))
         if has_dict:
-            attributes = object.__getattribute__(value, "__dict__")
-            self.add(len(attributes))
-            for name, part in list(attributes.items()):
+            self.add(len(vars(value)))
+            for name, part in list(vars(value).items()):
                 self.add(name)
                 self.read_part(part, f".{name}")
         for name in slots:
-            try:
-                part = object.__getattribute__(value, name)
-            except AttributeError:
-                self.add(("absent",))
-                continue
-            self.read_part(part, f".{name}")
+            if hasattr(value, name):
+                self.add(name)
+                self.read_part(getattr(value, name), f".{name}")

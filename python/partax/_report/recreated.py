@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from partax._functions.classes import is_enum
 from partax._functions.objects import unwrapped
 from partax._functions.proof import Proof, callable_text
-from partax._functions.type_traits import is_enum
 from partax._report.explain import RetraceWarning
 
 _WARN_AT = 3

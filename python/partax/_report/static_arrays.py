@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._functions.classes import compares_fields
 from partax._functions.installed import is_installed
 from partax._functions.objects import entries_of, is_written_in_c, mro_of, read
-from partax._functions.type_traits import compares_fields
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, RUN, VALUE, Detail, details, leaf_paths, shown

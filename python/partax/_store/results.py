@@ -11,8 +11,8 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
+from partax._functions.classes import equal_by, is_constant, is_enum
 from partax._functions.pure import is_pure
-from partax._functions.type_traits import equal_by, is_constant, is_enum
 from partax._jax.nodes import is_tree_node
 
 _ONE: Any = object()  # stands for the array that is all of a result
