@@ -1,5 +1,7 @@
 #include "statics/static_form.h"
 
+#include <cstring>
+
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
 

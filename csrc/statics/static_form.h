@@ -1,9 +1,6 @@
 // How a static value is compared: its form, the items of a composite one, what == of a plain one means, and the hash.
 #pragma once
 
-#include <cstring>
-#include <functional>
-
 #include "base/error_path.h"
 #include "base/owned_reads.h"
 #include "classes/type_table.h"

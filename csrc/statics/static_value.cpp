@@ -1,7 +1,5 @@
 #include "statics/static_value.h"
 
-#include <algorithm>
-
 namespace partax {
 
 StaticValue StaticValue::loose(Ref value) noexcept {

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from partax._functions.classes import is_constant, is_enum
-from partax._functions.objects import asked_once
+from partax._functions.objects import cached_by_identity
 
 _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def register_parts(cls: type, parts: _Parts) -> None:
     READ_BY[cls] = parts
 
 
-@asked_once
+@cached_by_identity
 def read_by_base(cls: type) -> str:
     """By which method an instance of a class is read that is not in the table."""
     if issubclass(cls, type):

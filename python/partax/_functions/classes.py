@@ -10,7 +10,7 @@ import jax
 
 from partax._families.equinox import module_class
 from partax._functions.installed import is_installed
-from partax._functions.objects import asked_once, entries_of, is_written_in_c, mro_of, read
+from partax._functions.objects import attribute_of, cached_by_identity, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_name, is_pure, module_of
 
 # Classes of jax whose instances never change and tell themselves apart by `==`.
@@ -40,7 +40,7 @@ def equal_by(cls: type) -> str | None:
 
 def is_enum(cls: type) -> bool:
     """Whether instances are members of an enumeration."""
-    return isinstance(read(cls, "_member_map_"), dict)
+    return isinstance(attribute_of(cls, "_member_map_"), dict)
 
 
 def is_constant(cls: type) -> bool:
@@ -101,7 +101,7 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 }
 
 
-@asked_once
+@cached_by_identity
 def instance_layout(cls: type) -> Layout | None:
     """None if some of the content is out of reach, or a class makes up attributes."""
     content, slots = None, list[str]()
@@ -119,7 +119,7 @@ def instance_layout(cls: type) -> Layout | None:
     return Layout(content, tuple(slots), cls.__dictoffset__ != 0) if has_usual_metaclass(cls) else None
 
 
-@asked_once
+@cached_by_identity
 def library_bases(cls: type) -> tuple[type, ...]:
     """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
     return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from partax._functions.objects import asked_once
+from partax._functions.objects import cached_by_identity
 
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "RESUME", "COPY_FREE_VARS", "MAKE_CELL"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
@@ -32,7 +32,7 @@ class Names(NamedTuple):
     """All names and strings of the code: what it may read of any object. With "getattr", that is anything."""
 
 
-@asked_once
+@cached_by_identity
 def names_of(code: types.CodeType) -> Names:
     chains: dict[tuple[str, ...], None] = {}
     uses: dict[str, bool] = {}  # whether a variable is more than counted

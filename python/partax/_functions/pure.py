@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from partax._functions.installed import is_installed
-from partax._functions.objects import read
+from partax._functions.objects import attribute_of
 
 _LIBRARIES = """
 _abc _collections _collections_abc _functools _operator abc argparse builtins cmath collections contextlib copy
@@ -81,12 +81,12 @@ def is_listed_name(module: str, name: str = "") -> bool:
 
 def module_of(value: Any) -> str:
     """The name of the module that defines a value or, as C functions and methods may have none, its class."""
-    module = read(value, "__module__") or read(type(value), "__module__")
+    module = attribute_of(value, "__module__") or attribute_of(type(value), "__module__")
     return module if type(module) is str else ""
 
 
 def name_of(value: Any) -> str:
-    name = read(value, "__qualname__") or read(value, "__name__")
+    name = attribute_of(value, "__qualname__") or attribute_of(value, "__name__")
     return name if type(name) is str else ""
 
 
@@ -96,9 +96,9 @@ def is_pure(value: Any) -> bool:
     if not name or "<locals>" in name or not is_listed_name(module, name):
         return False
     first, *rest = name.split(".")
-    target = read(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it lacks
+    target = attribute_of(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it lacks
     for part in rest:
-        target = read(target, part)
+        target = attribute_of(target, part)
     return target is value
 
 

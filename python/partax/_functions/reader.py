@@ -66,7 +66,6 @@ class Reader:
 
     def library_object(self, value: Any) -> None:
         """A function, class or module on the allow-list, or a logger."""
-        self._kept.append(value)
         self.add(id(value))
 
     def code(self, code: types.CodeType) -> None:

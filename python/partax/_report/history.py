@@ -12,7 +12,7 @@ from typing import Any
 
 from partax import _core
 from partax._families.equinox import jitted_by_equinox
-from partax._functions.objects import read, unwrapped
+from partax._functions.objects import attribute_of, unwrapped
 from partax._jit.options import option_names
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, Detail, SpecData, details
@@ -170,8 +170,8 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     """Begins the history of a callable. Called by the native wrapper. `difference` is what an earlier callable of the
     same code read otherwise, or what of that is not proven; else empty.
     """
-    code = read(fun, "__code__")
-    name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
+    code = attribute_of(fun, "__code__")
+    name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
     history = History(
         name if isinstance(name, str) else type(fun).__name__,
         None if code is None else (code.co_filename, code.co_firstlineno),

@@ -14,7 +14,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._functions.code import names_of
-from partax._functions.objects import read
+from partax._functions.objects import attribute_of
 from partax._jax.private import context_mesh, jit_options
 from partax._pytree.call_site import file_text
 from partax._pytree.short_text import one_line
@@ -193,14 +193,14 @@ class ValueParts:
     def _too_deep(self, value: Any, kind: type) -> Part:
         label, text = "function" if callable(value) else "static", self._callable_text(value)
         if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
-            return Part(("deep", read(value, "__code__", kind)), label, text)
+            return Part(("deep", attribute_of(value, "__code__", kind)), label, text)
         return Part.by_identity(value, label, text)
 
     @staticmethod
     def _callable_text(value: Any) -> str:
         if type(value) is types.FunctionType:
             return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
-        return str(read(value, "__name__") or type(value).__name__)
+        return str(attribute_of(value, "__name__") or type(value).__name__)
 
     def _compound(self, value: Any, kind: type) -> Part:
         if issubclass(kind, types.FunctionType):
@@ -222,7 +222,7 @@ class ValueParts:
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
-        wrapped = read(value, "__wrapped__")
+        wrapped = attribute_of(value, "__wrapped__")
         if callable(wrapped) and callable(value):
             return self._wrapper(value, kind, wrapped)
         return self._other(value, kind)
@@ -237,7 +237,9 @@ class ValueParts:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
             fields: Any = getattr(kind, "__dataclass_fields__", {})
-            pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in read(value, "__dict__", {})]
+            pairs = [
+                (f".{name}", value.__dict__[name]) for name in fields if name in attribute_of(value, "__dict__", {})
+            ]
         else:
             return None
         return tuple((segment, self.value(item)) for segment, item in pairs)
@@ -303,7 +305,7 @@ class ValueParts:
                 hashed = _core.static_hash(value)
             except Exception:  # it is no static value, and is compared by identity
                 identity = True
-        label = "function" if callable(value) and read(value, "__name__") is not None else "static"
+        label = "function" if callable(value) and attribute_of(value, "__name__") is not None else "static"
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
         original = None
         if not identity:
@@ -321,8 +323,8 @@ class ValueParts:
                 return f"of {len(value)}"
         elif not trusted and not self._verbose:
             return f"<{short_name(kind)} at {id(value):#x}>"
-        if callable(value) and isinstance(read(value, "__name__"), str):
-            return f"{read(value, '__module__') or kind.__module__}.{value.__name__}"
+        if callable(value) and isinstance(attribute_of(value, "__name__"), str):
+            return f"{attribute_of(value, '__module__') or kind.__module__}.{value.__name__}"
         try:
             return one_line(repr(value), MAX_TEXT)
         except Exception as error:  # of the user's __repr__

@@ -16,7 +16,7 @@ import numpy as np
 from partax import _core
 from partax._functions.classes import compares_fields
 from partax._functions.installed import is_installed
-from partax._functions.objects import entries_of, is_written_in_c, mro_of, read
+from partax._functions.objects import attribute_of, entries_of, is_written_in_c, mro_of
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, RUN, VALUE, Detail, details, leaf_paths, shown
@@ -96,7 +96,7 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{i}]", item) for i, item in enumerate(value))
     if cls.__module__.partition(".")[0] in ("jax", "jaxlib"):  # a trace of jax's leads to all that it has captured
         return
-    attributes = read(value, "__dict__")
+    attributes = attribute_of(value, "__dict__")
     if type(attributes) is dict:
         yield from ((f".{name}", item) for name, item in attributes.copy().items())
     for base in mro_of(cls):
@@ -127,7 +127,7 @@ def arrays_in_statics(described: Iterable[Detail], name: str, function: Any) -> 
     """
     values = list(_statics(described))
     for _ in range(_MAX_WRAPPERS):
-        inner = read(function, "__wrapped__")
+        inner = attribute_of(function, "__wrapped__")
         if inner is None:
             break
         function = inner
@@ -200,5 +200,5 @@ def refuse_static_trees(described: Iterable[Detail]) -> None:
 
 
 def _is_of_flax(cls: Any) -> bool:
-    kind = read(sys.modules.get("flax.nnx"), "Pytree")
+    kind = attribute_of(sys.modules.get("flax.nnx"), "Pytree")
     return isinstance(kind, type) and issubclass(cls, kind)
