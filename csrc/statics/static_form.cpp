@@ -8,8 +8,7 @@
 namespace partax {
 namespace {
 
-// A built-in container and the form of its instances, and of those of a class without a == of its own that derives from
-// it.
+// A built-in container, and the form of its instances and of those of subclasses without a == of their own.
 struct Container {
   PyTypeObject* type;
   Form form;

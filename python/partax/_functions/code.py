@@ -79,9 +79,7 @@ def _attributes_after(steps: list[dis.Instruction], at: int) -> Iterator[str]:
 
 
 def _is_counted(steps: list[dis.Instruction], at: int) -> bool:
-    """Whether a variable is loaded only to be counted up (`n += 1`), appended to, or given an item (`d[k] = v`,
-    `d[k] += 1`): what the code does with it is a side effect of tracing.
-    """
+    """Whether a load only counts up (`n += 1`), appends, or gives an item (`d[k] = v`): a side effect of tracing."""
     following = steps[at + 1 : at + 6]
     first, *rest = (step.opname for step in following)
     if first in _ATTRIBUTES:

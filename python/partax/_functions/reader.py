@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import types
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from jax.core import Tracer
@@ -30,7 +30,7 @@ class UnprovableError(Exception):
     """A value that cannot be proven unchanged; the text says what it is."""
 
 
-def _is_user(user: Any, mentioned: Collection[str]) -> bool:
+def _is_user(user: Any, mentioned: frozenset[str]) -> bool:
     """Whether code that mentions these names uses one of a class, or creates instances of a class."""
     if isinstance(user, type):
         return "replace" in mentioned
@@ -51,7 +51,7 @@ class Reader:
         self._numbers: dict[int, int] = {}  # of the objects that were met, by id
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
         self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
-        self._mentioned: set[str] = set()  # by the code that was read
+        self._mentioned: list[frozenset[str]] = []  # by the code that was read
         self._unused: dict[Any, list[tuple[str, Any, Any]]] = {}  # of classes, by what would use them
 
     # ---- What subclasses do otherwise.
@@ -162,25 +162,27 @@ class Reader:
     def read_function(self, function: types.FunctionType) -> None:
         code, scope = function.__code__, function.__globals__
         module = str(scope.get("__name__"))
-        if is_listed_name(module) and is_pure(function):
+        is_of_library = is_listed_name(module)
+        if is_of_library and is_pure(function):
             self.library_object(function)
             return
         if self._is_repeated(function):
             return
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
-        names = None if is_listed_name(module, code.co_qualname) else names_of(code)
+        names = None if is_of_library and is_listed_name(module, code.co_qualname) else names_of(code)
         self.code(code)
         self.add(function.__name__)
         if names is not None:
             self._mention(names.mentioned)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                self.add(("absent",))
-                continue
-            if names is None or not is_counter(names, name, value):
-                self.read_variable(value, "closure", name, function)
+        if function.__closure__ is not None:
+            for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
+                try:
+                    value = cell.cell_contents
+                except ValueError:
+                    self.add(("absent",))
+                    continue
+                if names is None or not is_counter(names, name, value):
+                    self.read_variable(value, "closure", name, function)
         for defaults in (function.__defaults__, function.__kwdefaults__):
             if defaults is not None:
                 self.read_variable(defaults, "default", "", function)
@@ -271,10 +273,12 @@ class Reader:
                 continue
             # What a class defines counts if code names it, or if Python or a library may use it.
             user = cls if name in _MAKERS else name
-            self._unused.setdefault(user, []).append((name, entry, self.place))
             is_of_library = name.startswith("__") or any(name in entries_of(base) for base in library)
-            if (is_of_library and user is name) or _is_user(user, self._mentioned):
-                self._read_used(user)
+            if (is_of_library and user is name) or any(_is_user(user, names) for names in self._mentioned):
+                self.add(name)
+                self.read_part(entry, f".{name}")
+            else:
+                self._unused.setdefault(user, []).append((name, entry, self.place))
 
     def _read_used(self, user: Any) -> None:
         """What classes have that a name, or the creation of an instance, uses from now on."""
@@ -287,7 +291,7 @@ class Reader:
 
     def _mention(self, names: frozenset[str]) -> None:
         """Notes all names of some code that is read."""
-        self._mentioned |= names
+        self._mentioned.append(names)
         for user in list(self._unused):
             if _is_user(user, names):
                 self._read_used(user)
