@@ -4,7 +4,7 @@ read, as in `jax.jit`, and that the reason of its trace names what has changed.
 
 import dataclasses
 import functools
-import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,14 +44,6 @@ def the_defaults_of_a_helper() -> Case:
         return x * by
 
     return lambda: lambda x: shared(x), lambda: setattr(shared, "__defaults__", (2.0,)), "default"
-
-
-@cases.add
-def the_keyword_defaults_of_a_helper() -> Case:
-    def shared(x: Any, *, by: float = 1.0) -> Any:
-        return x * by
-
-    return lambda: lambda x: shared(x), lambda: setattr(shared, "__kwdefaults__", {"by": 2.0}), "default"
 
 
 @cases.add
@@ -183,11 +175,32 @@ def a_static_method_that_is_replaced() -> Case:
 
 
 @cases.add
-def the_class_of_an_object() -> Case:
-    one, other = user_class(), user_class()
-    user = one()
-    other.SCALE = 4.0
-    return lambda: lambda x: user.scale(x), lambda: setattr(user, "__class__", other), "user"
+def a_class_attribute_by_getattr() -> Case:
+    User, name = user_class(), "SC" + "ALE"
+    return lambda: lambda x: x * getattr(User, name), lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
+
+
+@cases.add
+def a_class_attribute_by_attrgetter() -> Case:
+    User, get = user_class(), operator.attrgetter("SCALE")
+    return lambda: lambda x: x * get(User), lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
+
+
+@cases.add
+def a_class_attribute_by_a_pattern() -> Case:
+    User = user_class()
+    User.__match_args__ = ("SCALE",)
+    user = User()
+
+    def make() -> Any:
+        def f(x: Any) -> Any:
+            match user:
+                case User(scale):
+                    return x * scale
+
+        return f
+
+    return make, lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
 
 
 @cases.add
@@ -304,29 +317,6 @@ def a_class_that_is_made_in_the_body() -> Case:
         return f
 
     return make, set_global("SCALE", 11.0), "SCALE"
-
-
-@cases.add
-def a_caught_name_error() -> Case:
-    def make() -> Any:
-        def f(x: Any) -> Any:
-            try:
-                return x * MISSING  # type: ignore[name-defined]
-            except NameError:
-                return x
-
-        return f
-
-    return make, set_global("MISSING", 2.0), "MISSING"
-
-
-@cases.add
-def functions_of_itertools() -> Case:
-    return (
-        lambda: lambda x: functools.reduce(lambda a, b: a * b, itertools.chain([x], WEIGHTS)),
-        lambda: WEIGHTS.append(3.0),
-        "WEIGHTS",
-    )
 
 
 @cases.each()

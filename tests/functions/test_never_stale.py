@@ -155,17 +155,6 @@ def a_helper() -> Case:
 
 
 @cases.add
-def a_global_in_a_nested_function() -> Case:
-    def make() -> Any:
-        def f(x: Any) -> Any:
-            return (lambda y: y * SCALE)(x)
-
-        return f
-
-    return make, set_global("SCALE", 5.0), "SCALE"
-
-
-@cases.add
 def a_global_in_a_comprehension() -> Case:
     return lambda: lambda x: sum([x * w for w in WEIGHTS]), lambda: WEIGHTS.append(WEIGHTS[0] + 1), "WEIGHTS"
 
@@ -183,12 +172,6 @@ def a_global_array_in_place() -> Case:
 @cases.add
 def a_global_dict_in_place() -> Case:
     return lambda: lambda x: x * TABLE["lr"], lambda: TABLE.update(lr=TABLE["lr"] + 1), "TABLE"
-
-
-@cases.add
-def a_global_that_is_deleted_and_builtin() -> Case:
-    globals()["max"] = lambda *values: 7.0
-    return lambda: lambda x: x * max(1, 2), lambda: globals().__delitem__("max"), "max"
 
 
 @cases.add
@@ -249,14 +232,6 @@ def a_global_of_another_module() -> Case:
     module = module_of("SCALE = 1.0\ndef helper(x):\n    return x * SCALE")
     globals()["other"] = module.helper
     return lambda: lambda x: other(x), lambda: setattr(module, "SCALE", 2.0), "SCALE"  # type: ignore[name-defined]  # noqa: F821
-
-
-@cases.add
-def a_constant_that_a_module_imports() -> Case:
-    module_of("LR = 1.0")
-    helpers = module_of("from user_config import LR\ndef helper(x):\n    return x * LR", "user_helpers")
-    globals()["other"] = helpers.helper
-    return lambda: lambda x: other(x), lambda: setattr(helpers, "LR", 2.0), "LR"  # type: ignore[name-defined]  # noqa: F821
 
 
 @cases.each()
