@@ -16,6 +16,7 @@ struct Container {
 const Container kContainers[] = {
     {&PyTuple_Type, Form::kTuple}, {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
     {&PySet_Type, Form::kSet},     {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
+    {&PyODict_Type, Form::kDict},
 };
 
 bool is_compared_as(PyTypeObject* type, PyTypeObject* base) noexcept {
@@ -54,7 +55,6 @@ Form form_of(PyObject* value) {
   }
   if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
   if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
-  if (type == &PyODict_Type) return Form::kDict;
   for (const Container& container : kContainers) {
     if (PyType_IsSubtype(type, container.type) && is_compared_as(type, container.type)) return container.form;
   }

@@ -39,7 +39,7 @@ Ref StaticValue::value() const {
 
 std::string StaticValue::difference(PyObject* other) const {
   if (is_callable()) return record_->difference(other);
-  if (composite_ == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(other)) != composite_->type.get()) return {};
+  if (composite_ == nullptr || Py_TYPE(other) != composite_->type) return {};
   const std::shared_ptr<const Composite> composite = composite_;
   std::vector<Ref> parts;
   each_item(other, form_of(other), [&](const Ref& part) { parts.push_back(part); });
@@ -56,7 +56,7 @@ int StaticValue::traverse(visitproc visit, void* arg) const {
   if (record_.use_count() == 1) {
     if (const int status = record_->traverse(visit, arg)) return status;
   }
-  return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type, composite_->items) : 0;
+  return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type_ref, composite_->items) : 0;
 }
 
 // ---- Whether another value is the same static value.
@@ -90,7 +90,7 @@ bool StaticValue::equals_value(PyObject* other) const {
 }
 
 bool StaticValue::equals_items(PyObject* other) const {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(other)) != composite_->type.get()) return false;
+  if (Py_TYPE(other) != composite_->type) return false;
   check_depth();
   const Form form = form_of(other);
   const std::vector<StaticValue>& items = composite_->items;
@@ -150,7 +150,10 @@ class Sealer {
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
     auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    composite->type = Py_TYPE(value);
+    auto* type = reinterpret_cast<PyObject*>(composite->type);
+    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
+    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
     bool reusable = !is_mutable_form(form);
     each_item(value, form, [&](const Ref& item) {
       composite->items.push_back(item ? seal(item.get()) : StaticValue());
@@ -159,7 +162,7 @@ class Sealer {
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
     StaticValue result;
     result.mode_ = StaticValue::Mode::kComposite;
-    if (reusable) {
+    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
       result.mode_ = StaticValue::Mode::kHeld;
       result.held_ = Ref::borrow(value);
     }

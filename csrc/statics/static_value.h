@@ -75,7 +75,8 @@ class StaticValue {
 };
 
 struct StaticValue::Composite {
-  Ref type;
+  PyTypeObject* type;
+  Ref type_ref;  // strong, or weak where the type is the user's
   std::vector<StaticValue> items;
 };
 
@@ -91,6 +92,7 @@ void StaticValue::each_weakref(Visit&& visit) const {
   if (mode_ == Mode::kWeak) visit(held_.get(), false);
   if (record_ != nullptr) record_->known.front().each_weakref([&](PyObject* weakref) { visit(weakref, true); });
   if (composite_ == nullptr) return;
+  if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get(), false);
   for (const StaticValue& item : composite_->items) item.each_weakref(visit);
 }
 

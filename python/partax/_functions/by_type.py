@@ -3,7 +3,6 @@
 import collections
 import datetime
 import decimal
-import fractions
 import functools
 import inspect
 import logging
@@ -32,7 +31,7 @@ _Parts = Callable[[Any], Any] | tuple[str, ...]
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
         *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
-        *(decimal.Decimal, fractions.Fraction, uuid.UUID),
+        *(decimal.Decimal, uuid.UUID),
         *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
         *(pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, inspect.Signature, type(sys.version_info)),
         *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),

@@ -6,8 +6,6 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-
 from partax._families.equinox import module_class
 from partax._functions.installed import is_installed
 from partax._functions.objects import attribute_of, cached_by_identity, entries_of, is_written_in_c, mro_of
@@ -45,8 +43,7 @@ def is_enum(cls: type) -> bool:
 
 def is_constant(cls: type) -> bool:
     """Whether instances are objects of jax that never change and compare by `==`."""
-    is_of_jax = module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
-    return cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
+    return cls.__name__ in _CONSTANT and module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
 
 
 def compares_fields(cls: type) -> bool:

@@ -12,7 +12,6 @@ _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "R
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
-_STORES = {"LOAD_DEREF": "STORE_DEREF", "LOAD_GLOBAL": "STORE_GLOBAL"}
 _COUNTED = {int, float, list, set, dict, collections.deque, collections.Counter, collections.defaultdict}
 _CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 _ADDING = {"append", "appendleft", "extend", "add", "update"}
@@ -86,7 +85,7 @@ def _is_counted(steps: list[dis.Instruction], at: int) -> bool:
         return following[0].argval in _ADDING
     if first.count("LOAD_") != 1:  # what loads nothing, or two values
         return False
-    if rest[:2] == ["BINARY_OP", _STORES.get(steps[at].opname, "")]:
+    if rest[:2] == ["BINARY_OP", steps[at].opname.replace("LOAD", "STORE")]:
         return first in _CONSTANTS and following[2].argval == steps[at].argval
     is_item_counted = rest[:2] == ["COPY", "COPY"] and rest[3] in _CONSTANTS
     return is_item_counted or rest[:1] == ["STORE_SUBSCR"]
