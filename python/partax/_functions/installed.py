@@ -28,10 +28,10 @@ def is_installed(module: Any) -> bool:
     root = module.partition(".")[0]
     if root in ("partax", "__main__"):
         return root == "partax"
-    found = sys.modules.get(module) or sys.modules.get(root)
-    file = getattr(found, "__file__", None)
+    loaded = sys.modules.get(module) or sys.modules.get(root)
+    file = getattr(loaded, "__file__", None)
     if not isinstance(file, str):
-        return getattr(getattr(found, "__spec__", None), "origin", None) in ("built-in", "frozen")
+        return getattr(getattr(loaded, "__spec__", None), "origin", None) in ("built-in", "frozen")
     return _is_in_installed_folder(file)
 
 
