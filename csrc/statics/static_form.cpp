@@ -85,12 +85,12 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
 }
 
 Ref field(PyObject* value, PyObject* name) {
-  Ref found = Ref::steal(PyObject_GenericGetAttr(value, name));
-  if (!found) {
+  Ref item = Ref::steal(PyObject_GenericGetAttr(value, name));
+  if (!item) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError{};
     PyErr_Clear();
   }
-  return found;
+  return item;
 }
 
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
@@ -158,9 +158,9 @@ bool holds_mutable(PyObject* value) {
   if (is_mutable_form(form)) return true;
   if (form != Form::kTuple && form != Form::kFrozenDataclass) return false;
   check_depth();
-  bool found = false;
-  each_item(value, form, [&](const Ref& item) { found = found || (item && holds_mutable(item.get())); });
-  return found;
+  bool has_any = false;
+  each_item(value, form, [&](const Ref& item) { has_any = has_any || (item && holds_mutable(item.get())); });
+  return has_any;
 }
 
 namespace {
