@@ -1,6 +1,7 @@
 """Counts the traces of a program as partax and as `jax.jit` or Equinox run it."""
 
 import logging
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -75,6 +76,28 @@ class Applied:
     def reason(self) -> str:
         """Of the latest trace."""
         return self._compiled.report().traces[-1].reason
+
+
+Change = Callable[[], Any]
+Case = tuple[Callable[[], Any], Change, str]
+"""Makes a function; changes what it reads; what the reason of its trace says."""
+
+
+class Cases(dict[str, Callable[[], Case]]):
+    """What a function may read, by name, as parameters of a test."""
+
+    def add(self, make: Callable[[], Case]) -> Callable[[], Case]:
+        self[make.__name__] = make
+        return make
+
+    def each(self) -> pytest.MarkDecorator:
+        return pytest.mark.parametrize("make_case", list(self.values()), ids=list(self))
+
+
+def assigned(value: Any) -> tuple[types.SimpleNamespace, Callable[[Any], Change]]:
+    """A variable, and what assigns it."""
+    variable = types.SimpleNamespace(value=value)
+    return variable, lambda new: lambda: setattr(variable, "value", new)
 
 
 def assert_sees_change(make: Callable[[], Any], change: Callable[[], Any], x: jax.Array, *culprits: str) -> None:

@@ -15,16 +15,17 @@ namespace {
 bool has_own_object(PyObject* value) {
   const Form form = form_of(value);
   if (is_composite(form)) {
-    const DepthGuard guard;
+    check_depth();
     bool has_any = false;
     each_item(value, form, [&](const Ref& item) { has_any = has_any || (item && has_own_object(item.get())); });
     return has_any;
   }
   const TypeInfo& info = TypeTable::instance().find(value);
   const CallableSort sort = callable_sort(value);
+  if (info.is_enum) return false;
   if (form == Form::kGeneric || sort == CallableSort::kOther) return !info.is_installed;
   if (form != Form::kIdentity) return sort == CallableSort::kMethod;
-  return !info.is_enum && !PyType_Check(value) && !PyModule_Check(value) && PyCallable_Check(value) == 0;
+  return !PyType_Check(value) && !PyModule_Check(value) && PyCallable_Check(value) == 0;
 }
 
 }  // namespace

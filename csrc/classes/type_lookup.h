@@ -38,8 +38,6 @@ inline Ref on_type(PyTypeObject* type, PyObject* name) noexcept {
 #endif
 }
 
-inline Name equals_name("__eq__");
-
 // Whether `__class__` of this type's instances is their type.
 bool tells_its_class(PyTypeObject* type);
 

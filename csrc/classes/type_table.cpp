@@ -95,14 +95,9 @@ void describe(PyObject* object, TypeInfo& info) {
     info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
   }
   const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
-  const Ref compared = trait("compared"), slots = trait("slots");
+  const Ref compared = trait("compared");
   info.is_frozen_dataclass = compared.get() != Py_None;
-  if (info.is_frozen_dataclass) {
-    append_interned(info.compared, compared.get());
-    info.equals = on_type(Py_TYPE(object), equals_name.get());
-  }
-  info.is_in_reach = slots.get() != Py_None;
-  if (info.is_in_reach) append_slots(info.slots, slots.get());
+  if (info.is_frozen_dataclass) append_interned(info.compared, compared.get());
   info.is_installed = trait("is_installed").get() == Py_True;
   info.is_enum = trait("is_enum").get() == Py_True;
   info.equal_by = Ref::borrow(null_if_none(trait("equal_by").get()));

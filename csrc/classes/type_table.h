@@ -68,9 +68,7 @@ struct TypeInfo {
   std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;         // attribute families: interned names of the static fields
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
-  Ref equals;                            // and that ==
   Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
-  std::vector<Slot> slots;               // those of its instances
   std::unique_ptr<const Layout> layout;  // of kEntries
   // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep
   // for good.
@@ -83,7 +81,6 @@ struct TypeInfo {
   mutable unsigned int order_version = 0;
   mutable enum : std::uint8_t { kUnknown, kAgrees, kDiffers } agreement = kUnknown;  // kDeclared
   bool is_frozen_dataclass = false;
-  bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
   bool is_enum = false;       // instances are the members of an enumeration

@@ -43,11 +43,6 @@ CallableSort callable_sort(PyObject* value) noexcept {
   return CallableSort::kNone;
 }
 
-Ref partial_part(PyObject* partial, std::size_t i) {
-  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
-  return attribute(partial, names[i]);
-}
-
 CallableIdentity::CallableIdentity(PyObject* callable, PyObject* on_death) {
   const bool is_method = PyMethod_Check(callable) != 0;
   object_ = weakly(is_method ? PyMethod_GET_SELF(callable) : callable, on_death);
@@ -70,7 +65,7 @@ Ref CallableIdentity::get() const {
 CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool proves) {
   known.emplace_back(callable, on_death);
   if (!proves) return;
-  proof = python::prove(callable);
+  proof = python::make_proof(callable);
   is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
   num_array_bytes = size_of_number(attribute(proof.get(), "num_array_bytes").get());
 }
@@ -82,11 +77,8 @@ bool CallableRecord::is_alive() const {
 
 bool CallableRecord::accepts(PyObject* callable) {
   if (is_known(callable)) return true;
-  if (!is_provable) return false;
-  const Ref same = python::is_same(proof, callable);
-  if (same.get() != Py_True) return false;
-  CallableIdentity identity(callable, nullptr);
-  known.insert(known.begin() + 1, std::move(identity));
+  if (!is_provable || python::is_same(proof, callable).get() != Py_True) return false;
+  known.insert(known.begin() + 1, CallableIdentity(callable, nullptr));
   if (known.size() > kMaxKnown) known.pop_back();
   return true;
 }
@@ -96,14 +88,10 @@ std::string CallableRecord::difference(PyObject* callable) const {
 }
 
 void CallableRecord::check_still_proven() {
-  if (!is_provable) return;
   const std::vector<CallableIdentity> identities = known;  // Python may add to them
   for (const CallableIdentity& identity : identities) {
-    const Ref callable = identity.get();
-    if (callable && python::is_same(proof, callable).get() != Py_True) {
-      is_provable = false;
-      return;
-    }
+    const Ref callable = is_provable ? identity.get() : Ref();
+    if (callable && python::is_same(proof, callable).get() != Py_True) is_provable = false;
   }
 }
 
@@ -112,13 +100,6 @@ void CallableRecord::refuse_others(const char* reason) {
   if (!is_provable) return;
   checked_int(PyObject_SetAttr(proof.get(), name.get(), exact_unicode(reason).get()));
   is_provable = false;
-}
-
-// `==` of code objects ignores qualified names and the kinds of local variables.
-bool is_same_code(PyObject* left, PyObject* right) {
-  if (left == right) return true;
-  const auto *a = reinterpret_cast<PyCodeObject*>(left), *b = reinterpret_cast<PyCodeObject*>(right);
-  return are_equal(a->co_qualname, b->co_qualname) && are_equal(left, right);
 }
 
 }  // namespace partax

@@ -1,4 +1,4 @@
-// Which static values are callables that count by what their code can read, and what they wrap.
+// Which static values are callables, and how a key knows one: by identity, and by what its code can read.
 #pragma once
 
 #include "base/error_path.h"
@@ -30,9 +30,6 @@ enum class CallableSort : std::uint8_t {
 };
 
 CallableSort callable_sort(PyObject* value) noexcept;
-
-// Of a functools.partial: its function, its arguments, its keywords.
-Ref partial_part(PyObject* partial, std::size_t i);
 
 // A callable by identity, held weakly. Python makes a new object at each access of a bound method, so that one is known
 // by its function and its object.
@@ -83,8 +80,5 @@ struct CallableRecord {
   bool is_provable = false;
   std::size_t num_array_bytes = 0;  // of the arrays that it can read
 };
-
-// The same code, also if it was compiled twice from equal source.
-bool is_same_code(PyObject* left, PyObject* right);
 
 }  // namespace partax

@@ -1,34 +1,26 @@
 #include "statics/static_form.h"
 
+#include <cstring>
+
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "classes/type_lookup.h"
 
 namespace partax {
 namespace {
 
-thread_local int static_depth = 0;
-
-// The built-in types that others derive from, with the form of their instances.
-struct Content {
+// A built-in container, and the form of its instances and of those of subclasses without a == of their own.
+struct Container {
   PyTypeObject* type;
   Form form;
 };
+const Container kContainers[] = {
+    {&PyTuple_Type, Form::kTuple}, {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
+    {&PySet_Type, Form::kSet},     {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
+    {&PyODict_Type, Form::kDict},
+};
 
-// What an instance has of these, or null. It is among the bases that the layout comes from.
-const Content* content_in(PyObject* value) noexcept {
-  static const Content contents[] = {
-      {&PyTuple_Type, Form::kTuple},  {&PyList_Type, Form::kList},           {&PyDict_Type, Form::kDict},
-      {&PySet_Type, Form::kSet},      {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyByteArray_Type, Form::kByteArray},
-      {&PyLong_Type, Form::kAtom},    {&PyFloat_Type, Form::kFloat},         {&PyComplex_Type, Form::kComplex},
-      {&PyUnicode_Type, Form::kAtom}, {&PyBytes_Type, Form::kAtom},
-  };
-  for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
-    for (const Content& content : contents) {
-      if (type == content.type) return &content;
-    }
-  }
-  return nullptr;
+bool is_compared_as(PyTypeObject* type, PyTypeObject* base) noexcept {
+  return type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
 }
 
 template <typename Bits>
@@ -36,24 +28,12 @@ bool have_same_bits(const Bits& a, const Bits& b) noexcept {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-bool has_state(PyObject* value, const TypeInfo& info) noexcept {
-  return _PyObject_GetDictPtr(value) != nullptr || !info.slots.empty();
-}
-
 }  // namespace
 
-void refuse_depth() {
+void check_depth() {
+  if (stack_reserve().is_free()) return;
   throw WalkError::diagnosed(PyExc_RecursionError, "a static value is nested too deeply or contains itself");
 }
-
-DepthGuard::DepthGuard() {
-  if (++static_depth > kMaxDepth || !stack_reserve().is_free()) {
-    --static_depth;
-    refuse_depth();
-  }
-}
-
-DepthGuard::~DepthGuard() { --static_depth; }
 
 Form form_of(PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
@@ -61,57 +41,24 @@ Form form_of(PyObject* value) {
       type == &PyBytes_Type || type == &PyEllipsis_Type) {
     return Form::kAtom;
   }
-  if (type == &PyFunction_Type) return Form::kCallable;
-  if (type == &PyType_Type) return Form::kIdentity;
-  const Content* const content = content_in(value);
-  PyTypeObject* const base = content == nullptr ? nullptr : content->type;
-  if (type == base) return content->form;
-  if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
-  if (PyMethod_Check(value)) return Form::kCallable;
+  if (type == &PyFloat_Type) return Form::kFloat;
+  if (type == &PyComplex_Type) return Form::kComplex;
+  if (type == &PyFunction_Type || PyMethod_Check(value)) return Form::kCallable;
+  for (const Container& container : kContainers) {
+    if (type == container.type) return container.form;
+  }
   if (type == &PySlice_Type || type == &PyRange_Type) return Form::kSlice;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
-    switch (info.sort) {
-      case LeafSort::kJaxArray:
-      case LeafSort::kTracer:
-      case LeafSort::kNumpyArray:
-        return Form::kArray;
-      case LeafSort::kNumpyScalar:
-        return Form::kNumpyScalar;
-      default:
-        break;
-    }
+    if (info.sort == LeafSort::kNumpyScalar) return Form::kNumpyScalar;
+    if (info.sort >= LeafSort::kJaxArray && info.sort <= LeafSort::kNumpyArray) return Form::kArray;
   }
-  // Its class may have been given another == since.
-  if (info.is_frozen_dataclass && on_type(type, equals_name.get()).get() == info.equals.get())
-    return Form::kFrozenDataclass;
-  // Each member of an enumeration is there once, unless its class says otherwise.
-  PyTypeObject* const compared_as = base == nullptr ? &PyBaseObject_Type : base;
-  if (info.is_enum && type->tp_richcompare == compared_as->tp_richcompare && PyType_SUPPORTS_WEAKREFS(type)) {
-    return Form::kIdentity;
+  if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
+  if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
+  for (const Container& container : kContainers) {
+    if (PyType_IsSubtype(type, container.type) && is_compared_as(type, container.type)) return container.form;
   }
-  const CallableSort sort = callable_sort(value);
-  if (sort != CallableSort::kNone) return Form::kCallable;
-  const bool is_plain =
-      base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
-  if (is_plain) return content->form;
-  if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
-    return Form::kIdentity;
-  }
-  const bool is_content = type->tp_hash == PyObject_HashNotImplemented && info.is_in_reach && has_state(value, info);
-  if (is_content && !info.is_installed) return Form::kInstance;  // a library's `==` knows what else it keeps
-  return Form::kGeneric;
-}
-
-Ref items_of_dict(PyObject* dict) {
-  if (!PyODict_CheckExact(dict)) return Ref::checked(PyDict_Items(dict));
-  static Name method("items");
-  return Ref::checked(PySequence_List(Ref::checked(PyObject_CallNoArgs(attribute(dict, method).get())).get()));
-}
-
-Ref items_of_set(PyObject* set) {
-  if (PyFrozenSet_CheckExact(set) || Py_IS_TYPE(set, &PySet_Type)) return Ref::checked(PySequence_List(set));
-  return Ref::checked(PySequence_List(Ref::checked(PyFrozenSet_New(set)).get()));
+  return is_compared_as(type, &PyBaseObject_Type) ? Form::kIdentity : Form::kGeneric;
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -130,26 +77,20 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
     forgive();
     return -1;
   }
-  static Name dataclass_params("__dataclass_params__");
-  Ref cause = take_exception();  // a look-up may clear it
-  const bool is_dataclass = static_cast<bool>(on_type(Py_TYPE(value), dataclass_params.get()));
-  restore_exception(std::move(cause));
-  const std::string remedy = is_dataclass ? "make the class `@dataclass(frozen=True)`, or a pytree node"
-                                          : "give the type a hash, or make it a pytree node";
-  throw WalkError::diagnosed(PyExc_TypeError,
-                             "found a static value of type `" + type_name(value) +
-                                 "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
-                                 "`__eq__` (static); " +
-                                 remedy);
+  throw WalkError::diagnosed(
+      PyExc_TypeError,
+      "found a static value of type `" + type_name(value) +
+          "` that cannot be hashed, expected arrays (traced) or values with `__hash__` and "
+          "`__eq__` (static); give the class a hash, as by `@dataclass(frozen=True)`, or make it a pytree node");
 }
 
 Ref field(PyObject* value, PyObject* name) {
-  Ref found = Ref::steal(PyObject_GenericGetAttr(value, name));
-  if (!found) {
+  Ref item = Ref::steal(PyObject_GenericGetAttr(value, name));
+  if (!item) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError{};
     PyErr_Clear();
   }
-  return found;
+  return item;
 }
 
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
@@ -166,13 +107,11 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       break;
   }
   if (form == Form::kGeneric) {
-    if (PyCode_Check(left)) return is_same_code(left, right);
     if (const Ref name = TypeTable::instance().find(right).equal_by) {
       const auto content = [&](PyObject* of) { return Ref::checked(PyObject_GetAttr(of, name.get())); };
       return are_equal(content(left).get(), content(right).get());
     }
-    const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
-    if (other != hash) return false;
+    if (hash != -1 && own_hash(right, Unhashable::kRefuse) != hash) return false;
   }
   const Ref result = Ref::steal(PyObject_RichCompare(left, right, Py_EQ));
   const int equal = result ? PyObject_IsTrue(result.get()) : -1;
@@ -186,47 +125,21 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
 
 namespace {
 
-// A copy of what holds a mutable built-in container, down to its atoms.
+// A copy of a mutable built-in container, or of a tuple with one in it, down to its atoms.
 Ref fresh(PyObject* value) {
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  const Form form = form_of(value);
   const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
-  if (!is_dict && !is_set && !PyList_CheckExact(value) && form != Form::kTuple && form != Form::kFrozenDataclass) {
-    return Ref::borrow(value);
-  }
-  const DepthGuard guard;
-  std::vector<Ref> names, items;
-  bool same = true;
-  const auto add = [&](const Ref& item, bool is_key = false) {
-    items.push_back(item && !is_key ? fresh(item.get()) : item);
-    same = same && items.back().get() == item.get();
-  };
-  if (form == Form::kFrozenDataclass) {
-    if (!TypeTable::instance().find(value).is_in_reach || content_in(value) != nullptr) return Ref::borrow(value);
-    bool is_name = true;  // names and values by turns
-    each_item(value, Form::kInstance, [&](const Ref& item) {
-      if (is_name) names.push_back(item);
-      if (!is_name) add(item);
-      is_name = !is_name;
-    });
-  } else {
-    each_item(value, form, [&](const Ref& item) { add(item, is_dict && items.size() % 2 == 0); });
-  }
-  PyTypeObject* const type = Py_TYPE(value);
-  if (form == Form::kTuple) {
-    if (same) return Ref::borrow(value);
-    Ref tuple = tuple_of(std::move(items));
-    if (PyTuple_CheckExact(value)) return tuple;
-    return Ref::checked(PyTuple_Type.tp_new(type, Ref::checked(PyTuple_Pack(1, tuple.get())).get(), nullptr));
-  }
-  if (form == Form::kFrozenDataclass) {
-    if (same) return Ref::borrow(value);
-    Ref made = Ref::checked(PyBaseObject_Type.tp_new(type, tuple_of({}).get(), nullptr));
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (items[i]) checked_int(PyObject_GenericSetAttr(made.get(), names[i].get(), items[i].get()));
-    }
-    return made;
-  }
+  const bool is_tuple = PyTuple_CheckExact(value);
+  if (!is_dict && !is_set && !is_tuple && !PyList_CheckExact(value)) return Ref::borrow(value);
+  check_depth();
+  std::vector<Ref> items;
+  bool is_same = true;
+  each_item(value, form_of(value), [&](const Ref& item) {
+    const bool is_key = is_dict && items.size() % 2 == 0;
+    items.push_back(is_key ? item : fresh(item.get()));
+    is_same = is_same && items.back().get() == item.get();
+  });
+  if (is_tuple) return is_same ? Ref::borrow(value) : tuple_of(std::move(items));
   if (is_set) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
   if (!is_dict) return list_of(std::move(items));
   Ref copy = Ref::checked(PyDict_New());
@@ -244,10 +157,10 @@ bool holds_mutable(PyObject* value) {
   const Form form = form_of(value);
   if (is_mutable_form(form)) return true;
   if (form != Form::kTuple && form != Form::kFrozenDataclass) return false;
-  const DepthGuard guard;
-  bool found = false;
-  each_item(value, form, [&](const Ref& item) { found = found || (item && holds_mutable(item.get())); });
-  return found;
+  check_depth();
+  bool has_any = false;
+  each_item(value, form, [&](const Ref& item) { has_any = has_any || (item && holds_mutable(item.get())); });
+  return has_any;
 }
 
 namespace {
@@ -269,18 +182,15 @@ std::size_t bits_hash(const Bits& bits) noexcept {
   return seed;
 }
 
+std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
+
 // Equal for all callables that may be the same: of what one holds all may change.
 std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
-  const CallableSort sort = callable_sort(value);
-  if (sort == CallableSort::kMethod) {
-    PyObject* const owner = PyMethod_GET_SELF(value);
-    if (TypeTable::instance().find(owner).kind != Kind::kStaticLeaf) {  // one with arrays is refused
-      below([] { return std::string(".__self__"); }, [&] { hash_of_part(owner, Unhashable::kRefuse, callables); });
-    }
-    if (callables == Callables::kByIdentity) seed = mix(seed, pointer_hash(owner));
-    return mix(seed, hash_of_part(PyMethod_GET_FUNCTION(value), Unhashable::kCompare, callables));
+  const bool is_method = PyMethod_Check(value) != 0;
+  if (callables == Callables::kByIdentity) {
+    return mix(seed, pointer_hash(is_method ? PyMethod_GET_SELF(value) : value));
   }
-  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
+  const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kFunction) {
     const Ref code_object = code_of(value);
     const auto* code = reinterpret_cast<PyCodeObject*>(code_object.get());
@@ -288,26 +198,23 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
   Ref inner;
-  if (sort == CallableSort::kPartial) inner = partial_part(value, 0);
+  if (is_method) inner = Ref::borrow(PyMethod_GET_FUNCTION(value));
+  if (sort == CallableSort::kPartial) inner = attribute(value, "func");
   if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();
-  const bool is_known = inner && form_of(inner.get()) == Form::kCallable;
-  return is_known ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
+  const bool is_callable = inner && form_of(inner.get()) == Form::kCallable;
+  return is_callable ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
 }
 
-}  // namespace
-
 std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables) {
-  const DepthGuard guard;
+  check_depth();
   const Form form = form_of(value);
   const std::size_t seed = pointer_hash(Py_TYPE(value));
-  if (form == Form::kInstance && unhashable == Unhashable::kRefuse) own_hash(value, unhashable);  // which raises
   if (is_composite(form)) {
     std::size_t combined = seed;
     each_item(value, form, [&](const Ref& item) {
-      const bool is_skipped = !item || (form == Form::kInstance && form_of(item.get()) == Form::kArray);
-      combined = mix(combined, is_skipped ? 0 : hash_of_part(item.get(), unhashable, callables));
+      combined = mix(combined, item ? hash_of_part(item.get(), unhashable, callables) : 0);
     });
     return combined;
   }
@@ -326,6 +233,8 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
       return mix(seed, static_cast<std::size_t>(own_hash(value, unhashable)));
   }
 }
+
+}  // namespace
 
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables) {
   return reading([&] { return hash_of_part(value, unhashable, callables); }, kComparing);

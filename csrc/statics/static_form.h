@@ -1,9 +1,6 @@
 // How a static value is compared: its form, the items of a composite one, what == of a plain one means, and the hash.
 #pragma once
 
-#include <cstring>
-#include <functional>
-
 #include "base/error_path.h"
 #include "base/owned_reads.h"
 #include "classes/type_table.h"
@@ -32,19 +29,11 @@ enum class Form : std::uint8_t {
   kTuple,
   kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
   kFrozenDataclass,
-  kInstance,  // of a class without a hash, such as a dataclass with configuration: the attributes, which may change
 };
 Form form_of(PyObject* value);
 
-[[noreturn]] void refuse_depth();
-// Counts how deep static values nest; raises a WalkError where they nest too deeply.
-class DepthGuard {
- public:
-  DepthGuard();
-  ~DepthGuard();
-  DepthGuard(const DepthGuard&) = delete;
-  DepthGuard& operator=(const DepthGuard&) = delete;
-};
+// Raises a WalkError where static values nest so deep that the stack has no room.
+void check_depth();
 
 // Of an immutable built-in type whose == hides nothing, but for the bits of floats.
 inline bool is_plain(PyObject* value) noexcept {
@@ -58,10 +47,6 @@ inline bool is_mutable_form(Form form) noexcept { return form >= Form::kByteArra
 
 // The attribute of a frozen dataclass, or empty where the instance lacks it.
 Ref field(PyObject* value, PyObject* name);
-
-// The items of a dictionary or set as a list, without code of a subclass: pairs of keys and values, in order.
-Ref items_of_dict(PyObject* dict);
-Ref items_of_set(PyObject* set);
 
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
 // may run code that changes the value: each step looks at its size again.
@@ -96,13 +81,13 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
         }
         break;
       }
-      const Ref items = items_of_dict(value);
+      const Ref items = Ref::checked(PyMapping_Items(value));
       for (PyObject* both : Items(items.get())) pair(item_of(both, 0), item_of(both, 1));
       break;
     }
     case Form::kSet:
     case Form::kFrozenSet: {
-      const Ref items = items_of_set(value);
+      const Ref items = Ref::checked(PySequence_List(value));
       for (PyObject* item : Items(items.get())) located(Ref::borrow(item), [] { return std::string("{...}"); });
       break;
     }
@@ -125,19 +110,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
-    case Form::kInstance: {  // by name, the dictionary first, an empty slot without value
-      const auto attribute = [&](const Ref& name, const Ref& item) {
-        visit(name);
-        located(item, [&] { return attribute_segment(name.get()); });
-      };
-      if (const Ref dict = dict_of(value)) {
-        const Ref items = items_of_dict(dict.get());
-        for (PyObject* both : Items(items.get())) attribute(item_of(both, 0), item_of(both, 1));
-      }
-      const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-      for (const Slot& slot : info->slots) attribute(slot.name, slot.owned_of(value));
-      break;
-    }
     default:
       break;
   }
@@ -158,10 +130,8 @@ enum class Callables : std::uint8_t { kByStructure, kByIdentity };
 
 // Agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
-// The same of a part of a value, whose errors get their place further up.
-std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
 
-// A copy of a mutable built-in container, or of what holds such; else the value itself.
+// A copy of a mutable built-in container, or of a tuple that holds one; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);
 

@@ -1,7 +1,5 @@
 #include "statics/static_value.h"
 
-#include <algorithm>
-
 namespace partax {
 
 StaticValue StaticValue::loose(Ref value) noexcept {
@@ -64,28 +62,26 @@ int StaticValue::traverse(visitproc visit, void* arg) const {
 // ---- Whether another value is the same static value.
 
 bool StaticValue::equals(PyObject* other) const {
-  return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
+  return identity() == other || reading([&] { return equals_value(other); }, kComparing);
 }
 
 // It is no deeper than could be sealed, but the stack may have less room now.
-bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const {
+bool StaticValue::equals_value(PyObject* other) const {
   switch (mode_) {
     case Mode::kAbsent:
       return false;
     case Mode::kWeak:
       return weakly_is(held_.get(), other);
-    case Mode::kPointer:
-      return held_.get() == other;
     case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
-      if (composite_ != nullptr) return equals_items(other, stack);
+      if (composite_ != nullptr) return equals_items(other);
       return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
     }
     case Mode::kComposite:
-      return (held_ && held_.get() == other) || equals_items(other, stack);
+      return equals_items(other);
     case Mode::kCallable: {
       if (record_->is_known(other)) return true;
-      if (!stack.is_free()) refuse_depth();
+      check_depth();
       const std::shared_ptr<CallableRecord> record = record_;  // user code may drop this one
       return form_of(other) == Form::kCallable && record->accepts(other);
     }
@@ -93,9 +89,9 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
   return false;
 }
 
-bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
+bool StaticValue::equals_items(PyObject* other) const {
   if (Py_TYPE(other) != composite_->type) return false;
-  if (!stack.is_free()) refuse_depth();
+  check_depth();
   const Form form = form_of(other);
   const std::vector<StaticValue>& items = composite_->items;
   std::size_t seen = 0;
@@ -103,7 +99,7 @@ bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const
   each_item(other, form, [&](const Ref& item) {
     const std::size_t i = seen++;
     equal = equal && i < items.size() &&
-            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get()) : items[i].absent());
   });
   return equal && seen == items.size();
 }
@@ -137,14 +133,14 @@ class Sealer {
   Sealer(PyObject* on_death, Callables callables) : on_death_(on_death), callables_(callables) {}
 
   StaticValue seal(PyObject* value) {
-    const DepthGuard guard;
+    check_depth();
     const Form form = form_of(value);
     if (form == Form::kCallable) return seal_callable(value);
     if (is_composite(form)) return seal_composite(value, form);
-    if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
     StaticValue result;
-    result.mode_ = StaticValue::Mode::kHeld;
-    result.held_ = Ref::borrow(value);
+    const bool is_weak = form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+    result.mode_ = is_weak ? StaticValue::Mode::kWeak : StaticValue::Mode::kHeld;
+    result.held_ = is_weak ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
     if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
     // An object without a hash may change, so it is compared with a copy.
     if (form == Form::kGeneric && result.hash_ == -1) result.held_ = deep_copy(value);
@@ -153,11 +149,14 @@ class Sealer {
 
  private:
   StaticValue seal_composite(PyObject* value, Form form) {
-    const auto composite = composite_of(value);
-    bool reusable = !is_mutable_form(form) && form != Form::kInstance;
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    auto* type = reinterpret_cast<PyObject*>(composite->type);
+    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
+    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
+    bool reusable = !is_mutable_form(form);
     each_item(value, form, [&](const Ref& item) {
-      const bool is_array = item && form == Form::kInstance && form_of(item.get()) == Form::kArray;
-      composite->items.push_back(!item ? StaticValue() : is_array ? weak(item.get()) : seal(item.get()));
+      composite->items.push_back(item ? seal(item.get()) : StaticValue());
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
@@ -176,24 +175,6 @@ class Sealer {
     result.mode_ = StaticValue::Mode::kCallable;
     result.record_ = std::make_shared<CallableRecord>(value, on_death_, callables_ == Callables::kByStructure);
     return result;
-  }
-
-  StaticValue weak(PyObject* value) const {
-    StaticValue result;
-    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
-    result.mode_ = weakly ? StaticValue::Mode::kWeak : StaticValue::Mode::kPointer;
-    result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
-    return result;
-  }
-
-  // Without its items.
-  std::shared_ptr<StaticValue::Composite> composite_of(PyObject* value) const {
-    auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Py_TYPE(value);
-    auto* type = reinterpret_cast<PyObject*>(composite->type);
-    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
-    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
-    return composite;
   }
 
   PyObject* on_death_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/error_path.h"
-#include "base/stack_room.h"
 #include "statics/static_form.h"
 
 namespace partax {
@@ -56,7 +55,6 @@ class StaticValue {
   enum class Mode : std::uint8_t {
     kAbsent,
     kHeld,
-    kPointer,  // held, and known by identity alone
     kWeak,
     kComposite,
     kCallable,  // in `record_`
@@ -64,8 +62,8 @@ class StaticValue {
   struct Composite;
   friend class Sealer;
 
-  bool equals_value(PyObject* other, const StackReserve& stack) const;
-  bool equals_items(PyObject* other, const StackReserve& stack) const;
+  bool equals_value(PyObject* other) const;
+  bool equals_items(PyObject* other) const;
   Ref value_for_comparison() const;
 
   Ref held_;  // the object, or its weak reference

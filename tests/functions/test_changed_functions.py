@@ -4,8 +4,7 @@ read, as in `jax.jit`, and that the reason of its trace names what has changed.
 
 import dataclasses
 import functools
-import itertools
-import types
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,25 +15,11 @@ import optax
 import pytest
 from flax import linen, nnx
 
-from functions_counted import assert_sees_change
+from functions_counted import Case, Cases, Change, assert_sees_change, assigned
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
 x = jnp.arange(1.0, 4.0)
-Change = Callable[[], Any]
-Case = tuple[Callable[[], Any], Change, str]
-"""Makes a function; changes what it reads; what the reason says."""
-CASES: dict[str, Callable[[], Case]] = {}
-
-
-def case(make: Callable[[], Case]) -> Callable[[], Case]:
-    CASES[make.__name__] = make
-    return make
-
-
-def assigned(value: Any) -> tuple[types.SimpleNamespace, Callable[[Any], Change]]:
-    """A variable, and what assigns it."""
-    variable = types.SimpleNamespace(value=value)
-    return variable, lambda new: lambda: setattr(variable, "value", new)
+cases = Cases()
 
 
 SCALE = 1.0
@@ -53,7 +38,7 @@ def _globals() -> Iterator[None]:
     globals().update(before)
 
 
-@case
+@cases.add
 def the_defaults_of_a_helper() -> Case:
     def shared(x: Any, by: float = 1.0) -> Any:
         return x * by
@@ -61,21 +46,13 @@ def the_defaults_of_a_helper() -> Case:
     return lambda: lambda x: shared(x), lambda: setattr(shared, "__defaults__", (2.0,)), "default"
 
 
-@case
-def the_keyword_defaults_of_a_helper() -> Case:
-    def shared(x: Any, *, by: float = 1.0) -> Any:
-        return x * by
-
-    return lambda: lambda x: shared(x), lambda: setattr(shared, "__kwdefaults__", {"by": 2.0}), "default"
-
-
-@case
+@cases.add
 def a_default() -> Case:
     variable, assign = assigned(1.0)
     return lambda: lambda x, by=variable.value: x * by, assign(2.0), "default"
 
 
-@case
+@cases.add
 def the_code_of_a_helper() -> Case:
     def shared(x: Any) -> Any:
         return x * 1.0
@@ -83,7 +60,7 @@ def the_code_of_a_helper() -> Case:
     return lambda: lambda x: shared(x), lambda: setattr(shared, "__code__", (lambda x: x * 2.0).__code__), "shared"
 
 
-@case
+@cases.add
 def an_attribute_of_a_function() -> Case:
     def shared(x: Any) -> Any:
         return x * shared.by  # type: ignore[attr-defined]
@@ -92,7 +69,7 @@ def an_attribute_of_a_function() -> Case:
     return lambda: lambda x: shared(x), lambda: setattr(shared, "by", 2.0), "by"
 
 
-@case
+@cases.add
 def a_variable_of_the_enclosing_function() -> Case:
     by = 1.0
 
@@ -103,13 +80,13 @@ def a_variable_of_the_enclosing_function() -> Case:
     return lambda: lambda x: x * by, assign, "'by' (closure of"
 
 
-@case
+@cases.add
 def the_arguments_of_a_partial() -> Case:
     variable, assign = assigned(1.0)
     return lambda: functools.partial(lambda by, x: x * by, variable.value), assign(2.0), "[0]"
 
 
-@case
+@cases.add
 def the_keywords_of_a_partial() -> Case:
     variable, assign = assigned(1.0)
     return lambda: functools.partial(lambda x, by: x * by, by=variable.value), assign(2.0), "by"
@@ -147,65 +124,86 @@ def user_class() -> Any:
     return User
 
 
-@case
+@cases.add
 def a_bound_method_of_another_object() -> Case:
     User = user_class()
     variable, assign = assigned(1.0)
     return lambda: User(variable.value).scale, assign(2.0), "lr"
 
 
-@case
+@cases.add
 def a_callable_object() -> Case:
     User = user_class()
     variable, assign = assigned(1.0)
     return lambda: User(variable.value), assign(2.0), "lr"
 
 
-@case
+@cases.add
 def a_class_attribute() -> Case:
     User = user_class()
     return lambda: lambda x: User.triple(x), lambda: setattr(User, "SCALE", 2.0), "User"
 
 
-@case
+@cases.add
 def an_attribute_of_a_base_class() -> Case:
     User = user_class()
     return lambda: lambda x: User(1.0).scale(x), lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
 
 
-@case
+@cases.add
 def a_method_that_is_replaced() -> Case:
     user = user_class()()
     return lambda: lambda x: user.scale(x), lambda: setattr(type(user), "scale", lambda self, x: x - 1), "user"
 
 
-@case
+@cases.add
 def a_method_of_a_base_that_is_replaced() -> Case:
     user = user_class()()
     return lambda: lambda x: user(x), lambda: setattr(type(user).__base__, "offset", lambda self: 3.0), "offset"
 
 
-@case
+@cases.add
 def a_property_that_is_replaced() -> Case:
     user = user_class()()
     return lambda: lambda x: user.scale(x), lambda: setattr(type(user), "half", property(lambda self: 9.0)), "half"
 
 
-@case
+@cases.add
 def a_static_method_that_is_replaced() -> Case:
     User = user_class()
     return lambda: lambda x: User.double(x), lambda: setattr(User, "double", staticmethod(lambda x: 5 * x)), "double"
 
 
-@case
-def the_class_of_an_object() -> Case:
-    one, other = user_class(), user_class()
-    user = one()
-    other.SCALE = 4.0
-    return lambda: lambda x: user.scale(x), lambda: setattr(user, "__class__", other), "user"
+@cases.add
+def a_class_attribute_by_getattr() -> Case:
+    User, name = user_class(), "SC" + "ALE"
+    return lambda: lambda x: x * getattr(User, name), lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
 
 
-@case
+@cases.add
+def a_class_attribute_by_attrgetter() -> Case:
+    User, get = user_class(), operator.attrgetter("SCALE")
+    return lambda: lambda x: x * get(User), lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
+
+
+@cases.add
+def a_class_attribute_by_a_pattern() -> Case:
+    User = user_class()
+    User.__match_args__ = ("SCALE",)
+    user = User()
+
+    def make() -> Any:
+        def f(x: Any) -> Any:
+            match user:
+                case User(scale):
+                    return x * scale
+
+        return f
+
+    return make, lambda: setattr(User.__base__, "SCALE", 2.0), "SCALE"
+
+
+@cases.add
 def a_cached_helper() -> Case:
     @functools.lru_cache
     def scale(n: int) -> float:
@@ -218,7 +216,7 @@ def a_cached_helper() -> Case:
     return lambda: lambda x: x * scale(2), change, "TABLE"
 
 
-@case
+@cases.add
 def a_decorator() -> Case:
     def doubled(function: Any) -> Any:
         @functools.wraps(function)
@@ -230,7 +228,7 @@ def a_decorator() -> Case:
     return lambda: doubled(lambda x: x + 1), set_global("SCALE", 6.0), "SCALE"
 
 
-@case
+@cases.add
 def a_registry() -> Case:
     registry = {"loss": lambda x: x + 1}
     return (
@@ -240,17 +238,17 @@ def a_registry() -> Case:
     )
 
 
-@case
+@cases.add
 def a_jitted_helper() -> Case:
     return lambda: (lambda f: lambda x: f(x))(jax.jit(lambda x: x * SCALE)), set_global("SCALE", 7.0), "SCALE"
 
 
-@case
+@cases.add
 def a_function_of_a_transformation() -> Case:
     return lambda: jax.vmap(jax.grad(lambda x: x**2 * SCALE)), set_global("SCALE", 8.0), "SCALE"
 
 
-@case
+@cases.add
 def the_body_of_a_scan() -> Case:
     def make() -> Any:
         return lambda x: jax.lax.scan(lambda carry, _: (carry * SCALE, None), x, None, length=2)[0]
@@ -258,7 +256,7 @@ def the_body_of_a_scan() -> Case:
     return make, set_global("SCALE", 9.0), "SCALE"
 
 
-@case
+@cases.add
 def a_schedule() -> Case:
     variable, assign = assigned(0.1)
 
@@ -269,7 +267,7 @@ def a_schedule() -> Case:
     return make, assign(0.2), "0.2"
 
 
-@case
+@cases.add
 def a_function_of_an_optimizer() -> Case:
     def make() -> Any:
         optimizer = optax.sgd(lambda count: SCALE / (count + 1))
@@ -278,7 +276,7 @@ def a_function_of_an_optimizer() -> Case:
     return make, set_global("SCALE", 10.0), "SCALE"
 
 
-@case
+@cases.add
 def a_static_field_of_a_module() -> Case:
     class Layer(eqx.Module):
         w: jax.Array
@@ -288,7 +286,7 @@ def a_static_field_of_a_module() -> Case:
     return lambda: (lambda layer: lambda x: x * layer.n * layer.w)(Layer(w, variable.value)), assign(2), "layer.n"
 
 
-@case
+@cases.add
 def a_linen_module() -> Case:
     class Scale(linen.Module):
         n: int
@@ -300,13 +298,13 @@ def a_linen_module() -> Case:
     return lambda: functools.partial(Scale(variable.value).apply, {}), assign(2), "n"
 
 
-@case
+@cases.add
 def an_nnx_module() -> Case:
     layer = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
     return lambda: lambda x: layer(x), lambda: layer.bias.__setitem__(..., jnp.ones(3)), "layer"
 
 
-@case
+@cases.add
 def a_class_that_is_made_in_the_body() -> Case:
     def make() -> Any:
         def f(x: Any) -> Any:
@@ -321,30 +319,7 @@ def a_class_that_is_made_in_the_body() -> Case:
     return make, set_global("SCALE", 11.0), "SCALE"
 
 
-@case
-def a_caught_name_error() -> Case:
-    def make() -> Any:
-        def f(x: Any) -> Any:
-            try:
-                return x * MISSING  # type: ignore[name-defined]
-            except NameError:
-                return x
-
-        return f
-
-    return make, set_global("MISSING", 2.0), "MISSING"
-
-
-@case
-def functions_of_itertools() -> Case:
-    return (
-        lambda: lambda x: functools.reduce(lambda a, b: a * b, itertools.chain([x], WEIGHTS)),
-        lambda: WEIGHTS.append(3.0),
-        "WEIGHTS",
-    )
-
-
-@pytest.mark.parametrize("make_case", CASES.values(), ids=CASES)
+@cases.each()
 def test_a_change_is_seen_and_named(make_case: Callable[[], Case]) -> None:
     make, change, culprit = make_case()
     assert_sees_change(make, change, x, culprit)

@@ -55,114 +55,47 @@ arguments = argparse.Namespace(lr=0.5, epochs=3)
 rng = np.random.default_rng(0)
 
 
-@patterns.add(theirs=4)
-def step_does_nothing_else(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return model(x)
-
-    return train(step)
+def count_in_a_global() -> int:
+    global num_traces
+    num_traces += 1
+    print("trace", num_traces, file=sys.stderr)
+    return 1
 
 
-@patterns.add(theirs=4)
-def step_logs(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        logger.info("tracing for %s", x.shape)
-        return model(x)
-
-    return train(step)
+def warn_of_the_clock() -> int:
+    start = time.time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.warn(f"tracing took {time.time() - start}", stacklevel=1)
+    return 1
 
 
-@patterns.add(theirs=4)
-def step_counts_in_a_global(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        global num_traces
-        tick()
-        num_traces += 1
-        print("trace", num_traces, file=sys.stderr)
-        return model(x)
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_counts_in_a_list(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        calls.append(len(calls))
-        return model(x)
-
-    return train(step)
+# What the step does besides calling the model.
+BESIDES: dict[str, Callable[[], Any]] = {
+    "nothing": lambda: 1,
+    "logs": lambda: logger.info("tracing") or 1,
+    "counts in a global": count_in_a_global,
+    "counts in a list": lambda: calls.append(len(calls)) or 1,
+    "counts in a counter": lambda: per_shape.update([3]) or 1,
+    "reads a config": lambda: config.lr + config.model.width,
+    "reads parsed arguments": lambda: arguments.lr,
+    "reads the environment": lambda: len(os.environ.get("NO_SUCH_VARIABLE", "1")),
+    "warns and looks at a clock": warn_of_the_clock,
+    "draws a number": lambda: 1 + 0 * (rng.normal() + random.random()),
+}
 
 
-@patterns.add(theirs=4)
-def step_counts_in_a_counter(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        per_shape[x.shape] += 1
-        return model(x)
+@pytest.mark.parametrize("act", BESIDES.values(), ids=BESIDES)
+def test_what_the_step_does_besides_does_not_count(act: Callable[[], Any]) -> None:
+    def program(jit: Any, tick: Tick) -> Any:
+        @jit
+        def step(model: Net, x: Any) -> Any:
+            tick()
+            return model(x) * act()
 
-    return train(step)
+        return train(step)
 
-
-@patterns.add(theirs=4)
-def step_reads_a_config(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return model(x) * config.lr + config.model.width
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_reads_parsed_arguments(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return model(x) * arguments.lr
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_reads_the_environment(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return model(x) if os.environ.get("NO_SUCH_VARIABLE") is None else x
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_warns_and_looks_at_a_clock(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        start = time.time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.warn(f"tracing took {time.time() - start}", stacklevel=1)
-        return model(x)
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_draws_a_number(jit: Any, tick: Tick) -> Any:
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return model(x) + 0 * (rng.normal() + random.random())
-
-    return train(step)
+    assert_counts(Pattern(program, 1, 4, None))
 
 
 @patterns.add(theirs=4)
@@ -186,20 +119,6 @@ def step_is_under_a_precision(jit: Any, tick: Tick) -> Any:
         tick()
         with jax.default_matmul_precision("float32"), jax.named_scope("step"):
             return model(x) @ x
-
-    return train(step)
-
-
-@patterns.add(theirs=4)
-def step_calls_a_helper_that_logs(jit: Any, tick: Tick) -> Any:
-    def loss(model: Net, x: Any) -> Any:
-        logger.debug("in loss")
-        return jnp.sum(model(x) * config.lr)
-
-    @jit
-    def step(model: Net, x: Any) -> Any:
-        tick()
-        return eqx.filter_value_and_grad(loss)(model, x)[0]
 
     return train(step)
 

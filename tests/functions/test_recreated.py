@@ -8,6 +8,7 @@ import enum
 import functools
 import logging
 import math
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -88,6 +89,10 @@ class Sampler:
     def step(self, x: Any) -> Any:
         self.log.info("step")
         return x * self.lr
+
+    def save(self, path: str) -> None:
+        """No code names it, so it may do what cannot be proven."""
+        open(os.environ["HOME"] + path, "w").close()
 
     double = functools.partialmethod(lambda self, x, by: x * by * self.lr, by=2)
 
@@ -288,33 +293,6 @@ def loss_is_a_lambda_over_the_data(jit: Any, tick: Tick) -> Any:
 
 
 @patterns.add(theirs=4)
-def step_is_defined_in_the_loop(jit: Any, tick: Tick) -> Any:
-    results = []
-    for epoch in range(4):
-
-        @jit
-        def step(x: Any) -> Any:
-            tick()
-            return x * config.lr
-
-        results.append(step(x + epoch))
-    return results
-
-
-@patterns.add(theirs=4)
-def step_is_made_by_a_helper(jit: Any, tick: Tick) -> Any:
-    def evaluate(model: Any, batch: Any) -> Any:
-        @jit
-        def run(batch: Any) -> Any:
-            tick()
-            return model(batch)
-
-        return run(batch)
-
-    return [evaluate(model, x + n) for n in range(4)]
-
-
-@patterns.add(theirs=4)
 def step_counts_in_the_enclosing_function(jit: Any, tick: Tick) -> Any:
     def run() -> Any:
         count = 0
@@ -341,15 +319,6 @@ def vmapped_model_is_passed_in(jit: Any, tick: Tick) -> Any:
         return fn(x)
 
     return [run(jax.vmap(model.act), x + n) for n in range(4)]
-
-
-@patterns.add(theirs=4, by=jax.jit)
-def step_is_a_partial_over_a_config(jit: Any, tick: Tick) -> Any:
-    def step(config: Config, x: Any) -> Any:
-        tick()
-        return x * config.lr
-
-    return [jit(functools.partial(step, Config(0.5)))(x + n) for n in range(4)]
 
 
 @patterns.each()

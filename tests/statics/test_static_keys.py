@@ -4,11 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import pytest
 
 from conftest import TraceCounter
-from partax import _core, filter_jit
+from partax import filter_jit
 from reference import canonical
 from static_values import IN_AUX, LEAVES
 from trees import Bag, Cell, Config, Layer, Pair, Tray, array, assert_same
@@ -144,39 +143,3 @@ def test_a_hit_never_returns_a_value_that_was_mutated_since(traces: TraceCounter
     out, bag = f({1, 2}, Bag(array(2), label=[1]))
     assert out == {1, 2} and bag.label == [1]
     assert f({1, 2, 3}, Bag(array(2), label=[1, 2]))[0] == {1, 2, 3}
-
-
-@dataclasses.dataclass(frozen=True)
-class Silent:
-    value: Any
-
-    def __repr__(self) -> str:
-        return "silent"
-
-
-TAGS = {
-    "number": (1, 2, False),
-    "silent, same": (Silent(1), Silent(1), True),
-    "own, same": (Named("a"), Named("a"), True),  # whose text is its address
-    "own": (Named("a"), Named("b"), False),
-    "own in a list": ([Named("a")], [Named("a")], True),
-}
-
-
-@pytest.mark.parametrize(("one", "other", "same"), TAGS.values(), ids=TAGS)
-@pytest.mark.parametrize("nested", [False, True])
-def test_structures_are_compared_by_their_own_equality(
-    one: Any, other: Any, same: bool, nested: bool, traces: TraceCounter
-) -> None:
-    def structure(tag: Any) -> Any:
-        return jax.tree.structure((0, {"k": [Bag(1, label=tag)]}) if nested else Bag(label=tag))
-
-    f = filter_jit(lambda x, structure: (traces.tick(), x)[1])
-    try:
-        for tag in (one, one, other, other):
-            f(array(2), structure(tag))
-    except TypeError as error:  # jax gives structures the hash of what they hold
-        assert isinstance(one, list) and "cannot be hashed" in str(error)
-    else:
-        assert traces.count == (1 if same else 2)
-    assert _core.static_equal(structure(one), structure(other)) is same

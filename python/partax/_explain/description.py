@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._functions.installed import is_installed
-from partax._functions.objects import read, unwrapped
+from partax._functions.objects import attribute_of, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text
@@ -197,8 +197,10 @@ def _object_entry(value: Any) -> Entry:
 def _callable_text(value: Any) -> str:
     """By its code, as the native module compares what it reads; a function of C has only its name."""
     is_python = isinstance(unwrapped(value), types.FunctionType)
-    name = None if is_python else read(value, "__name__")
-    return callable_text(value) if name is None else f"{read(value, '__module__', type(value).__module__)}.{name}"
+    name = None if is_python else attribute_of(value, "__name__")
+    return (
+        callable_text(value) if name is None else f"{attribute_of(value, '__module__', type(value).__module__)}.{name}"
+    )
 
 
 def _node_entry(family: str, reference: Any, children: Any) -> Entry:

@@ -18,7 +18,7 @@ from partax._explain.differences import change_at, differences, distance, moved_
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._families.equinox import jitted_by_equinox
-from partax._functions.objects import read, unwrapped
+from partax._functions.objects import attribute_of, unwrapped
 from partax._functions.recreated import first_reason, recreated_text
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
@@ -220,8 +220,8 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     """Begins the history of a callable. Called by the native wrapper. `difference` is what an earlier callable of the
     same code read otherwise, or what of that is not proven; else empty.
     """
-    code = read(fun, "__code__")
-    name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
+    code = attribute_of(fun, "__code__")
+    name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
     history = History(
         name if isinstance(name, str) else type(fun).__name__,
         None if code is None else (code.co_filename, code.co_firstlineno),

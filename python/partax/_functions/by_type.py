@@ -3,7 +3,6 @@
 import collections
 import datetime
 import decimal
-import fractions
 import functools
 import inspect
 import logging
@@ -20,18 +19,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._functions.type_traits import facts
+from partax._functions.classes import is_constant, is_enum
+from partax._functions.objects import cached_by_identity
 
 _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
-_Parts = Callable[[Any], Any]
-"""Gives the parts of a value, a tuple or the only one."""
+_Parts = Callable[[Any], Any] | tuple[str, ...]
+"""Gives the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
 
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
         *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
-        *(decimal.Decimal, fractions.Fraction, uuid.UUID),
+        *(decimal.Decimal, uuid.UUID),
         *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
         *(pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, inspect.Signature, type(sys.version_info)),
         *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),
@@ -43,13 +43,12 @@ _METHODS: dict[str, tuple[Any, ...]] = {
     "read_set": (set, frozenset),
     "read_numpy_array": (np.ndarray,),
     "read_function": (types.FunctionType,),
-    "read_method": (types.MethodType,),
     "read_builtin": (types.BuiltinFunctionType,),
     "read_module": (types.ModuleType,),
-    "read_partial": (functools.partial,),
     "read_jitted": (type(jax.jit(len)),),
     "read_class": (type,),
     "read_by_class": (types.MemberDescriptorType, types.GetSetDescriptorType),
+    "read_getter": (operator.attrgetter, operator.methodcaller),
     "library_object": (
         *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
         *(logging.Logger, logging.RootLogger),
@@ -59,14 +58,15 @@ READ_BY: dict[Any, str | _Parts] = {
     **{cls: method for method, classes in _METHODS.items() for cls in classes},
     bytearray: bytes,
     types.MappingProxyType: dict,
-    re.Pattern: operator.attrgetter("pattern", "flags"),
-    **dict.fromkeys((range, slice), operator.attrgetter("start", "stop", "step")),
-    type(functools.lru_cache(len)): operator.attrgetter("__wrapped__"),
-    **dict.fromkeys((operator.itemgetter, operator.attrgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
-    operator.methodcaller: lambda value: value.__reduce__()[1:],
-    property: operator.attrgetter("fget", "fset", "fdel"),
-    **dict.fromkeys((staticmethod, classmethod), operator.attrgetter("__func__")),
-    functools.cached_property: operator.attrgetter("func"),
+    types.MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords", "__dict__"),
+    re.Pattern: ("pattern", "flags"),
+    **dict.fromkeys((range, slice), ("start", "stop", "step")),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+    **dict.fromkeys((operator.itemgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
+    property: ("fget", "fset", "fdel"),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
+    functools.cached_property: ("func",),
     weakref.ReferenceType: lambda value: value(),
 }
 
@@ -76,6 +76,7 @@ def register_parts(cls: type, parts: _Parts) -> None:
     READ_BY[cls] = parts
 
 
+@cached_by_identity
 def read_by_base(cls: type) -> str:
     """By which method an instance of a class is read that is not in the table."""
     if issubclass(cls, type):
@@ -84,9 +85,9 @@ def read_by_base(cls: type) -> str:
         return "read_array"
     if issubclass(cls, np.generic):
         return "read_numpy_scalar"
-    if issubclass(cls, np.dtype) or facts(cls).constant:
+    if issubclass(cls, np.dtype) or is_constant(cls):
         return "constant"
-    if facts(cls).enum:
+    if is_enum(cls):
         return "identity"
     if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
         return "read_by_class"

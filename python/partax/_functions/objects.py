@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 
-def read(value: Any, name: str, default: Any = None) -> Any:
+def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     """An attribute of a user's object; the default if reading it raises anything but a MemoryError."""
     try:
         return getattr(value, name, default)
@@ -18,8 +18,8 @@ def read(value: Any, name: str, default: Any = None) -> Any:
 
 def unwrapped(fun: Any) -> Any:
     for _ in range(100):  # `isinstance` would ask a user's `__class__`
-        inner = fun.func if issubclass(type(fun), functools.partial) else read(fun, "__wrapped__")
-        inner = read(fun, "__func__") if inner is None else inner
+        inner = fun.func if issubclass(type(fun), functools.partial) else attribute_of(fun, "__wrapped__")
+        inner = attribute_of(fun, "__func__") if inner is None else inner
         if not callable(inner):
             break
         fun = inner
@@ -42,7 +42,7 @@ _Object = TypeVar("_Object")
 _Result = TypeVar("_Result")
 
 
-def asked_once(function: Callable[[_Object], _Result]) -> Callable[[_Object], _Result]:
+def cached_by_identity(function: Callable[[_Object], _Result]) -> Callable[[_Object], _Result]:
     """Calls a function once for each object, by identity, as long as the object lives."""
     results: dict[int, tuple[weakref.ref[_Object], _Result]] = {}
 

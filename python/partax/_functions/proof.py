@@ -7,8 +7,8 @@ import os
 import types
 from typing import Any
 
+from partax._functions.classes import kind_text
 from partax._functions.installed import is_installed
-from partax._functions.instances import kind_text
 from partax._functions.objects import unwrapped
 from partax._functions.reader import Reader, UnprovableError
 
@@ -16,52 +16,54 @@ from partax._functions.reader import Reader, UnprovableError
 class Proof:
     """What a callable could read; or, if that cannot be proven unchanged, why."""
 
-    __slots__ = ("_identities", "_tokens", "num_array_bytes", "reason")
+    __slots__ = ("identities", "num_array_bytes", "reason", "tokens")
 
     def __init__(self, value: Any) -> None:
+        """Records what a callable can read. Called by the native module when a key is made, before its trace."""
         reader = Reader()
-        self.reason = ""
-        try:
-            reader.read(value)
-        except MemoryError:
-            raise
-        except Exception:  # whatever a user's object raises
-            self.reason = _unprovable_reason(value)
-        self._tokens = reader.tokens
-        self._identities = reader.identities
+        self.reason = _unprovable_text(PlaceReader(), value) if _error_in(reader, value) else ""
+        self.tokens = reader.tokens
+        self.identities = reader.identities
         self.num_array_bytes = reader.num_array_bytes
 
-    def holds_for(self, value: Any) -> bool:
-        reader = Reader()
-        try:
-            reader.read(value)
-        except MemoryError:
-            raise
-        except Exception:
-            return False
-        if reader.tokens != self._tokens:
-            return False
-        return None not in [identity() for identity in self._identities]
 
-    def first_difference(self, value: Any) -> str:
-        """What another callable reads otherwise, such as `'cfg.lr' (global of train.py), which has changed`."""
-        reader = PlaceReader()
-        try:
-            reader.read(value)
-        except MemoryError:
-            raise
-        except Exception:  # whatever a user's object raises
-            return _unprovable_reason(value)
-        pairs = enumerate(zip(self._tokens, reader.tokens, strict=False))
-        end = min(len(self._tokens), len(reader.tokens))
-        i = next((i for i, (old, new) in pairs if old != new), end)
-        if i >= len(reader.places):
-            i = len(reader.places) - 1
-        place = place_text(reader.places[i][1])
-        if not place:
-            return "has other code" if isinstance(value, types.FunctionType) else "is another object"
-        old, new = (tokens[i] if i < end else None for tokens in (self._tokens, reader.tokens))
-        return f"reads {place}, which {_change_text(old, new)}"
+def is_same(proof: Proof, value: Any) -> bool:
+    """Whether a re-created callable reads what the proof has. Called by the native module."""
+    reader = Reader()
+    if _error_in(reader, value) or reader.tokens != proof.tokens:
+        return False
+    return None not in [identity() for identity in proof.identities]
+
+
+def difference_text(proof: Proof, value: Any) -> str:
+    """Why a re-created callable is not the same, in words. Called by the native module."""
+    return f"{callable_text(value)} was re-created and {proof.reason or _first_difference(proof.tokens, value)}"
+
+
+def _error_in(reader: Reader, value: Any) -> Exception | None:
+    """What reading a value raises."""
+    try:
+        reader.read(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a user's object raises
+        return error
+    return None
+
+
+def _first_difference(tokens: list[Any], value: Any) -> str:
+    """What another callable reads otherwise, such as `'cfg.lr' (global of train.py), which has changed`."""
+    reader = PlaceReader()
+    if text := _unprovable_text(reader, value):
+        return text
+    pairs = enumerate(zip(tokens, reader.tokens, strict=False))
+    end = min(len(tokens), len(reader.tokens))
+    i = next((i for i, (old, new) in pairs if old != new), end)
+    place = place_text(reader.places[min(i, len(reader.places) - 1)][1])
+    if not place:
+        return "has other code" if isinstance(value, types.FunctionType) else "is another object"
+    old, new = (tokens[i] if i < end else None for tokens in (tokens, reader.tokens))
+    return f"reads {place}, which {_change_text(old, new)}"
 
 
 _PLAIN: set[Any] = {type(None), bool, int, float, complex, str, bytes}
@@ -76,22 +78,6 @@ def _change_text(old: Any, new: Any) -> str:
         return "has changed"
     texts = [value if cls in (float, complex) else repr(value) for cls, value in pairs]
     return f"changed from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= 40 else "has changed"
-
-
-def prove(value: Any) -> Proof:
-    """Records what a callable can read. Called by the native module when a key is made, before its trace."""
-    return Proof(value)
-
-
-def is_same(proof: Proof, value: Any) -> bool:
-    """Whether a re-created callable reads what the proof has. Called by the native module."""
-    return not proof.reason and proof.holds_for(value)
-
-
-def difference_text(proof: Proof, value: Any) -> str:
-    """Why a re-created callable is not the same, in words. Called by the native module."""
-    why = proof.reason or proof.first_difference(value)
-    return f"{callable_text(value)} was re-created and {why}"
 
 
 def callable_text(value: Any) -> str:
@@ -117,13 +103,6 @@ class PlaceReader(Reader):
         self.tokens.append(token)
         self.places.append((self.root, self.place))
 
-    def read_set(self, value: Any) -> None:
-        super().read_set(value)
-        del self.places[len(self.tokens) :]
-
-    def _records(self) -> list[Any]:
-        return [*super()._records(), self.places]
-
     def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
         self._read_below((kind, name, function), value)
 
@@ -137,21 +116,13 @@ class PlaceReader(Reader):
         self.place = outer  # an exception leaves it where the value is that cannot be read
 
 
-def _unprovable_reason(value: Any) -> str:
-    """Why a value cannot be proven unchanged; empty if it can, by now."""
-    reader = PlaceReader()
-    try:
-        reader.read(value)
+def _unprovable_text(reader: PlaceReader, value: Any) -> str:
+    """Why a value cannot be proven unchanged; empty if it can."""
+    error = _error_in(reader, value)
+    if error is None:
         return ""
-    except MemoryError:
-        raise
-    except UnprovableError as error:
-        what = str(error)
-    except RecursionError:
-        what = "a structure that is too deep"
-    except Exception as error:  # whatever a user's object raises
-        what = f"an object whose reading raised a {type(error).__name__}"
-    return unprovable_text(reader.place, what)
+    what = f"an object whose reading raised a {type(error).__name__}"
+    return unprovable_text(reader.place, str(error) if isinstance(error, UnprovableError) else what)
 
 
 def unprovable_text(place: tuple[Any, ...], what: str) -> str:

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from partax._functions.installed import is_installed
-from partax._functions.objects import read
+from partax._functions.objects import attribute_of
 
 _LIBRARIES = """
 _abc _collections _collections_abc _functools _operator abc argparse builtins cmath collections contextlib copy
@@ -81,12 +81,12 @@ def is_listed_name(module: str, name: str = "") -> bool:
 
 def module_of(value: Any) -> str:
     """The name of the module that defines a value or, as C functions and methods may have none, its class."""
-    module = read(value, "__module__") or read(type(value), "__module__")
+    module = attribute_of(value, "__module__") or attribute_of(type(value), "__module__")
     return module if type(module) is str else ""
 
 
 def name_of(value: Any) -> str:
-    name = read(value, "__qualname__") or read(value, "__name__")
+    name = attribute_of(value, "__qualname__") or attribute_of(value, "__name__")
     return name if type(name) is str else ""
 
 
@@ -96,26 +96,11 @@ def is_pure(value: Any) -> bool:
     if not name or "<locals>" in name or not is_listed_name(module, name):
         return False
     first, *rest = name.split(".")
-    target = read(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it lacks
+    target = attribute_of(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it lacks
     for part in rest:
-        target = read(target, part)
+        target = attribute_of(target, part)
     return target is value
 
 
-def is_pure_code(function: types.FunctionType) -> bool:
-    """Whether a function was made by code of a listed module, such as what `jax.vmap(f)` returns: its globals are the
-    library's, and only what it holds counts.
-    """
-    name = function.__globals__.get("__name__")
-    module = sys.modules.get(name) if type(name) is str else None
-    if type(module) is not types.ModuleType or module.__dict__ is not function.__globals__:
-        return False
-    # Users may execute code of their own in a module's scope.
-    is_own = function.__code__.co_filename == function.__globals__.get("__file__")
-    return is_own and is_listed_name(str(name), function.__code__.co_qualname)
-
-
 def is_listed_module(module: Any) -> bool:
-    """Whether a module is on the list, and not another module with the name of a listed one."""
-    name = vars(module).get("__name__") if type(module) is types.ModuleType else None
-    return type(name) is str and sys.modules.get(name) is module and is_listed_name(name)
+    return type(module) is types.ModuleType and is_listed_name(str(vars(module).get("__name__")))

@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import importlib.util
 import sys
 import types
 import weakref
@@ -11,10 +12,10 @@ from typing import Any
 from jax.core import Tracer
 
 from partax._functions.by_type import READ_BY, read_by_base
+from partax._functions.classes import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.instances import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.objects import entries_of, is_written_in_c, mro_of
-from partax._functions.pure import is_listed_module, is_listed_name, is_pure, is_pure_code, module_of
+from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
 from partax._jax.private import jit_parts
 
 _MOST_TOKENS = 20_000
@@ -22,13 +23,18 @@ _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared fo
 _ABSENT: Any = object()
 
 _MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
-_REPLACE = "replace"  # by which code creates instances of a class that it does not name
-_OF_ALL = {"getattr", "vars", "__dict__", "asdict", "astuple"}  # those by which it reads any attribute
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
 class UnprovableError(Exception):
     """A value that cannot be proven unchanged; the text says what it is."""
+
+
+def _is_user(user: Any, mentioned: frozenset[str]) -> bool:
+    """Whether code that mentions these names uses one of a class, or creates instances of a class."""
+    if isinstance(user, type):
+        return "replace" in mentioned
+    return user in mentioned or "getattr" in mentioned
 
 
 class Reader:
@@ -46,9 +52,7 @@ class Reader:
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
         self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
         self._mentioned: list[frozenset[str]] = []  # by the code that was read
-        self._unmade: dict[type, None] = {}  # classes of which no instances are created as far as is known
-        self._made: dict[Any, None] = {}  # those of which code may create some
-        self._unproven: dict[str, tuple[UnprovableError, Any]] = {}  # with places, by the names that use them
+        self._unused: dict[Any, list[tuple[str, Any, Any]]] = {}  # of classes, by what would use them
 
     # ---- What subclasses do otherwise.
 
@@ -62,7 +66,6 @@ class Reader:
 
     def library_object(self, value: Any) -> None:
         """A function, class or module on the allow-list, or a logger."""
-        self._kept.append(value)
         self.add(id(value))
 
     def code(self, code: types.CodeType) -> None:
@@ -90,6 +93,10 @@ class Reader:
         read_by = READ_BY.get(cls) or read_by_base(cls)
         if isinstance(read_by, str):
             getattr(self, read_by)(value)
+        elif isinstance(read_by, tuple):
+            self.add(cls)
+            for name in read_by:
+                self.read_part(getattr(value, name), f".{name}")
         else:
             self.add(cls)
             self.read(read_by(value))
@@ -130,16 +137,9 @@ class Reader:
     def read_set(self, value: Any) -> None:
         if self._is_repeated(value):
             return
-        items = set[Any]()
-        for item in list(value):
-            start = len(self.tokens)
+        self.add((type(value), len(value)))
+        for item in sorted(value, key=repr):
             self.read(item)
-            items.add(tuple(self.tokens[start:]))
-            del self.tokens[start:]
-        self.set_tokens(type(value), items)
-
-    def set_tokens(self, cls: type, items: set[Any]) -> None:
-        self.add((cls, frozenset(items)))
 
     def read_array(self, value: Any) -> None:
         if isinstance(value, Tracer):
@@ -161,14 +161,15 @@ class Reader:
 
     def read_function(self, function: types.FunctionType) -> None:
         code, scope = function.__code__, function.__globals__
-        is_of_library = is_listed_name(str(scope.get("__name__")))
-        if is_of_library and "<locals>" not in code.co_qualname and is_pure(function):
+        module = str(scope.get("__name__"))
+        is_of_library = is_listed_name(module)
+        if is_of_library and is_pure(function):
             self.library_object(function)
             return
         if self._is_repeated(function):
             return
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
-        names = None if is_of_library and is_pure_code(function) else names_of(code)
+        names = None if is_of_library and is_listed_name(module, code.co_qualname) else names_of(code)
         self.code(code)
         self.add(function.__name__)
         if names is not None:
@@ -182,10 +183,9 @@ class Reader:
                     continue
                 if names is None or not is_counter(names, name, value):
                     self.read_variable(value, "closure", name, function)
-        if function.__defaults__ is not None:
-            self.read_variable(function.__defaults__, "default", "", function)
-        if function.__kwdefaults__ is not None:
-            self.read_variable(function.__kwdefaults__, "default", "", function)
+        for defaults in (function.__defaults__, function.__kwdefaults__):
+            if defaults is not None:
+                self.read_variable(defaults, "default", "", function)
         for name, value in list(function.__dict__.items()):
             if name not in _COPIED_FROM_JIT:
                 self.add(name)
@@ -194,16 +194,15 @@ class Reader:
             self._globals(function, names)
 
     def _globals(self, function: types.FunctionType, names: Names) -> None:
-        if names.has_relative_import:
-            raise UnprovableError("a relative import")
         scope, builtins = function.__globals__, function.__builtins__
         for chain in names.chains:
             name = chain[0]
             value = scope[name] if name in scope else builtins.get(name, _ABSENT)
             if not is_counter(names, name, value):
                 self._global(value, chain, function)
-        for module, name in names.imports:
-            self._global(sys.modules.get(module, _ABSENT), (module, name) if name else (module,), function)
+        for module, *name in names.imports:
+            absolute = importlib.util.resolve_name(module, scope.get("__package__"))
+            self._global(sys.modules.get(absolute, _ABSENT), (module, *name), function)
 
     def _global(self, value: Any, chain: tuple[str, ...], function: types.FunctionType) -> None:
         """What a global name gives, followed through modules by the attributes that are read of it at once."""
@@ -228,19 +227,6 @@ class Reader:
         if not is_listed_module(module):
             raise UnprovableError(f"the module '{module.__name__}'")
         self.library_object(module)
-
-    def read_method(self, method: Any) -> None:
-        self.add(type(method))
-        self.read(method.__func__)
-        self.read_part(method.__self__, ".__self__")
-
-    def read_partial(self, partial: Any) -> None:
-        self.add(type(partial))
-        self.read(partial.func)
-        self.read(partial.args)
-        self.read(partial.keywords)
-        if partial.__dict__:
-            self.read(partial.__dict__)
 
     def read_jitted(self, jitted: Any) -> None:
         if is_pure(jitted):
@@ -267,7 +253,7 @@ class Reader:
         """A class of which code may create instances."""
         self.read_class_alone(cls)
         for base in mro_of(cls):
-            self._read_makers(base)
+            self._read_used(base)
 
     def read_class_alone(self, cls: type) -> None:
         if is_pure(cls) or (cls.__module__ == "builtins" and is_written_in_c(cls)):
@@ -285,61 +271,35 @@ class Reader:
         for name, entry in list(entries_of(cls).items()):
             if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
                 continue
-            self.add(name)
-            if name in _MAKERS:
-                continue
-            if name.startswith("__") or any(name in entries_of(base) for base in library):
+            # What a class defines counts if code names it, or if Python or a library may use it.
+            user = cls if name in _MAKERS else name
+            is_of_library = name.startswith("__") or any(name in entries_of(base) for base in library)
+            if (is_of_library and user is name) or any(_is_user(user, names) for names in self._mentioned):
+                self.add(name)
                 self.read_part(entry, f".{name}")
             else:
-                self._read_attribute(entry, name)
-        self._unmade[cls] = None
-        if _REPLACE in self._made:
-            self._read_makers(cls)
+                self._unused.setdefault(user, []).append((name, entry, self.place))
 
-    def _read_makers(self, cls: type) -> None:
-        if cls in self._unmade and cls not in self._made:
-            self._made[cls] = None
-            for name in _MAKERS:
-                if name in entries_of(cls):
-                    self.add(name)
-                    self.read_part(entries_of(cls)[name], f".{name}")
-
-    # An attribute of a class of the user's that cannot be proven, such as a method, counts only if code names it.
-
-    def _read_attribute(self, value: Any, name: str) -> None:
-        records = self._records()
-        counts, place = list(map(len, records)), self.place
-        mentioned = len(self._mentioned)
-        try:
-            self.read_part(value, f".{name}")
-        except UnprovableError as error:
-            uses = {name, *_OF_ALL}
-            if not all(uses.isdisjoint(names) for names in self._mentioned[:mentioned]):
-                raise
-            unproven = error, self.place
-            for record, count in zip(records, counts, strict=True):
-                while len(record) > count:
-                    record.popitem() if isinstance(record, dict) else record.pop()
+    def _read_used(self, user: Any) -> None:
+        """What classes have that a name, or the creation of an instance, uses from now on."""
+        outer = self.place
+        for name, entry, place in self._unused.pop(user, ()):
             self.place = place
-            self._unproven |= {use: unproven for use in uses if use not in self._unproven}
-            self.add("not read")
-
-    def _records(self) -> list[Any]:
-        """What grows while values are read."""
-        of_code = self._mentioned, self._unmade, self._made, self._unproven
-        return [*of_code, self._numbers, self.identities, self.tokens]
+            self.add(name)
+            self.read_part(entry, f".{name}")
+        self.place = outer
 
     def _mention(self, names: frozenset[str]) -> None:
-        """Notes all names of some code that is read, which may use what was left out until then."""
+        """Notes all names of some code that is read."""
         self._mentioned.append(names)
-        for name in self._unproven:
-            if name in names:
-                error, self.place = self._unproven[name]
-                raise error
-        if _REPLACE in names and _REPLACE not in self._made:
-            self._made[_REPLACE] = None
-            for cls in list(self._unmade):
-                self._read_makers(cls)
+        for user in list(self._unused):
+            if _is_user(user, names):
+                self._read_used(user)
+
+    def read_getter(self, value: Any) -> None:
+        self._mention(frozenset(("getattr",)))
+        self.add(type(value))
+        self.read(value.__reduce__()[1:])
 
     def read_by_class(self, value: Any) -> None:
         """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
@@ -354,24 +314,21 @@ class Reader:
     def instance(self, value: Any) -> None:
         """An object by its class and its content."""
         cls = type(value)
-        if instance_layout(cls).unprovable:
+        layout = instance_layout(cls)
+        if layout is None:
             raise UnprovableError(kind_text(value))
         if self._is_repeated(value):
             return
         self.read_class_alone(cls)
-        content, slots, has_dict, _ = instance_layout(cls)
+        content, slots, has_dict = layout
         if content is not None:
             self.read(content(value))
         if has_dict:
-            attributes = object.__getattribute__(value, "__dict__")
-            self.add(len(attributes))
-            for name, part in list(attributes.items()):
+            self.add(len(vars(value)))
+            for name, part in list(vars(value).items()):
                 self.add(name)
                 self.read_part(part, f".{name}")
         for name in slots:
-            try:
-                part = object.__getattribute__(value, name)
-            except AttributeError:
-                self.add(("absent",))
-                continue
-            self.read_part(part, f".{name}")
+            if hasattr(value, name):
+                self.add(name)
+                self.read_part(getattr(value, name), f".{name}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import jax
 
 from partax import _core
-from partax._functions.objects import read, unwrapped
+from partax._functions.objects import attribute_of, unwrapped
 from partax._jit.options import Options, argument_names, is_argument_name, option_names
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
@@ -62,8 +62,8 @@ donation_warnings = _DonationWarnings()
 
 def names_of(fun: Any) -> tuple[str, str]:
     fun = unwrapped(fun)
-    named = fun if isinstance(read(fun, "__name__"), str) else type(fun)
-    return named.__name__, read(named, "__qualname__", named.__name__)
+    named = fun if isinstance(attribute_of(fun, "__name__"), str) else type(fun)
+    return named.__name__, attribute_of(named, "__qualname__", named.__name__)
 
 
 _MANY = 1000
@@ -92,7 +92,7 @@ class _LeafSignature(inspect.Signature):
 def _source_of(fun: Any) -> Callable[..., Any] | None:
     """A function that is `fun` only by name and place: jax names them in its errors."""
     fun = unwrapped(fun)
-    code = read(fun, "__code__") or read(read(type(fun), "__call__"), "__code__")
+    code = attribute_of(fun, "__code__") or attribute_of(attribute_of(type(fun), "__call__"), "__code__")
     if not isinstance(code, types.CodeType):
         return None
     closure = tuple(types.CellType() for _ in code.co_freevars)

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import functools
+import inspect
 import sys
 import types
 import warnings
@@ -13,8 +14,9 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._functions.classes import compares_fields
 from partax._functions.installed import is_installed
-from partax._functions.objects import entries_of, is_written_in_c, mro_of, read
+from partax._functions.objects import attribute_of, entries_of, is_written_in_c, mro_of
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details, leaf_paths, shown, static_path
@@ -44,9 +46,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
         if id(value) in ids or len(queue) > _MAX_OBJECTS or issubclass(cls, _NOT_LOOKED_INTO):
             continue
         ids.add(id(value))
-        # An `==` of the user's is not asked about one and the same object.
-        has_identity = cls.__eq__ is object.__eq__ or not is_installed(cls.__module__)
-        if holder is None and has_identity and not issubclass(cls, _BY_CONTENT):
+        if holder is None and not _counts_by_content(cls):
             holder = value
         if holder is not None and _core.node_kind(value) not in ("static_leaf", "list", "tuple", "dict"):
             with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
@@ -55,7 +55,30 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
                 places = [*zip(leaf_paths(described), leaves, strict=True), *statics]
                 queue += [(inner, item, holder) for inner, item in places if type(item) not in _PLAIN]
                 continue
-        queue += [(path + segment, item, holder) for segment, item in _parts(value, cls) if type(item) not in _PLAIN]
+        compared = _compared_attributes(cls) if holder is value else ()
+        for segment, item in _parts(value, cls):
+            is_compared = segment in compared and isinstance(item, (jax.Array, np.ndarray))
+            if type(item) not in _PLAIN:
+                queue.append((path + segment, item, None if is_compared else holder))
+
+
+def _counts_by_content(cls: Any) -> bool:
+    """Whether a static value of this class with other parts is another one for the key of a call."""
+    return issubclass(cls, _BY_CONTENT) or compares_fields(cls)
+
+
+def _compared_attributes(cls: Any) -> set[str]:
+    """Of a class with an `==` of its own, the attributes that this reads, as far as the class's own code tells."""
+    if cls.__eq__ is object.__eq__:
+        return set()
+    names, queue = set[str](), ["__eq__", "__hash__"]
+    for name in queue:
+        function = inspect.getattr_static(cls, name, None)
+        function = function.fget if isinstance(function, property) else function
+        if isinstance(function, types.FunctionType):
+            queue += set(function.__code__.co_names) - names
+            names.update(function.__code__.co_names)
+    return {f".{name}" for name in names}
 
 
 def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
@@ -75,7 +98,7 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{i}]", item) for i, item in enumerate(value))
     if cls.__module__.partition(".")[0] in ("jax", "jaxlib"):  # a trace of jax's leads to all that it has captured
         return
-    attributes = read(value, "__dict__")
+    attributes = attribute_of(value, "__dict__")
     if type(attributes) is dict:
         yield from ((f".{name}", item) for name, item in attributes.copy().items())
     for base in mro_of(cls):
@@ -106,7 +129,7 @@ def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[Arr
     """
     places = [_below(data, index, list(arrays_in("", value))) for index, value in _objects(data)]
     for _ in range(_MAX_WRAPPERS):
-        inner = read(function, "__wrapped__")
+        inner = attribute_of(function, "__wrapped__")
         if inner is None:
             break
         function = inner
@@ -183,5 +206,5 @@ def refuse_static_trees(data: SpecData) -> None:
 
 
 def _is_of_flax(cls: Any) -> bool:
-    kind = read(sys.modules.get("flax.nnx"), "Pytree")
+    kind = attribute_of(sys.modules.get("flax.nnx"), "Pytree")
     return isinstance(kind, type) and issubclass(cls, kind)

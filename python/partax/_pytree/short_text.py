@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._functions.objects import read
+from partax._functions.objects import attribute_of
 from partax._pytree.spec_data import shown
 
 LONGEST = 120
@@ -65,8 +65,8 @@ def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
 
 def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
     """The `repr` of what wraps a callable: `<partax.filter_jit of step>`, with what is more to tell after the name."""
-    wrapped = read(wrapper, "__wrapped__", wrapper)
-    names = (read(wrapper, "__qualname__"), read(wrapper, "__name__"), type(wrapped).__qualname__)
+    wrapped = attribute_of(wrapper, "__wrapped__", wrapper)
+    names = (attribute_of(wrapper, "__qualname__"), attribute_of(wrapper, "__name__"), type(wrapped).__qualname__)
     name = next(name for name in names if isinstance(name, str))
     return f"<partax.{kind} of {name_text(name, LONGEST - len(f'<partax.{kind} of {more}>'))}{more}>"
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from partax._functions.objects import read
+from partax._functions.objects import attribute_of
 from partax._pytree.short_text import LONGEST, Opened, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, shown, static_path
 
@@ -50,7 +50,7 @@ def _opened(data: SpecData) -> Any:
         held = data[1][index]
         if not held:
             return Verbatim("<dropped>" if held is None else "<absent>")
-        name = read(held[0], "__name__") if callable(held[0]) else None
+        name = attribute_of(held[0], "__name__") if callable(held[0]) else None
         return Verbatim(name_text(name, _LONGEST_NAME)) if isinstance(name, str) else held[0]
 
     def items(at: int) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ import struct
 import types
 from typing import Any
 
-from partax._functions.objects import asked_once
+from partax._functions.objects import cached_by_identity
 
 
 def number_content(value: "float | complex") -> tuple[str, str]:
@@ -15,7 +15,7 @@ def number_content(value: "float | complex") -> tuple[str, str]:
     return type(value).__name__, struct.pack("dd", number.real, number.imag).hex()
 
 
-@asked_once
+@cached_by_identity
 def code_digest(code: types.CodeType) -> bytes:
     """Of all of a code object that its result depends on; not of where it stands."""
     return digest_of(_content(code))

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from partax._functions.classes import kind_text
 from partax._functions.installed import is_installed
-from partax._functions.instances import kind_text
 from partax._functions.proof import PlaceReader, place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
 from partax._functions.reader import UnprovableError
@@ -122,9 +122,6 @@ class _ContentReader(PlaceReader):
 
     def jit_options(self, options: Any) -> None:
         self.read(tuple(options) if isinstance(options, tuple) else options)
-
-    def set_tokens(self, cls: type, items: set[Any]) -> None:
-        self.add((cls.__name__, sorted(map(repr, items))))
 
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._functions.objects import read, unwrapped
+from partax._functions.objects import attribute_of, unwrapped
 from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement
@@ -41,12 +41,12 @@ class Wanted:
             self._roots = [("", function), ("", options.without_shardings)]
             self._roots += [(path, value) for path, value in values.items() if value is not None]
             _, *given = _core.call_shape()  # which parameters the values are of
-            named = read(function, "__module__"), read(function, "__qualname__")
+            named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
             arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
             # How the names of all begin that are for such arguments, whatever the code was.
             self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
             self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
-            code = read(unwrapped(function), "__code__")
+            code = attribute_of(unwrapped(function), "__code__")
             own = code_digest(code) if type(code) is types.CodeType else b""
             # How those of them begin that were made in such an environment, by the same code of the function itself.
             self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"

@@ -11,8 +11,8 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
+from partax._functions.classes import equal_by, is_constant, is_enum
 from partax._functions.pure import is_pure
-from partax._functions.type_traits import equal_by, facts
 from partax._jax.nodes import is_tree_node
 
 _ONE: Any = object()  # stands for the array that is all of a result
@@ -129,7 +129,7 @@ class _Pickler(pickle.Pickler):
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
-        if by_name or is_node or cls in _PLAIN_TYPES or facts(cls).enum or facts(cls).constant:
+        if by_name or is_node or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
             return NotImplemented
         raise _UnstoredError
 

@@ -1,0 +1,138 @@
+"""What a class tells of its instances: how they compare, whether they can change, and where they have their content."""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from partax._families.equinox import module_class
+from partax._functions.installed import is_installed
+from partax._functions.objects import attribute_of, cached_by_identity, entries_of, is_written_in_c, mro_of
+from partax._functions.pure import is_listed_name, is_pure, module_of
+
+# Classes of jax whose instances never change and tell themselves apart by `==`.
+_CONSTANT = {
+    *("AbstractMesh", "Device", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
+    *("SingleDeviceSharding", "UnspecifiedValue"),
+}
+# Classes whose `==` is that of one attribute and whose hash follows from it: each nnx object has one of its own.
+_EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
+
+
+class Traits(NamedTuple):
+    """What the native type table asks of a class."""
+
+    compared: tuple[str, ...] | None  # the names of the fields by which a frozen dataclass compares
+    is_installed: bool  # Python or an installed library defines it
+    is_enum: bool
+    equal_by: str | None
+
+
+def traits(cls: type) -> Traits:
+    installed = is_installed(cls.__module__)
+    return Traits(_compared(cls), installed, is_enum(cls), equal_by(cls) if installed else None)
+
+
+def equal_by(cls: type) -> str | None:
+    """The name of the attribute by whose `==` alone instances compare, of classes that are known to do so."""
+    return _EQUAL_BY.get((cls.__module__, cls.__qualname__))
+
+
+def is_enum(cls: type) -> bool:
+    """Whether instances are members of an enumeration."""
+    return isinstance(attribute_of(cls, "_member_map_"), dict)
+
+
+def is_constant(cls: type) -> bool:
+    """Whether instances are objects of jax that never change and compare by `==`."""
+    return cls.__name__ in _CONSTANT and module_of(cls).partition(".")[0] in ("jax", "jaxlib") and is_pure(cls)
+
+
+def compares_fields(cls: type) -> bool:
+    """Whether it is a frozen dataclass with the generated `==`."""
+    return _compared(cls) is not None
+
+
+def _compared(cls: type) -> tuple[str, ...] | None:
+    owner: Any = next(base for base in cls.__mro__ if "__eq__" in base.__dict__)
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    if owner is module_class():
+        return tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    if params is None or not params.frozen or not params.eq:
+        return None
+    code = getattr(owner.__dict__["__eq__"], "__code__", None)
+    # A class with an `__eq__` of its own keeps it, and its parameters do not say so.
+    if not isinstance(code, types.CodeType) or not code.co_qualname.startswith("__create_fn__.<locals>"):
+        return None
+    return tuple(field.name for field in dataclasses.fields(owner) if field.compare)
+
+
+# Entries of classes that describe the class, or follow from others.
+ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
+    *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
+}
+_MAKING_UP = {"__getattr__", "__getattribute__"}
+
+
+class Layout(NamedTuple):
+    """Where instances of a class have their content."""
+
+    content: Callable[[Any], Any] | None  # gives that of a built-in base
+    slots: tuple[str, ...]
+    has_dict: bool
+
+
+_CONTENTS: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__complex__,
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+}
+
+
+@cached_by_identity
+def instance_layout(cls: type) -> Layout | None:
+    """None if some of the content is out of reach, or a class makes up attributes."""
+    content, slots = None, list[str]()
+    for base in mro_of(cls):
+        if base in _CONTENTS:
+            content = content or _CONTENTS[base]
+        elif is_written_in_c(base):
+            if base.__basicsize__ > object.__basicsize__ and base is not types.SimpleNamespace:
+                return None
+        else:
+            entries = entries_of(base).copy()  # another thread may set one
+            if not is_pure(base) and not _MAKING_UP.isdisjoint(entries):
+                return None
+            slots += [name for name, entry in entries.items() if isinstance(entry, types.MemberDescriptorType)]
+    return Layout(content, tuple(slots), cls.__dictoffset__ != 0) if has_usual_metaclass(cls) else None
+
+
+@cached_by_identity
+def library_bases(cls: type) -> tuple[type, ...]:
+    """The bases that libraries define, whose code may read an instance's attributes and call its methods."""
+    return tuple(base for base in mro_of(cls) if is_pure(base) and module_of(base) not in ("builtins", "abc", "typing"))
+
+
+def has_usual_metaclass(cls: type) -> bool:
+    return type(cls) is type or is_pure(type(cls))
+
+
+def kind_text(value: Any) -> str:
+    """What a value is, in words: `a numpy Generator`, `a Config`."""
+    cls = type(value)
+    package = cls.__module__.partition(".")[0]
+    is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
+    name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
