@@ -198,7 +198,8 @@ def _callable_text(value: Any) -> str:
     """By its code, as the native module compares what it reads; a function of C has only its name."""
     is_python = isinstance(unwrapped(value), types.FunctionType)
     name = None if is_python else attribute_of(value, "__name__")
-    return (
+    module = attribute_of(value, "__module__", type(value).__module__)
+    return callable_text(value) if name is None else f"{module}.{name}"
         callable_text(value) if name is None else f"{attribute_of(value, '__module__', type(value).__module__)}.{name}"
     )
 

@@ -5,7 +5,7 @@ import weakref
 from typing import Any
 
 from partax._functions.objects import unwrapped
-from partax._functions.proof import callable_text, prove
+from partax._functions.proof import Proof, callable_text
 
 _latest: weakref.WeakKeyDictionary[types.CodeType, tuple[int, weakref.ref[Any]]] = weakref.WeakKeyDictionary()
 """By code, how many functions of it were traced for the first time, and the last of them."""
@@ -15,7 +15,7 @@ def recreated_text(value: Any, by_identity: bool = False) -> str:
     """Why a re-created callable is not the same as an earlier one; empty if nothing tells."""
     if not callable(value) or issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
-    reason = "is compared by identity, since reuse_equal_functions=False" if by_identity else prove(value).reason
+    reason = "is compared by identity, since reuse_equal_functions=False" if by_identity else Proof(value).reason
     return f"{callable_text(value)} was re-created and {reason}" if reason else ""
 
 
