@@ -9,8 +9,7 @@ from partax._doctor import install as _doctor_install
 from partax._families import describe as _families
 from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
-from partax._jit.ahead_of_time import Compiled, Lowered, Traced
-from partax._jit.filter_jit import CacheInfo, filter_jit
+from partax._jit.filter_jit import filter_jit
 from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
 from partax._pytree.filters import (
@@ -27,18 +26,12 @@ from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_p
 from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._report import install as _report_install
 from partax._report.explain import RetraceError, RetraceWarning, explain
-from partax._transforms.filter_grad import (
-    filter_grad,
-    filter_hessian,
-    filter_jacfwd,
-    filter_jacrev,
-    filter_value_and_grad,
-)
 
 if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
+    from partax import stages as stages
     from partax import tree as tree
     from partax._doctor.diagnosis import Diagnosis
     from partax._doctor.doctor import doctor
@@ -53,7 +46,14 @@ if _TYPE_CHECKING:
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
-    from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
+    from partax._transforms.filter_grad import (
+        filter_grad,
+        filter_hessian,
+        filter_jacfwd,
+        filter_jacrev,
+        filter_value_and_grad,
+    )
+    from partax._transforms.jvp_and_vjp import filter_jvp, filter_vjp
     from partax._transforms.layers import scan_layers
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.mapped import filter_vmap
@@ -68,12 +68,12 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Report", "RetraceError", "RetraceWarning", "Static",
-    "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
+    "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport", "Report",
+    "RetraceError", "RetraceWarning", "Static", "TraceReport", "all_of", "any_of", "apply_updates", "by_path",
+    "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
-    "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
+    "filter_jacrev", "filter_jit", "filter_jvp", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
     "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array",
     "is_array_like", "is_inexact_array", "load", "not_", "partition",
@@ -91,7 +91,7 @@ if _environ.get("PARTAX_STORE"):
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
-_MODULES = ("debug", "equinox", "nnx", "tree")
+_MODULES = ("debug", "equinox", "nnx", "stages", "tree")
 _OF_MODULES = {
     "_doctor.finding": ("Finding",),
     "_doctor.diagnosis": ("Diagnosis",),
@@ -106,13 +106,16 @@ _OF_MODULES = {
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
-    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
+    "_transforms.filter_grad": (
+        "filter_grad", "filter_hessian", "filter_jacfwd", "filter_jacrev", "filter_value_and_grad",
+    ),
+    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_vjp"),
     "_transforms.layers": ("scan_layers",),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
     "_transforms.mapped": ("filter_vmap",),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
     "_transforms.sharded": ("filter_shard_map",),
-}
+}  # fmt: skip
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 
 
@@ -121,7 +124,9 @@ def __getattr__(name: str) -> object:
     if name in _MODULES:
         return _import_module(f"partax.{name}")
     if name in _LATER:
-        return getattr(_import_module(_LATER[name]), name)
+        value: object = getattr(_import_module(_LATER[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

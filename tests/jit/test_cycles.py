@@ -51,7 +51,7 @@ def called(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return function
 
 
-def run(compiled: partax.Compiled, args: tuple[Any, ...]) -> Any:
+def run(compiled: partax.stages.Compiled, args: tuple[Any, ...]) -> Any:
     """Also with arguments that it was not compiled for, which are looked at in another way."""
     with pytest.raises(TypeError, match="compiled"):
         compiled(array(4), *args[1:])

@@ -17,7 +17,8 @@ import pytest
 import partax
 from conftest import TraceCounter
 from odd_values import gone
-from partax import CacheInfo, filter_checkpoint, filter_closure_convert, filter_grad, filter_jit, filter_vmap
+from partax.stages import CacheInfo
+from partax import filter_checkpoint, filter_closure_convert, filter_grad, filter_jit, filter_vmap
 from partax._pytree.short_text import LONGEST
 from trees import Layer, array, assert_close, assert_same, double, make_model
 

@@ -153,12 +153,12 @@ def _traceable(function: Any) -> tuple[Any, Any]:
         of_equinox = equinox_private.jit_options(function)
         return filter_jit(plain, donate=of_equinox[0] if of_equinox is not None else "none"), plain
     if kind == "nnx":
-        from partax._libraries.flax.options import made_jit  # it imports Flax
+        from partax._libraries.flax.options import wrapper_for_nnx  # it imports Flax
 
         given = jit_options(getattr(function, "jitted_fn", None)) or {}
         static, donated = ((given.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
         options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
-        return made_jit(plain, None, None, static=static, donated=donated, **options), plain
+        return wrapper_for_nnx(plain, None, None, static=static, donated=donated, **options), plain
     return filter_jit(function), plain
 
 

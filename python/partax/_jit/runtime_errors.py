@@ -13,7 +13,7 @@ from partax import _core
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._jax.programs import every_equation, open_equations
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._jit.options import Options, option_names
+from partax._jit.options import Options, value_parameters
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
@@ -94,8 +94,8 @@ def explain_failure(
     if not in_body and is_of_lost_arrays(error):
         described, leaves = _core.describe_call()
         call = _core.call_shape()
-        given_away = options.donated_values(option_names(call), call[-1])
-        donated = [owner in given_away for owner in leaf_owners(described)[: len(leaves)]]
+        donated_values = options.donated_values(value_parameters(call), call[-1])
+        donated = [owner in donated_values for owner in leaf_owners(described)[: len(leaves)]]
         name_lost_arrays(error, leaf_paths(described), leaves, donated)
         return error
     if isinstance(error, RuntimeError):

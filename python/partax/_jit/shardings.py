@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import CallShape, Options, is_traced_array, option_names, value_names
+from partax._jit.options import CallShape, Options, is_traced_array, value_names, value_parameters
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
@@ -81,7 +81,7 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     prefix = options.in_shardings
     call = _core.call_shape()
     names, first = value_names(call), int(call[-1])  # where there is one, the callable comes first
-    traces = [functools.partial(options.traces, own) for own in option_names(call)]
+    traces = [functools.partial(options.traces, own) for own in value_parameters(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
         given = _given(prefix, call)

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any, ClassVar
 
-from partax._jit.ahead_of_time import during
+from partax._jit.record_at_work import during
 from partax._pytree.call_site import is_of_library, site_text
 
 _logger = logging.getLogger("partax")

@@ -13,7 +13,7 @@ from typing import Any
 from partax import _core
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import read, unwrapped
-from partax._jit.options import option_names
+from partax._jit.options import value_parameters
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, Detail, SpecData, details
 from partax._report.explain import RetraceError, counters, explaining, forbidden, report_line
@@ -208,7 +208,7 @@ def begin_trace(
     refuse_static_trees(parts)
     fields = [path for path, kind, _ in parts if kind == FIELD]
     call = _core.call_shape()
-    names = set[str]().union(*option_names(call))
+    names = set(value_parameters(call))
     statics = [(path, value) for path, kind, value in parts if kind in (VALUE, FIELD) and type(value) not in _PLAIN]
     record = history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names, statics))
     record.static_arrays = arrays_in_statics(parts, history.name, None if call[-1] else function)

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._jax.private import function_name, is_before_compiling, stage_of
-from partax._jit.ahead_of_time import record_at_work
+from partax._jit.record_at_work import record_at_work
 from partax._pytree.spec_data import details
 from partax._report.explain import during
 
