@@ -213,7 +213,7 @@ def test_what_cannot_be_scanned_is_told() -> None:
 def test_without_jit_a_static_result_that_changes_is_told() -> None:
     names = iter("ab")
     with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
-        partax.filter_scan(lambda c, x: (c, {"n": next(names)}), 0, XS)
+        partax.filter_scan(lambda c, x: (c, {"n": next(names)}), jnp.zeros(()), XS)
 
 
 def test_jax_names_the_users_argument_and_its_path() -> None:

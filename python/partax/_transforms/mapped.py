@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from numbers import Integral
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
 
-def _if_array(leaf: Any) -> int | None:
+def _first_axis(leaf: Any) -> int | None:
     """The first axis of an array, and none of anything else."""
     return 0 if is_array(leaf) else None
 
@@ -26,9 +26,9 @@ class _Vmap(Transformed[..., Any]):
     _name = "filter_vmap"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        in_axes, out_axes, axis_size, options = self._options
+        in_axes, out_axes, axis_size, names = self._options
         given = Arguments(
-            self.__wrapped__, args, kwargs, prefix=in_axes, default=_if_array, is_entry=is_none, option="in_axes"
+            self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
         )
         function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
         pairs = zip(given.leaves, given.entries, strict=True)
@@ -55,7 +55,7 @@ class _Vmap(Transformed[..., Any]):
                 )
             return result.value.joined(stacked, kept)
         run = jax.vmap(
-            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(options)
+            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(names)
         )
         try:
             stacked, kept, result = run(values)
@@ -106,7 +106,7 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
         if axis is not None and not _can_have_axis(leaf):
             raise TypeError(
                 f"`{path(i)}`: found {value_text(leaf)}, expected an array, since out_axes has the axis {axis} for it; "
-                f"give out_axes=if_array({axis}), by which what is no array comes back as it is, or None there"
+                "give None there, or a function of the leaf that returns it for what is not an array"
             )
         ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
         if axis is not None and not -ndim <= axis < ndim:
@@ -166,12 +166,11 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
-    in_axes: Any = _if_array,
-    out_axes: Any = _if_array,
+    in_axes: Any = _first_axis,
+    out_axes: Any = _first_axis,
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
-    **options: Never,
 ) -> Any:
     """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
 
@@ -202,14 +201,12 @@ def filter_vmap(
       function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, an option is unknown, or `axis_size` is no number. When called: out_axes has an
+      TypeError: `fun` cannot be called, or `axis_size` is no number. When called: out_axes has an
         axis for what is no array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
-    named: dict[str, Any] = {**options, "axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
-    given = {name: value for name, value in named.items() if value is not None}
-    jax.vmap(len, **given)  # which raises for an option that this jax does not have
-    return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)
+    names = ("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)
+    return wrapped(_Vmap, (in_axes, out_axes, axis_size, names), fun)
