@@ -17,7 +17,7 @@ from partax._families.equinox_private import jit_class, jit_options
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
-from partax._libraries.equinox.spellings import partition
+from partax._libraries.equinox.spellings import DONATE_MODES, partition
 from partax._pytree import partition as _partition
 from partax._pytree.as_equinox import at
 
@@ -178,10 +178,11 @@ def _given_options(donate: str, jitted: Any) -> Options | None:
     known = _given.setdefault(jitted, {})
     if donate not in known:
         given, usual = options_of(jitted) or {}, options_of(_usual()) or {}
-        options = {it: given[it] for it in given if it in ("inline", "keep_unused") and given[it] != usual.get(it)}
+        options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
         options |= {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
         others = usual and [name for name in given if name not in _TAKEN_OVER and given[name] != usual.get(name)]
-        known[donate] = None if others else Options(donate=donate, donates_returned=donate != "none", **options)
+        mode = DONATE_MODES.get(donate, donate)
+        known[donate] = None if others else Options(donate=mode, donates_returned=donate != "none", **options)
     return known[donate]
 
 
