@@ -144,19 +144,6 @@ def test_what_jax_has_for_tangents_of_integers_is_none(tangent: Any) -> None:
         assert_close_trees((out, along), ((X * 2, jnp.int32(2)), (None if tangent is None else X * 2, None)))
 
 
-def test_vjp_and_linearize_take_none_as_zeros() -> None:
-    out, push = partax.filter_linearize(mixed, X, LAYER)
-    tangents = (X, arrays_of(LAYER))
-    expected, along = partax.filter_jvp(mixed, (X, LAYER), tangents)
-    assert_close_trees(out, expected)
-    assert_close_trees(push(*tangents), {**along, "ones": jnp.zeros(2)})
-    assert_close_trees(push(X, None)["out"], partax.filter_jvp(mixed, (X, LAYER), (X, None))[1]["out"])
-    assert partax.filter_linearize(lambda x: (x, "aux"), X, has_aux=True)[-1] == "aux"
-    _, pull = partax.filter_vjp(mixed, X, LAYER)
-    cotangent = {**arrays_of(out), "ones": None}
-    assert_close_trees(pull(cotangent), pull({**cotangent, "ones": jnp.zeros(2)}))
-
-
 @pytest.mark.parametrize("name", DERIVATIVES[2:])
 def test_a_jacobian_is_by_what_wrt_takes_and_has_nothing_but_arrays(name: str) -> None:
     def f(tree: Any, y: Any, *, n: int) -> Any:
@@ -243,10 +230,6 @@ def pull(**wrong: Any) -> Callable[[Any], Any]:
     return call
 
 
-def push(*tangents: Any) -> Callable[[Any], Any]:  # Equinox has no such function
-    return lambda _: partax.filter_linearize(mixed, X, LAYER)[1](*tangents)
-
-
 def converted(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
     return lambda lib: lib.filter_closure_convert(mixed, X, LAYER, 2)(*args, **kwargs)
 
@@ -268,12 +251,6 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "cotangent": (pull(ones=X), ValueError, r"`the result\['ones'\]`: found the cotangent float32"),
     "no array": (pull(n=X), ValueError, r"`the result\['n'\]`: found a cotangent where no leaf can have one"),
     "one of many": (pull(alone={"ones": X}), ValueError, "`the result`: found a `dict`"),
-    "pushed": (
-        push(X, eqx.tree_at(lambda t: t.bias, arrays_of(LAYER), X)),
-        ValueError,
-        r"`layer\.bias`: found the tangent float",
-    ),
-    "too few pushed": (push(X), ValueError, r"found 1 tangents, expected one for each argument \(x, layer\)"),
     "another shape": (converted(array(2), LAYER, 2), ValueError, r"`args\[0\]`: found float32\[2\], expected float32"),
     "another number": (converted(X, LAYER, 3), ValueError, r"(?s)for other arguments: found .*, 3\), expected .*, 2\)"),
     "another keyword": (converted(X, LAYER, 2, flag=1), ValueError, "for other arguments"),
@@ -294,7 +271,6 @@ def test_what_cannot_be_called_is_a_type_error() -> None:
     calls = [
         (partax.filter_jvp, ((), ())),
         (partax.filter_vjp, ()),
-        (partax.filter_linearize, ()),
         (partax.filter_jacfwd, ()),
     ]
     callbacks = partax.filter_pure_callback, filter_io_callback

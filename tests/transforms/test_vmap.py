@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]
     "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
     "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),
     "entries": (lambda x, y: x, {"in_axes": (0,)}, (X, X), "found 1 entries, expected one for each of the 2"),
-    "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* has \(x\)"),
+    "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* \(x\)"),
     "no axis, a string": (lambda x: x, {"in_axes": "s"}, (X,), r"`x`: found an axis `'s'` in in_axes"),
 }
 
@@ -90,7 +90,7 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
     (lambda x: "name", 1, ""),
 ])  # fmt: skip
 def test_an_axis_for_what_is_no_array_names_it(result: Any, out_axes: Any, path: str) -> None:
-    with pytest.raises(TypeError, match=rf"`the result{path}`: found .*, expected an array, .*if_array\("):
+    with pytest.raises(TypeError, match=rf"`the result{path}`: found .*, expected an array, .*give None there"):
         filter_vmap(result, out_axes=out_axes)(X)
     assert_same(filter_vmap(lambda x: (x, 2.0), out_axes=0)(X), (X, np.full(3, 2, np.float32)))
 
@@ -111,8 +111,8 @@ def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
         return x, rest, named
 
     out_axes = (0, (None, 0), {"a": None, "b": 0})
-    mapped = filter_vmap(f, in_axes={"rest": None, "named": None, "b": 0}, out_axes=(0, None, {"a": None, "b": 0}))
-    assert_same(mapped(X, 1, array(2), a=array(5), b=X), (X, (1, array(2)), {"a": array(5), "b": X}))
+    mapped = filter_vmap(f, in_axes={"rest": None, "named": 0}, out_axes=(0, None, {"a": 0, "b": 0}))
+    assert_same(mapped(X, 1, array(2), a=X, b=X), (X, (1, array(2)), {"a": X, "b": X}))
     assert_same(
         filter_vmap(f, in_axes=(0, None, 0), out_axes=out_axes)(X, 1, X, a="s", b=X), (X, (1, X), {"a": "s", "b": X})
     )
@@ -192,17 +192,6 @@ def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
     out = (partax.filter_jit(mapped) if jit else mapped)(LAYER, ROWS, 2)
     assert_close_trees(out, {"y": jax.vmap(LAYER)(ROWS) * 2, "mean": jnp.mean(ROWS), "s": ("s", 2), "rows": 1})
     assert out["y"].sharding.spec == P("d")
-
-
-@pytest.mark.slow
-def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
-    options: Any = {"mesh": mesh, "in_specs": (None, P("d")), "out_specs": P()}
-    loss = filter_shard_map(lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), **options)
-    expected = partax.filter_grad(lambda m, x: jnp.mean(jax.vmap(m)(x)))(LAYER, ROWS)
-    assert_close_trees(partax.filter_grad(loss)(LAYER, ROWS), expected)
-    each = lambda m, x: filter_shard_map(jax.vmap(m), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x)
-    for call in (each, partax.filter_jit(each)):
-        assert_close_trees(call(LAYER, ROWS), jax.vmap(LAYER)(ROWS))
 
 
 def test_the_mesh_and_the_specs_of_the_context() -> None:
