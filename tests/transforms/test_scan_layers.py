@@ -1,5 +1,5 @@
-"""Guards the promise that `scan_layers` computes what the Python loop over the layers does, gradients included, in a program
-that has one layer; and that layers which are equal but for their arrays become one tree and come back."""
+"""Guards the promise that `scan_layers` computes what the Python loop over the layers does, gradients included, in a
+program that has one layer; and that layers which are equal but for their arrays become one tree and come back."""
 
 from functools import partial
 from typing import Any

@@ -77,8 +77,8 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
         return own, (split((others, changes)), Rest((depends, out_structure)))
 
-    values: list[Any] = []
-    slopes: list[Any] = []
+    values: Sequence[Any] = []
+    slopes: Sequence[Any] = []
     if places:
         values, slopes, (others, rest) = jax.jvp(
             on_arrays, [leaves[i] for i in places], [directions[i] for i in places], has_aux=True
