@@ -15,7 +15,7 @@ from partax._report.reasons import Occasion
 from partax._report.snapshot import Snapshot, described_call
 from partax._transforms.wrapper import Transformed, transformation
 
-__all__ = ["assert_max_traces", "get_num_traces", "forbid_tracing"]
+__all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
 
 @contextlib.contextmanager

@@ -183,7 +183,7 @@ def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:
     assert_type(partax.filter_vmap(scaled)(model, x, times=2), dict[str, jax.Array])
     assert_type(partax.filter_vmap(in_axes={"x": 1}, out_axes=0)(scaled)(model, x), dict[str, jax.Array])
     assert_type(Transformed().each(x, n=2), tuple[jax.Array, int])
-    assert_type(partax.filter_checkpoint(policy="dots_saveable")(scaled)(model, x), dict[str, jax.Array])
+    assert_type(partax.filter_checkpoint(policy=jax.checkpoint_policies.dots_saveable)(scaled)(model, x), dict[str, jax.Array])
     assert_type(partax.filter_shard_map(scaled, out_specs=None)(model, x), dict[str, jax.Array])
     assert_type(partax.filter_custom_jvp(scaled)(model, x, times=1), dict[str, jax.Array])
     assert_type(partax.filter_custom_vjp(scaled)(model, x), dict[str, jax.Array])

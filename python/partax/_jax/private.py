@@ -173,17 +173,6 @@ def under_trace() -> bool:
 _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
-def unmapped_result(error: BaseException) -> int | None:
-    """Which array of a result `jax.vmap` was to give without an axis and could not, by the error that it has raised.
-    None for other errors; the fallback is None for all, whose messages then name the place in out_axes alone.
-    """
-    cause = error.__context__
-    return cause.leaf_idx if _SpecMatchError is not None and isinstance(cause, _SpecMatchError) else None  # type: ignore[attr-defined]
-
-
-_SpecMatchError: type[BaseException] | None = _name("jax._src.interpreters.batching.SpecMatchError")
-
-
 # --- what jax tells of its work
 
 # Where none of these comes, reports have no seconds of lowering and compiling, and nothing is told of what is compiled

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._jax.private import unmapped_result
 from partax._pytree.filters import is_array
 from partax._pytree.methods import close_methods
 from partax._pytree.partition import is_none, partition
@@ -27,25 +26,22 @@ class _Vmap(Transformed[..., Any]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, names = self._options
-        given = Arguments(
+        arguments = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
         )
-        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
-        pairs = zip(given.leaves, given.entries, strict=True)
-        axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
+        function = Objects(self._name, zip(arguments.names, arguments.values, strict=True)).refuse_changes(
+            self.__wrapped__
+        )
+        pairs = zip(arguments.leaves, arguments.entries, strict=True)
+        axes = [_axis_of(i, leaf, entry, "in_axes", arguments.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
-        _check_sizes(given, axes, axis_size)
+        _check_sizes(arguments, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
-            out = given.call(function, mapped, arrays)
-            stacked, kept, rest = _split(out, out_axes)
-            if any(array is not None for array in kept):
-                paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
-                kept_at[:] = [None] * len(stacked) + [paths[i] for i, array in enumerate(kept) if array is not None]
-            return stacked, kept, rest
+            out = arguments.call(function, mapped, arrays)
+            return _split(out, out_axes)
 
-        kept_at: list[Any] = []  # of each array of the result, those with an axis first, where it is if it has none
-        values = [given.leaves[i] for i in mapped]
+        values = [arguments.leaves[i] for i in mapped]
         if not mapped and axis_size is None:
             stacked, kept, result = on_one(values)
             if stacked:
@@ -57,17 +53,7 @@ class _Vmap(Transformed[..., Any]):
         run = jax.vmap(
             on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(names)
         )
-        try:
-            stacked, kept, result = run(values)
-        except ValueError as error:
-            index = unmapped_result(error) if kept_at else None  # `fun` may call jax.vmap too
-            if index is None:
-                raise
-            path = jax.tree_util.keystr(kept_at[index])
-            raise ValueError(
-                f"`the result{path}`: found an array that differs along the axis, but out_axes has None for it; give "
-                "it an axis"
-            ) from error
+        stacked, kept, result = run(values)
         return result.value.joined(stacked, kept)
 
 
@@ -140,25 +126,26 @@ def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int
     )
 
 
-def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None) -> None:
+def _check_sizes(arguments: Arguments, axes: list[int | None], axis_size: int | None) -> None:
     """Raises a ValueError where the arguments do not agree about the size of the axis."""
     first = None if axis_size is None else (f"axis_size is {axis_size}", axis_size)
     for i, axis in enumerate(axes):
         if axis is None:
             continue
-        leaf = given.leaves[i]
+        leaf = arguments.leaves[i]
         shape = jnp.shape(leaf) if is_array(leaf) else ()
         if not -len(shape) <= axis < len(shape):
             raise ValueError(
-                f"`{given.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as in_axes "
-                "says; None in in_axes passes it on as it is"
+                f"`{arguments.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as "
+                "in_axes says; None in in_axes passes it on as it is"
             )
         size = shape[axis]
         if first is None:
-            first = (f"{given.path(i)} has size {size} along axis {axis}", size)
+            first = (f"{arguments.path(i)} has size {size} along axis {axis}", size)
         elif first[1] != size:
             raise ValueError(
-                f"found axes of different sizes, expected one: {first[0]}, {given.path(i)} has {size} along axis {axis}"
+                f"found axes of different sizes, expected one: {first[0]}, {arguments.path(i)} has {size} along axis "
+                f"{axis}"
             )
 
 

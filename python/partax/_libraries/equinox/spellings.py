@@ -10,7 +10,6 @@ from partax._pytree.filters import FilterSpec
 from partax._pytree.partition import PyTree
 from partax._transforms import callbacks
 
-
 DONATE_MODES = {"warn": "all", "warn-except-first": "all-except-first"}
 """Modes of Equinox's in which jax warns about donated buffers that it could not use, as it does in all of partax's."""
 
