@@ -91,9 +91,9 @@ class ArrayCall:
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
-        found = None if trees is None else with_trees(compiled, *trees)
-        if found is not None:
-            return found
+        program = None if trees is None else with_trees(compiled, *trees)
+        if program is not None:
+            return program
         options = {**(self._wrapper._options.compiler_options or {}), **(compiler_options or {})}
         return self.trace().lower().compile(compiler_options=options or None)
 

@@ -195,10 +195,12 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
     changes_objects = wrapper._options.graph is not None
     names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
-    args = tuple(_kept(names[min(i, len(names) - 1)], it, changes_objects) for i, it in enumerate(args))
-    kwargs = {name: _kept(name, it, changes_objects) for name, it in kwargs.items()}
+    args = tuple(_kept(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
+    kwargs = {name: _kept(name, value, changes_objects) for name, value in kwargs.items()}
     callables = wrapper._function, wrapper.__self__
-    keeps_callable = all(_as_now(it, changes_objects) is it for it in callables)  # else each call looks at them
+    keeps_callable = all(
+        _as_now(value, changes_objects) is value for value in callables
+    )  # else each call looks at them
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
@@ -220,7 +222,7 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    is_object = changes_objects and any(it.__module__.startswith("flax.nnx") for it in type(value).__mro__)
+    is_object = changes_objects and any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
     level = None if is_object else flatten_one_level(value)
     if level is None:
         return value
@@ -256,7 +258,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
     signature = signature_of(self.func.__wrapped__) or ANY_SIGNATURE
-    names = [it.name for it in signature.parameters.values() if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
+    names = [p.name for p in signature.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
         if name in names[: len(args)]:
             raise TypeError(f"found {name!r} by name and by position, expected one of both")
@@ -265,20 +267,21 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         elif name in names:
             bound[names.index(name)] = value
         else:
-            known = ", ".join(f"`{it}`" for it in (*names, *keywords)) or "none"
+            known = ", ".join(f"`{bound_name}`" for bound_name in (*names, *keywords)) or "none"
             raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
     return _bound(self.func, tuple(bound), keywords)
 
 
 def bound_text(self: BoundFunction[Any]) -> str:
-    given = [short_text(it) for it in self.args] + [f"{name}={short_text(it)}" for name, it in self.keywords.items()]
-    return f"{self.func!r}.bind({', '.join(given)})"
+    texts = [short_text(value) for value in self.args]
+    texts += [f"{name}={short_text(value)}" for name, value in self.keywords.items()]
+    return f"{self.func!r}.bind({', '.join(texts)})"
 
 
 def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
     """Of what is free."""
     bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
-    free = [it for it in bound.parameters.values() if it.kind != it.KEYWORD_ONLY or it.name not in self.keywords]
+    free = [p for p in bound.parameters.values() if p.kind != p.KEYWORD_ONLY or p.name not in self.keywords]
     return bound.replace(parameters=free)
 
 

@@ -64,9 +64,9 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     inside = [part for part in stack[:end] if isinstance(part, str)]
     if not message:
         message = str(error).split(f"{_NAME}: ", 1)[1].split("\n\n\n", 1)[0]
-    found = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
-    found.__suppress_context__ = True  # the error in its place
-    return found
+    runtime_error = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
+    runtime_error.__suppress_context__ = True
+    return runtime_error
 
 
 def _raises(equation: Any) -> bool:
@@ -109,10 +109,11 @@ def explain_failure(
         tracers = [f"`{paths[i]}`" for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
         error.add_note(f"partax: the call had a tracer at {' '.join(tracers)}")
         return error
-    found = misplaced_leaf(options, values, leaves, error) if isinstance(error, ValueError) else _untraceable(leaves)
-    if found is None:
+    is_value_error = isinstance(error, ValueError)
+    wrong_leaf = misplaced_leaf(options, values, leaves, error) if is_value_error else _untraceable(leaves)
+    if wrong_leaf is None:
         return error
-    index, text = found
+    index, text = wrong_leaf
     explained = kind(f"`{leaf_paths(described)[index]}`: {text}")
     explained.__cause__ = error
     return explained
