@@ -202,26 +202,3 @@ def test_a_tree_that_changes_while_it_is_walked(kind: str, event: str) -> None:
         assert countdown > 1 or Hooks.action is None
         check_works(f)
     assert_same(f([Touchy(1), array(2)])[1], array(2))
-
-
-@pytest.mark.parametrize("event", ["eq", "hash"])
-@pytest.mark.parametrize(
-    "action",
-    [
-        lambda f: f({"x": array(3), "n": 2}),
-        lambda f: [f({"x": array(3), "n": n}) for n in range(4)],
-        lambda f: f.clear_cache(),
-        lambda f: f.cache_info(),
-    ],
-    ids=["call", "other keys", "clear_cache", "cache_info"],
-)
-def test_a_wrapper_that_is_entered_again_while_it_compares(event: str, action: Callable[[Any], Any]) -> None:
-    f = filter_jit(lambda tree: tree, cache_size=2)
-    check_works(f)
-    for countdown in (1, 1, 2, 3):
-        f([Touchy(1), array(2)])
-        when(event, countdown, lambda: action(f))
-        assert_same(f([Touchy(1), array(2, start=1)])[1], array(2, start=1))
-        assert countdown > 1 or Hooks.action is None
-    assert f.cache_info().static_keys <= 2
-    check_works(f)

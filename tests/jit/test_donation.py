@@ -227,16 +227,6 @@ def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
     assert "`arrays[0]` and `arrays[1]` are one array" in note_of(f, [x, jax.device_put(x, x.sharding)])
 
 
-@pytest.mark.parametrize("text", ["my array has been deleted", "Attempt to donate"])
-def test_errors_of_the_function_itself_name_no_argument(text: str) -> None:
-    def fails(x: Any) -> Any:
-        raise RuntimeError(text)
-
-    with pytest.raises(RuntimeError, match=text) as caught:
-        filter_jit(fails, donate="all")(array(3))
-    assert not any(note.startswith("partax: `") for note in getattr(caught.value, "__notes__", ()))
-
-
 @pytest.mark.parametrize(
     ("donate", "fate"),
     [

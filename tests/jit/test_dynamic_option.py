@@ -100,19 +100,6 @@ def test_lowering_compiling_and_options(everywhere: Any) -> None:
     assert g.cache_info().traces == 1
 
 
-def test_wrappers_with_other_rules_do_not_share() -> None:
-    def f(x: Any) -> Any:
-        return isinstance(x, jax.Array)
-
-    for _ in range(2):
-        assert [filter_jit(f, dynamic=t)(1.0) for t in (None, is_array_like, "x", is_array)] == [
-            False,
-            True,
-            True,
-            False,
-        ]
-
-
 @pytest.mark.parametrize("wrong", [1, (), ("x", 2), {"x": 1}])
 def test_a_wrong_option_is_an_error(wrong: Any) -> None:
     with pytest.raises(ValueError, match="a predicate on leaves or a tuple of argument names"):

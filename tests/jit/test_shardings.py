@@ -225,14 +225,3 @@ def test_only_a_result_without_sharding_is_forwarded(split: NamedSharding, devic
             assert first is not x and has(first, sharding) and len(x.sharding.device_set) == 1
             assert second is y or sharding is split
             assert_same((first, second), (array(8), array(8, start=1)))
-
-
-@pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
-@pytest.mark.parametrize("kind", [tuple, list])
-def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
-    told = rf"which has a `{kind.__name__}` with 1 child here; give its sharding without the `{kind.__name__}`"
-    with pytest.raises(ValueError, match=rf"^`the result`: found float32\[8\], .* out_shardings, {told}"):
-        jit(lambda x: x + 1, out_shardings=kind([None]))(array(8))
-    with pytest.raises(ValueError, match=r"^`the result\['y'\]`: found an array, expected the structure of"):
-        jit(lambda x: {"y": x + 1}, out_shardings={"y": kind([None])})(array(8))
-    assert jit(lambda x: kind([x + 1]), out_shardings=kind([None]))(array(8))[0].shape == (8,)

@@ -136,14 +136,6 @@ def test_jvp_of_numbers_and_within_another() -> None:
     assert along[0]["outer"] == 2
 
 
-@pytest.mark.parametrize("tangent", [X, None], ids=["beside another", "alone"])
-def test_what_jax_has_for_tangents_of_integers_is_none(tangent: Any) -> None:
-    zero = np.zeros((), jax.dtypes.float0)
-    for jvp in (partax.filter_jvp, jax.jit(partax.filter_jvp, static_argnums=0)):
-        out, along = jvp(lambda x, i: (x * i, i), (X, jnp.int32(2)), (tangent, zero))
-        assert_close_trees((out, along), ((X * 2, jnp.int32(2)), (None if tangent is None else X * 2, None)))
-
-
 @pytest.mark.parametrize("name", DERIVATIVES[2:])
 def test_a_jacobian_is_by_what_wrt_takes_and_has_nothing_but_arrays(name: str) -> None:
     def f(tree: Any, y: Any, *, n: int) -> Any:

@@ -134,18 +134,6 @@ def test_as_a_method_and_pickled() -> None:
     assert_same(again(X, array(2)), filter_vmap(mixed, in_axes={"y": None})(X, array(2)))
 
 
-def test_wrappers_made_anew_share_a_trace(traces: Any) -> None:
-    def body(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return x * 2
-
-    for _ in range(2):
-        partax.filter_jit(filter_vmap(body, in_axes=(lambda leaf: 0,), out_axes=eqx.if_array(0)))(X)
-    assert traces.count == 1
-    partax.filter_jit(filter_vmap(body, in_axes=1))(X)
-    assert traces.count == 2
-
-
 def test_wrong_options() -> None:
     with pytest.raises(TypeError, match="filter_vmap: found a `int`, expected a callable"):
         filter_vmap(3)  # type: ignore[arg-type]
