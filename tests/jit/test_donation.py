@@ -14,8 +14,6 @@ from odd_values import gone
 from partax import filter_jit
 from trees import array, assert_same
 
-pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
-
 
 def deleted(*trees: Any) -> list[bool]:
     """Whether all arrays of each tree are gone; they must share one fate."""
