@@ -120,7 +120,11 @@ def test_a_public_function_has_an_inspectable_signature_with_a_home(name: str) -
 
 def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our_files() -> None:
     assert {PUBLIC[name].__module__ for name in CLASSES} == {"partax"}
-    for made in (partax.by_path("a/*"), partax.tree.SummaryRow("a", "", 1, 2, 3), partax.CacheInfo(1, 2, 3, 4, 5)):
+    for made in (
+        partax.by_path("a/*"),
+        partax.tree.SummaryRow("a", "", 1, 2, 3),
+        partax.stages.CacheInfo(1, 2, 3, 4, 5),
+    ):
         data = pickle.dumps(made)
         assert b"partax._" not in data and pickle.loads(data) == made
 

@@ -294,10 +294,7 @@ CallFrame& CallFrame::under_way() {
   raise_error(PyExc_RuntimeError, "partax: no call is under way");
 }
 
-CallFrame::~CallFrame() {
-  innermost_frame = outer;
-  if (on_exit) call_and_write_unraisable(on_exit.get());
-}
+CallFrame::~CallFrame() { innermost_frame = outer; }
 
 void explain_failure(const CallFrame& frame) {
   const bool is_explained = PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||

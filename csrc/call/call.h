@@ -105,7 +105,6 @@ struct CallFrame {
   const Call& call;
   Entry* entry = nullptr;
   CallFrame* outer;
-  Ref on_exit;    // called without arguments when the call ends
   Ref described;  // its values, as its key has them, for the trace that begins next
   Ref record;     // of the trace that this call has made or is compiled for, if any
   bool traced = false;

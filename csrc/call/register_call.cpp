@@ -137,13 +137,6 @@ void register_call_under_way(py::module_& module) {
     if (frame == nullptr || frame->entry == nullptr) return;
     const Ref program = std::move(frame->entry->program), stored = std::move(frame->entry->stored);
   });
-  // Has `callback` called when it ends; false if it has such a callback already.
-  define(module, "on_call_exit", [](PyObject* callback) {
-    CallFrame* frame = CallFrame::innermost();
-    if (frame == nullptr || frame->on_exit) return false;
-    frame->on_exit = Ref::borrow(callback);
-    return true;
-  });
 }
 
 void register_prepared_call(py::module_& module) {

@@ -367,11 +367,12 @@ std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const
 
 bool DynamicRule::holds(PyObject* leaf) const {
   if (native_) return partax::holds(*native_, leaf);
-  if (!predicate_ || !is_truthy(predicate_.get(), leaf, "asking `trace` about")) return false;
+  if (!predicate_ || !is_truthy(predicate_.get(), leaf, "asking `dynamic` about")) return false;
   if (!partax::holds(Predicate::kIsArrayLike, leaf)) {
-    throw WalkError::diagnosed(PyExc_TypeError, "found a `" + type_name(leaf) +
-                                                    "` that `trace` asks to trace, expected an array or a number; make "
-                                                    "the predicate False for it");
+    throw WalkError::diagnosed(PyExc_TypeError,
+                               "found a `" + type_name(leaf) +
+                                   "` that `dynamic` asks to trace, expected an array or a number; make "
+                                   "the predicate False for it");
   }
   return true;
 }

@@ -47,7 +47,7 @@ class WalkObserver {
 
 // ---- The walk.
 
-// Which leaves beside arrays are traced: filter_jit's option `trace`.
+// Which leaves beside arrays are traced: filter_jit's option `dynamic`.
 class DynamicRule {
  public:
   DynamicRule() noexcept = default;  // arrays alone

@@ -72,7 +72,7 @@ class Matcher {
     return true;
   }
 
-  // Whether `trace` takes a leaf that is no array here.
+  // Whether `dynamic` takes a leaf that is no array here.
   bool is_number(const Node& node, PyObject* object) const {
     return node.may_be_number && rule_ != nullptr && TypeTable::instance().find(object).kind == Kind::kStaticLeaf &&
            rule_->holds(object);

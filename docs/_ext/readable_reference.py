@@ -25,8 +25,8 @@ _WRAPPER = "JitFunction"
 
 def _public_names() -> dict[str, str]:
     """Where each name in backticks leads to."""
-    found: dict[str, str] = {_WRAPPER: _WRAPPER}
-    for module in ("partax.debug", "partax.tree", "partax"):
+    found: dict[str, str] = {}
+    for module in ("partax.debug", "partax.stages", "partax.tree", "partax"):
         for name in importlib.import_module(module).__all__:
             found[f"{module}.{name}"] = f"{module}.{name}"
             if module != "partax.tree":

@@ -10,8 +10,7 @@ from partax._explain.explain import RetraceError, RetraceWarning, explain
 from partax._families import describe as _families
 from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
-from partax._jit.ahead_of_time import Compiled, Lowered, Traced
-from partax._jit.filter_jit import CacheInfo, filter_jit
+from partax._jit.filter_jit import filter_jit
 from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
 from partax._pytree.filters import (
@@ -26,19 +25,13 @@ from partax._pytree.filters import (
 )
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
-from partax._transforms.filter_grad import (
-    filter_grad,
-    filter_hessian,
-    filter_jacfwd,
-    filter_jacrev,
-    filter_value_and_grad,
-)
 
 if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
     from partax import reports as reports
+    from partax import stages as stages
     from partax import tree as tree
     from partax._doctor.doctor import doctor
     from partax._explain.function_reports import report
@@ -50,7 +43,14 @@ if _TYPE_CHECKING:
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
-    from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
+    from partax._transforms.filter_grad import (
+        filter_grad,
+        filter_hessian,
+        filter_jacfwd,
+        filter_jacrev,
+        filter_value_and_grad,
+    )
+    from partax._transforms.jvp_and_vjp import filter_jvp, filter_vjp
     from partax._transforms.layers import scan_layers
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.mapped import filter_vmap
@@ -65,11 +65,11 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "CacheInfo", "Compiled", "Filter", "FlatSpec", "Lowered", "RetraceError", "RetraceWarning", "Static", "Traced",
-    "all_of", "any_of", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
+    "Filter", "FlatSpec", "RetraceError", "RetraceWarning", "Static", "all_of", "any_of", "apply_updates", "by_path",
+    "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
-    "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
+    "filter_jacrev", "filter_jit", "filter_jvp", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
     "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array", "is_array_like",
     "is_inexact_array", "load", "not_", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps",
@@ -86,7 +86,7 @@ if _environ.get("PARTAX_STORE"):
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
-_MODULES = ("debug", "equinox", "nnx", "reports", "tree")
+_MODULES = ("debug", "equinox", "nnx", "reports", "stages", "tree")
 _OF_MODULES = {
     "_doctor.doctor": ("doctor",),
     "_functions.pure": ("declare_pure",),
@@ -98,13 +98,16 @@ _OF_MODULES = {
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
-    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
+    "_transforms.filter_grad": (
+        "filter_grad", "filter_hessian", "filter_jacfwd", "filter_jacrev", "filter_value_and_grad",
+    ),
+    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_vjp"),
     "_transforms.layers": ("scan_layers",),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
     "_transforms.mapped": ("filter_vmap",),
     "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
     "_transforms.sharded": ("filter_shard_map",),
-}
+}  # fmt: skip
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 
 
@@ -113,7 +116,9 @@ def __getattr__(name: str) -> object:
     if name in _MODULES:
         return _import_module(f"partax.{name}")
     if name in _LATER:
-        return getattr(_import_module(_LATER[name]), name)
+        value: object = getattr(_import_module(_LATER[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

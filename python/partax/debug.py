@@ -13,8 +13,8 @@ from partax._explain.description import Description
 from partax._explain.explain import counters, forbidden
 from partax._explain.history import History, Occasion
 from partax._jax.private import function_name, stage_of, under_trace
-from partax._jit.ahead_of_time import during
 from partax._jit.options import check_max_traces
+from partax._jit.record_at_work import during
 from partax._transforms.wrapper import Transformed, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]

@@ -22,6 +22,7 @@ except ImportError as _error:
 
 from partax import __all__ as _names_of_partax
 from partax._libraries.equinox.accelerate import Accelerated, accelerate
+from partax._libraries.equinox.spellings import filter_jit as filter_jit
 from partax._libraries.equinox.spellings import filter_pure_callback as filter_pure_callback
 from partax._libraries.equinox.spellings import filter_shard as filter_shard
 from partax._libraries.equinox.spellings import partition as partition
@@ -29,7 +30,7 @@ from partax._libraries.equinox.spellings import partition as partition
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
 
-    # Of these, those names are here that Equinox has too; the three above are as Equinox spells them.
+    # Of these, those names are here that Equinox has too; the four above are as Equinox spells them.
     from partax import *  # noqa: F403  # pyright: ignore[reportAssignmentType]
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]

@@ -51,8 +51,7 @@ if not hasattr(_nnx, "prefix"):
 
 
 from partax._jit.filter_jit import compilation
-from partax._jit.options import DonateMode
-from partax._libraries.flax.options import made_jit
+from partax._libraries.flax.options import wrapper_for_nnx
 
 __all__ = ["jit"]
 
@@ -74,7 +73,7 @@ def jit(
     inline: bool | enum.Enum = False,
     graph: bool | None = None,
     graph_updates: bool | None = None,
-    donate: DonateMode | Sequence[str] = "none",
+    donate: str | Sequence[str] = "none",
     compiler_options: dict[str, Any] | None = None,
     cache_size: int = 4096,
     reuse_equal_functions: bool = True,
@@ -123,7 +122,7 @@ def jit(
         raise ValueError("found donate beside donate_argnums or donate_argnames, expected one of them")
 
     make = functools.partial(
-        made_jit,
+        wrapper_for_nnx,
         graph=graph,
         graph_updates=graph_updates,
         static=(static_argnums, static_argnames),

@@ -28,6 +28,7 @@ from partax.equinox import OURS
 EQUINOX = DOCS / "coming_from" / "equinox.md"
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
+SPELLED = ("filter_jit", "filter_shard", "filter_pure_callback", "partition")  # as Equinox has their parameters
 WITH_FLAX = pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
 
 # Where Equinox's `**kwargs` go.
@@ -144,7 +145,7 @@ def test_partax_equinox_has_the_names_of_the_first_table_and_equinox_those_of_th
         ours = getattr(resolve_name(module), name.removeprefix("tree_"))
         assert getattr(partax.equinox, name) is not getattr(equinox, name)
         # Its parameters have the names of Equinox's there.
-        assert getattr(partax.equinox, name) is ours or name in ("filter_shard", "filter_pure_callback", "partition")
+        assert getattr(partax.equinox, name) is ours or name in SPELLED
     for name in {*public_names_of_equinox()} - {*OURS}:
         first = name.partition(".")[0]
         assert first in dir(partax.equinox)

@@ -23,8 +23,7 @@ from library_trees import HAS_FLAX
 from partax._core import BoundFunction, JitFunction
 
 REFERENCE = pathlib.Path(__file__).parents[2] / "docs" / "reference"
-# What filter_jit and its `bind` return, which have no public names.
-WRAPPER, BOUND = "partax._core.JitFunction", "partax._core.BoundFunction"
+WRAPPER, BOUND = "partax.stages.Wrapper", "partax.stages.Bound"
 DIRECTIVE = re.compile(r"^ *\.\. auto(\w+):: +(\S+)$", re.MULTILINE)
 BLOCK = re.compile(r"^```\{eval-rst\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KINDS = {"function", "class", "exception", "method", "property", "attribute"}
@@ -36,7 +35,14 @@ def on_pages() -> list[tuple[str, str]]:
     return [(found[1], found[2]) for block in blocks for found in DIRECTIVE.finditer(block)]
 
 
-MODULES = ["partax", "partax.debug", "partax.reports", "partax.tree", *(["partax.nnx"] if HAS_FLAX else [])]
+MODULES = [
+    "partax",
+    "partax.debug",
+    "partax.reports",
+    "partax.stages",
+    "partax.tree",
+    *(["partax.nnx"] if HAS_FLAX else []),
+]
 EQUINOX = ["Accelerated", "accelerate"]  # the other names of partax.equinox are Equinox's or partax's
 
 
@@ -64,13 +70,12 @@ def properties_of(name: str, cls: type) -> Iterator[str]:
             yield f"{name}.{attribute}"
 
 
-OBJECTS = dict(public_objects())
+OBJECTS = {name: value for name, value in public_objects() if name not in (WRAPPER, BOUND)}  # they have no docstring
 CLASSES = {WRAPPER: JitFunction} | {name: value for name, value in OBJECTS.items() if isinstance(value, type)}
 METHODS = {name: method for of, cls in CLASSES.items() for name, method in methods_of(of, cls)}
 DOCUMENTED = OBJECTS | METHODS
-NOT_CONSTRUCTED = {"partax.Compiled", "partax.Lowered", "partax.Traced"}  # by users
+NOT_CONSTRUCTED = {f"partax.stages.{name}" for name in ("Compiled", "Lowered", "Traced")}  # by users
 MADE_BY_FUNCTIONS = {"partax.FlatSpec"}
-REFUSES_OPTIONS = {"partax.filter_grad", "partax.filter_value_and_grad", "partax.filter_vmap"}  # `**options`
 LONGEST = 8  # lines of an example
 
 
@@ -114,8 +119,6 @@ def parameters(name: str, value: Any) -> list[inspect.Parameter]:
     found = [one for one in inspect.signature(value).parameters.values() if not one.name.startswith("_")]
     if name in METHODS:
         found = found[1:]
-    if name in REFUSES_OPTIONS:
-        found = [one for one in found if one.kind is not one.VAR_KEYWORD]
     return found
 
 

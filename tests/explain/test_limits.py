@@ -31,7 +31,7 @@ def test_max_traces(traces: TraceCounter, compiled: list[str]) -> None:
             step(array(4), 2)
     assert traces.count == 2 and not any("step" in name for name in compiled)
     assert_same([step(array(3), 1), step(array(4), 1)], [array(3), array(4)])
-    assert step.cache_info() == (1, 2, 2, 2, 4096)
+    assert step.cache_info() == (1, 2, 2, 2, 4096, 0)
     step.clear_cache()
     step(array(5), 3)
     assert traces.count == 3

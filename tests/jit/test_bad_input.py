@@ -1,7 +1,5 @@
 """Bad input gets a Python exception of the right kind, with the path, and the wrapper lives on."""
 
-import functools
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from deep_trees import DEPTH, WRAPS, nested, self_containing
+from deep_trees import WRAPS, nested, self_containing
 from machine_model import Hooked, Hooks, Touchy
 from partax import filter_jit
 from trees import Bag, Cell, Layer, array, assert_same
@@ -69,15 +67,6 @@ def test_trees_that_contain_themselves(name: str) -> None:
     check_works(f)
 
 
-def test_aux_data_that_is_too_deep() -> None:
-    f = identity()
-    for value in (functools.reduce(lambda it, _: {"k": it}, range(DEPTH), 1), (1, self_containing()["list"])):
-        for node in (Bag(array(1), label=value), Cell(array(1), mode=value)):
-            with pytest.raises(RecursionError, match="tree"):
-                f([node])
-    check_works(f)
-
-
 class Broken:
     """A node whose flatten function is another one when a test says so."""
 
@@ -90,12 +79,6 @@ class Broken:
 
 
 jax.tree_util.register_pytree_node(Broken, lambda node: Broken.flatten(node), lambda _, children: Broken(*children))
-
-
-def in_one_walk(at: int, flatten: Callable[[Broken], Any]) -> Callable[[Broken], Any]:
-    """The flatten function, which is this other one in a single of its walks."""
-    usual, walks = Broken.flatten, itertools.count(1)
-    return lambda node: flatten(node) if next(walks) == at else usual(node)
 
 
 def raises(_: Broken) -> Any:
@@ -140,43 +123,6 @@ def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_
             assert any("tree[1]" in note for note in found.value.__notes__)
         check_works(f)
     assert_same(f(tree)[1].children, (array(2),))
-
-
-def test_a_node_that_cannot_be_read_in_a_single_walk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    named: list[str] = []
-    for at in range(1, 16):  # a few more walks where Flax is there
-        with monkeypatch.context() as patch:
-            patch.setattr(Broken, "flatten", in_one_walk(at, raises))
-            try:
-                filter_jit(lambda tree: tree, reuse_equal_functions=False)([1, Broken(array(2))])
-            except ZeroDivisionError as error:  # some walks are of values that are looked at again
-                named += [note.rpartition(" at ")[2] for note in error.__notes__ if " at `" in note]
-    assert set(named) == {"`tree[1]`", "`the result[1]`"} and len(named) > 3, named
-
-
-@pytest.mark.parametrize("donate", ["none", ("last",)])
-@pytest.mark.parametrize(("count", "statics"), [(1, 1000), (3, 1000), (2, 1)])
-def test_a_tree_that_is_another_one_in_a_single_walk(
-    count: int, statics: int, donate: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrays, outcomes = [array(2), array(2, start=1), array(2, start=2)], set[int]()
-    children = lambda count, statics: (*arrays[:count], *["static"] * statics)
-    for at in range(1, 9):
-        f = filter_jit(lambda node, last: (node.children, last + 1), donate=donate, reuse_equal_functions=False)
-        node = Broken(*children(2, 1000))
-        with monkeypatch.context() as patch:
-            patch.setattr(Broken, "flatten", in_one_walk(at, lambda _: (children(count, statics), None)))
-            try:
-                got = f(node, array(2))
-            except RuntimeError as error:
-                assert "changed" in text_of(error)
-                outcomes.add(0)
-            else:
-                outcomes.add(len(got[0]))
-                assert_same(got[1], array(2) + 1)
-        assert not any(it.is_deleted() for it in arrays), "only what is named may be donated"
-        assert_same(f(node, array(2)), (children(2, 1000), array(2) + 1))
-    assert {0, 1002} <= outcomes <= {0, 1002, count + statics}
 
 
 def when(event: str, countdown: int, action: Callable[[], object]) -> None:
@@ -256,34 +202,3 @@ def test_a_tree_that_changes_while_it_is_walked(kind: str, event: str) -> None:
         assert countdown > 1 or Hooks.action is None
         check_works(f)
     assert_same(f([Touchy(1), array(2)])[1], array(2))
-
-
-def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
-    node = Bag()
-    node.items = [Touchy(1), array(2), array(2)]  # which its flatten function gives as it is
-    when("hash", 1, node.items.clear)
-    with pytest.raises(RuntimeError, match="changed size"):
-        filter_jit(lambda tree: 1)(node)
-
-
-@pytest.mark.parametrize("event", ["eq", "hash"])
-@pytest.mark.parametrize(
-    "action",
-    [
-        lambda f: f({"x": array(3), "n": 2}),
-        lambda f: [f({"x": array(3), "n": n}) for n in range(4)],
-        lambda f: f.clear_cache(),
-        lambda f: f.cache_info(),
-    ],
-    ids=["call", "other keys", "clear_cache", "cache_info"],
-)
-def test_a_wrapper_that_is_entered_again_while_it_compares(event: str, action: Callable[[Any], Any]) -> None:
-    f = filter_jit(lambda tree: tree, cache_size=2)
-    check_works(f)
-    for countdown in (1, 1, 2, 3):
-        f([Touchy(1), array(2)])
-        when(event, countdown, lambda: action(f))
-        assert_same(f([Touchy(1), array(2, start=1)])[1], array(2, start=1))
-        assert countdown > 1 or Hooks.action is None
-    assert f.cache_info().static_keys <= 2
-    check_works(f)

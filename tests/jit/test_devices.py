@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -117,17 +116,3 @@ def test_forwarded_numpy_arrays_go_where_jax_jit_puts_them(mesh: Mesh) -> None:
         with context:
             (x, _), (want, _) = ours(np.ones(16, np.float32), y), theirs(np.ones(16, np.float32), y)
         assert x.sharding == want.sharding and x.committed == want.committed
-
-
-def test_compiled_ahead_of_time_for_shards(devices: list[Any]) -> None:
-    mesh = mesh_of(devices, 4, 2, names=("data", "model"))
-    layout, of_batch = training.layouts("model", mesh, training.start())
-    shapes = eqx.filter_eval_shape(lambda: (training.start(), training.data()))
-    step = filter_jit(training.step)
-    compiled = step.lower(*filter_shard(shapes[0], layout), *filter_shard(shapes[1], of_batch)).compile()
-    assert compiled.input_shardings["model.layers[1].weight"].is_equivalent_to(on(mesh, None, "model"), 2)
-    assert set(training.collectives(compiled.as_text())) == {"all-reduce"}
-    begin, given = filter_shard(training.start(), layout), filter_shard(training.data(), of_batch)
-    assert_same(compiled(*begin, *given), step(*begin, *given))
-    with pytest.raises(ValueError, match=r"model\.layers\[1\]\.weight"):
-        compiled(filter_shard(training.start()[0], on(mesh)), begin[1], *given)

@@ -14,7 +14,6 @@ from jax.experimental import serialize_executable
 
 import partax
 import partax.nnx
-from compiled_names import compiled_names
 from conftest import TraceCounter
 from meshes import mesh_of, on
 from partax import filter_jit
@@ -111,30 +110,6 @@ def test_donation_is_kept(donate: Any, names: str, returns_it: bool) -> None:
     given = x, y, m, k = [array(3) for _ in range(4)]
     assert_same(call(x, y, m, k=k)[0], array(3) + 1)
     assert [v.is_deleted() for v in given] == [name in names for name in "xymk"]
-
-
-def test_compiler_options() -> None:
-    # A result that is an argument has the program compiled once more; a compiler option may then be given only once.
-    options: dict[str, Any] = {"xla_cpu_enable_fast_math": True}
-    for f in (filter_jit(lambda x: (x + 1, x), compiler_options=options), filter_jit(lambda x: x + 1)):
-        call = loaded(f.lower(array(3)).compile(options))
-        assert_same(call(array(3)), f(array(3)))
-
-
-def test_a_program_has_no_other_attributes() -> None:
-    compiled = filter_jit(lambda x: x).lower(array(3)).compile()
-    assert not any(hasattr(compiled, name) for name in ("_repr_png_", "runtime", "__deepcopy__", "_ipython_display_"))
-
-
-def test_nothing_is_compiled_again_where_nothing_needs_it(traces: TraceCounter) -> None:
-    f = filter_jit(lambda tree, n: {"b": traces.seen(tree)["a"] * n, "n": n})
-    compiled = f.lower({"a": array(3)}, 2).compile()
-    with compiled_names() as names:
-        serialize_executable.serialize(compiled)
-        assert names == []
-        serialize_executable.serialize(filter_jit(lambda x: (x, x + 1)).lower(array(3)).compile())
-        assert len(names) == 2
-    assert traces.count == 1
 
 
 @pytest.mark.parametrize("returns_it", [False, True])

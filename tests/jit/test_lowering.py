@@ -1,7 +1,5 @@
 """lower, trace and eval_shape run ahead of time, from shapes or arrays, with statics kept exact."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,10 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
 from conftest import TraceCounter
-from meshes import Auto, Explicit, mesh_of, on
-from odd_values import gone
+from meshes import Explicit, mesh_of, on
 from partax import filter_jit
 from trees import Cell, Layer, add_one, array, assert_close, assert_same, is_array, make_model, over_samples
 
@@ -107,24 +103,6 @@ def test_eval_shape_keeps_statics_and_structure() -> None:
     assert found == (Cell(Shape((2, 3), jnp.float32), mode="m"), [Shape((2, 2), jnp.float32)])
 
 
-def a_function(x: jax.Array) -> jax.Array:
-    return jnp.sum(x * x)
-
-
-NAMES: list[tuple[str, Any]] = [
-    ("Layer", Layer(array(3, 3))),
-    ("total", Layer(array(3, 3)).total),
-    ("a_function", a_function),
-    *(("a_function", wrap(a_function)) for wrap in (filter_jit, functools.partial, jax.jit, partax.filter_grad)),
-]
-
-
-@pytest.mark.parametrize(("name", "fun"), NAMES)
-def test_the_program_is_called_jit_and_the_name(name: str, fun: Any) -> None:
-    assert f"module @jit_{name} " in filter_jit(fun).lower(VECTOR).as_text()
-    assert name in str(jax.make_jaxpr(filter_jit(fun))(array(3)))
-
-
 def test_costs_and_memory_are_those_of_the_program() -> None:
     f = filter_jit(lambda model, x, n: model["w"] @ x * n)
     lowered = f.lower({"w": Shape((64, 32), jnp.float32)}, Shape((32,), jnp.float32), 2)
@@ -155,49 +133,6 @@ def test_a_compiled_function_takes_what_its_trace_takes(traces: TraceCounter) ->
             assert_same(y, array(3) * 2)
             assert returned is fun and config == {"a": (1, 2.0)}
     assert traces.count == 1
-
-
-def returned_and_used(x: Any, y: Any) -> Any:
-    return {"same": x, "new": x + 0, "again": x}, [y, (y, y + y)]
-
-
-def aval(x: Any) -> Any:
-    return x.shape, x.dtype, getattr(x, "weak_type", False)
-
-
-SHAPED: dict[str, Callable[[], Any]] = {
-    "weak": lambda: jnp.asarray(1.0),
-    "array": lambda: array(3),
-    "numpy": lambda: np.arange(3),
-    "numpy scalar": lambda: np.float32(1),
-    "shape": lambda: Shape((2,), jnp.float32),
-    "weak shape": lambda: Shape((), jnp.float32, weak_type=True),
-    "key": lambda: jax.random.key(0),
-    "deleted": lambda: gone(3),
-}
-
-
-@pytest.mark.parametrize("of", SHAPED)
-def test_shapes_of_returned_inputs_are_those_of_jax(of: str) -> None:
-    fun = (lambda x, y: (x, [y, x])) if of == "key" else returned_and_used
-    x, y = SHAPED[of](), jnp.asarray(1.0)
-    f, expected = filter_jit(fun), jax.eval_shape(fun, x, y)
-    for found in (f.eval_shape(x, y), f.trace(x, y).out_info, f.lower(x, y).out_info):
-        assert found == expected
-    if of not in ("deleted", "shape", "weak shape"):
-        assert jax.tree.map(aval, f(x, y)) == jax.tree.map(aval, expected)
-
-
-@pytest.mark.parametrize("kind", [Auto, Explicit])
-@pytest.mark.parametrize("of", ["array", "shape"])
-def test_shardings_of_returned_inputs_are_those_of_jax(kind: Any, of: str, devices: list[jax.Device]) -> None:
-    sharding = on(mesh_of(devices, kind=kind), "d")
-    x = jax.device_put(array(8), sharding) if of == "array" else Shape((8,), jnp.float32, sharding=sharding)
-    expected = jax.eval_shape(returned_and_used, x, x)
-    f = filter_jit(returned_and_used)
-    for found in (f.eval_shape(x, x), f.trace(x, x).out_info, f.lower(x, x).out_info):
-        assert found == expected
-    assert (expected[0]["same"].sharding is not None) == (kind is Explicit)
 
 
 @pytest.mark.parametrize("place", ["none", "device", "split", "whole", "explicit"])

@@ -120,31 +120,6 @@ def test_it_is_differentiated_as_its_tree(make, around):
     assert pull(jnp.ones(2))[0].__self__.weight[...].tolist() == X.tolist()
 
 
-@of_each_kind
-def test_its_arrays_are_mapped_over(make):
-    rows = make(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
-    assert partax.filter_vmap(apply)(rows, jnp.ones((2, 2))).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert partax.filter_vmap(apply, in_axes=(None, 0))(make(X), jnp.ones((2, 2))).tolist() == [[1.0, 2.0]] * 2
-    assert partax.filter_vmap(make)(jnp.ones((3, 2))).__self__.weight[...].shape == (3, 2)
-
-
-@of_each_kind
-def test_it_passes_through_other_transformations(make):
-    method = make(X)
-    expected = method(X).tolist()
-    assert partax.filter_checkpoint(apply)(method, X).tolist() == expected
-    assert partax.filter_eval_shape(apply, method, X).shape == (2,)
-    assert partax.filter_cond(jnp.array(True), apply, lambda f, x: -f(x), method, X).tolist() == expected
-    assert partax.filter_scan(lambda f, x: (f, f(x)), method, X[None])[1].tolist() == [expected]
-
-
-@of_each_kind
-def test_it_is_taken_apart_and_put_together(make):
-    arrays, rest = partax.partition(make(X), partax.is_array)
-    assert partax.combine(arrays, rest)(X).tolist() == [1.0, 4.0]
-    assert [leaf.tolist() for leaf in jax.tree.leaves(arrays.__self__)] == [X.tolist()]
-
-
 def test_in_a_static_field_it_is_an_error_with_a_path():
     class Holder(eqx.Module):
         method: object = eqx.field(static=True)
@@ -164,14 +139,6 @@ def test_a_method_of_another_object_is_static():
     double, triple = Plain(2), Plain(3)
     assert [call(it.scale, 1.0) for it in (double, double, triple)] == [2.0, 2.0, 3.0]
     assert len(traces) == 2
-
-
-def test_messages_name_the_way_to_an_array_in_it():
-    call = partax.filter_jit(apply, donate="all")
-    method = Module(jnp.ones(2)).__call__
-    call(method, X)
-    with pytest.raises((RuntimeError, ValueError), match=r"method\.__self__\.weight"):
-        call(method, X)
 
 
 class Counter(nnx.Module):
@@ -202,9 +169,3 @@ def test_what_it_changes_in_a_flax_object_is_no_silent_loss_under_filter_jit():
     counter = Counter()
     with pytest.raises(ValueError, match=r"method\.__self__\.count"):
         partax.filter_jit(apply)(counter.add, 10)
-
-
-def test_it_comes_back_from_nnx_jit_with_the_callers_object():
-    counter = Counter()
-    result = partax.nnx.jit(lambda method: (method(1), method))(counter.add)
-    assert int(result[1](1)) == 3 and int(counter.count[...]) == 2

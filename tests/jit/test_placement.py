@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh
 
 from compiled_names import compiled_names
-from conftest import TraceCounter
 from meshes import Explicit, mesh_of, on
 from partax import filter_jit
 
@@ -83,6 +82,7 @@ def places_of(home: str, devices: list[Any]) -> list[Any]:
             return [devices[int(home[-1])]]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_every_split_of_the_arrays(data: st.DataObject) -> None:
@@ -110,52 +110,6 @@ def test_every_split_of_the_arrays(data: st.DataObject) -> None:
     assert_as_jax_jit(function, make)
 
 
-def step(kept: Any, donated: Any) -> Any:
-    """A forwarded model, and what depends on no committed array."""
-    momentum = jax.tree.map(jnp.zeros_like, kept["model"])
-    return {**kept, "momentum": momentum, "scaled": kept["x"] * 2, "n": jnp.int32(3), **donated}
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "an array": lambda: jnp.ones((8, 4)),
-    "a dictionary": lambda: {"w": jnp.ones((8, 4)), "b": jnp.ones(8)},
-    "of keys": lambda: jax.random.key(0),
-    "a scalar and a matrix": lambda: (jnp.float32(1), jnp.ones((8, 2), jnp.bfloat16)),
-}
-
-
-@pytest.mark.parametrize("home", ["device 0", "device 1", "mesh", "host"])
-@pytest.mark.parametrize("kind", MODELS)
-def test_beside_a_forwarded_model(kind: str, home: str, devices: list[Any]) -> None:
-    place = places_of(home, devices)[0]
-    fits = lambda x: x.ndim > 0 or home not in ("mesh", "host")
-    replicated = on(mesh_of(devices[:4]))
-
-    def make() -> tuple[Any, Any]:
-        model = jax.tree.map(lambda x: jax.device_put(x, place if fits(x) else replicated), MODELS[kind]())
-        return {"model": model, "x": jnp.ones(3)}, {}
-
-    function = step if kind != "of keys" else lambda kept, donated: {**kept, "scaled": kept["x"] * 2}
-    assert_as_jax_jit(function, make)
-
-
-@pytest.mark.parametrize("function", [
-    lambda kept, donated: {**kept, "new": jnp.arange(8.0)},
-    lambda kept, donated: {**kept, "key": jax.random.key(1)},
-    lambda kept, donated: {**kept, **jax.tree.map(lambda x: x + 1, donated)},
-    lambda kept, donated: {**kept, "none": None, "nested": [{"new": jnp.zeros((2, 2))}]},
-    lambda kept, donated: {**kept, "x": kept["x"], "again": kept["model"]},
-    lambda kept, donated: kept,
-])  # fmt: skip
-@pytest.mark.parametrize("of_numpy", [False, True])
-def test_results_of_every_kind(function: Any, of_numpy: bool, devices: list[Any]) -> None:
-    def make() -> tuple[Any, Any]:
-        model = jax.device_put(jnp.ones((8, 4)), on(mesh_of(devices[:4]), "d"))
-        return {"model": model, "x": np.ones(3, np.float32) if of_numpy else jnp.ones(3)}, {"y": jnp.ones(5)}
-
-    assert_as_jax_jit(function, make)
-
-
 def test_committed_arrays_are_the_same_objects_and_others_follow_the_program(devices: list[Any]) -> None:
     split = on(mesh_of(devices[:4]), "d")
     model = eqx.nn.Linear(4, 8, key=jax.random.key(0))
@@ -171,23 +125,6 @@ def test_committed_arrays_are_the_same_objects_and_others_follow_the_program(dev
     assert f(model, x, plain)[0] is model and f(model, x, plain)[1] is x
 
 
-def test_other_devices_in_each_call(devices: list[Any], traces: TraceCounter) -> None:
-    f = filter_jit(lambda model: (model, jnp.zeros(3)))
-    by_jax = jax.jit(lambda model: (traces.seen(model), jnp.zeros(3)))
-    for place in (None, devices[1], on(mesh_of(devices[:4]), "d"), None, devices[0], on(mesh_of(devices[4:]))):
-        x = jnp.ones((8, 4)) if place is None else jax.device_put(jnp.ones((8, 4)), place)
-        assert [place_of(it) for it in f(x)] == [place_of(it) for it in by_jax(x)] and f(x)[0] is x
-    assert f.cache_info().traces == traces.count
-
-
-def test_arrays_on_other_devices_that_the_program_does_not_use_stay_there(devices: list[Any]) -> None:
-    f = filter_jit(lambda frozen, x: (frozen, x * 2))
-    frozen = [jax.device_put(jnp.ones(3), device) for device in devices[1:3]]
-    same, y = f(frozen, jax.device_put(jnp.ones(3), devices[0]))
-    assert all(x is z for x, z in zip(same, frozen, strict=True)) and y.devices() == {devices[0]}
-    assert f(frozen, jnp.ones(3))[0][1] is frozen[1]
-
-
 def test_settings_that_place_what_is_uncommitted(devices: list[Any], mesh: Mesh) -> None:
     f, by_jax = (jit(lambda x, y: (x, y + 1)) for jit in (filter_jit, jax.jit))
     x = jnp.ones(8)
@@ -198,13 +135,6 @@ def test_settings_that_place_what_is_uncommitted(devices: list[Any], mesh: Mesh)
     with jax.default_device(devices[1]):
         elsewhere = jnp.ones(8)
     assert [place_of(it) for it in f(elsewhere, x)] == [place_of(it) for it in by_jax(elsewhere, x)]
-
-
-@pytest.mark.parametrize("constrain", [jax.lax.with_sharding_constraint, jax.device_put])
-def test_shardings_in_the_function_place_what_it_forwards(constrain: Any, mesh: Mesh) -> None:
-    f, by_jax = (jit(lambda x, y: (x, constrain(y, on(mesh, "d")))) for jit in (filter_jit, jax.jit))
-    for x in (jnp.ones(3), np.ones(3, np.float32)):
-        assert [place_of(it) for it in f(x, jnp.ones(16))] == [place_of(it) for it in by_jax(x, jnp.ones(16))]
 
 
 @pytest.mark.parametrize("jit", [
@@ -231,10 +161,3 @@ def test_a_call_that_is_compiled_before_compiles_nothing(place: Any, devices: li
     with compiled_names() as names:
         assert f(model)[1].devices() == model.devices()
     assert names == [] and f.cache_info().misses == 0
-
-
-def test_uncommitted_arrays_that_come_back_beside_an_inner_jit_are_the_same_objects() -> None:
-    step = filter_jit(lambda model, x: (model, jax.jit(jnp.sin)(x)))
-    model = {"weight": jnp.ones(3)}
-    again, _ = step(model, jnp.ones(2))
-    assert again["weight"] is model["weight"]

@@ -100,6 +100,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.nightly), "fork"])
 def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: Path) -> None:
     if method not in multiprocessing.get_all_start_methods():
@@ -139,6 +140,7 @@ print("the main interpreter works")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [pytest.param("", marks=pytest.mark.nightly), "import partax"],
@@ -175,6 +177,7 @@ print(made(x), of_jax(x), decorated(x, 2), decorated._options.donate, x.is_delet
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_main_works_in_another_process(tmp_path: Path) -> None:
     script, file = tmp_path / "script.py", tmp_path / "file"
     script.write_text(SENDS)

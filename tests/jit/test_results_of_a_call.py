@@ -115,49 +115,6 @@ def test_an_argument_comes_back_as_the_calls_own(jit: Any, hold: Any, make: Any,
     assert traces.count == 1
 
 
-def test_arguments_that_change_places_come_back_by_place(traces: TraceCounter) -> None:
-    f = filter_jit(lambda a, b, x: ({"b": b, "a": a}, traces.seen(x)))
-    one, two = Equal(), Equal()
-    assert [f(one, two, array(2))[0], f(two, one, array(2))[0]] == [{"b": two, "a": one}, {"b": one, "a": two}]
-    first, second = f(one, two, array(2))[0], f(two, one, array(2))[0]
-    assert (first["a"], first["b"]) is not None and first["a"] is one and first["b"] is two
-    assert second["a"] is two and second["b"] is one and traces.count == 1
-
-
-def test_a_function_made_again_returns_its_own_object() -> None:
-    """Also where the earlier one held an equal object, which its owner has changed since."""
-    for rate in (0.5, 0.5, 0.25):
-        config = Config(rate)
-        f = filter_jit(lambda x: (x * config.rate, config))  # noqa: B023
-        for _ in range(2):
-            scaled, returned = f(jnp.ones(()))
-            assert returned is config and float(scaled) == rate
-        config.rate = 7.0
-
-
-# Marks by which what a call makes is told from all else.
-MARKED: dict[str, Callable[[], Any]] = {
-    "alone": lambda: object(),
-    "several, in a tree": lambda: [object(), {"a": object()}],
-    "of a state": lambda: eqx.nn.StateIndex(jnp.ones(2)),
-    "a bound method": lambda: Config().get,
-}
-
-
-def marks(made: Any) -> list[Any]:
-    if isinstance(made, eqx.nn.StateIndex):
-        return [made.marker]
-    return [getattr(it, "__self__", it) for it in jax.tree.leaves(made)]
-
-
-@pytest.mark.parametrize("make", MARKED.values(), ids=MARKED)
-def test_a_mark_belongs_to_the_function_that_made_it(make: Callable[[], Any]) -> None:
-    """Two functions made again have two, as by `jax.jit` of each; calls of one share it, as in Equinox."""
-    results = [filter_jit(lambda x: (x, make()))(jnp.ones(2))[1] for _ in range(3)]
-    all_marks = [mark for result in results for mark in marks(result)]
-    assert all_marks and len({id(mark) for mark in all_marks}) == len(all_marks)
-
-
 def test_a_function_made_again_whose_results_hold_no_object_is_traced_once(traces: TraceCounter) -> None:
     def make(n: int) -> Any:
         def f(x: Any) -> Any:

@@ -18,16 +18,6 @@ from partax import filter_jit, filter_shard
 from trees import Layer, array, assert_same, make_model
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (1, 3, 2, 0)])
-def test_each_array_gets_its_own_sharding_where_keys_have_no_order(mesh: Mesh, order: tuple[int, ...]) -> None:
-    nan = float("nan")
-    wanted = {2.0: on(mesh, "d"), nan: None, 1.0: on(mesh), 0.0: SingleDeviceSharding(mesh.devices.flat[3])}
-    keys = [list(wanted)[i] for i in order]
-    placed = filter_shard({key: 7 if key is nan else array(8) for key in keys}, {key: wanted[key] for key in keys})
-    assert placed[nan] == 7
-    assert all(has(placed[key], wanted[key]) for key in (2.0, 1.0, 0.0))
-
-
 def test_a_single_sharding_places_every_array_and_nothing_else(mesh: Mesh) -> None:
     tree = {"model": make_model(), "x": array(16), "n": 3, "f": jnp.tanh, "none": None, "numpy": np.arange(8.0)}
     placed = filter_shard(tree, on(mesh))
@@ -36,11 +26,6 @@ def test_a_single_sharding_places_every_array_and_nothing_else(mesh: Mesh) -> No
     assert all(x is it for x, it in arrays)  # what is placed so is the same object
     arrays = [x for x, _ in arrays if isinstance(x, jax.Array)]
     assert len(arrays) == 6 and all(has(x, on(mesh)) and x.committed for x in arrays)
-
-
-def test_a_device_is_a_sharding_too(devices: list[Any]) -> None:
-    placed = filter_shard({"x": array(4), "numpy": np.ones(2), "s": "s"}, devices[5])
-    assert placed["x"].devices() == placed["numpy"].devices() == {devices[5]} and placed["s"] == "s"
 
 
 def test_a_prefix_chooses_by_subtree_and_none_leaves_arrays_alone(mesh: Mesh) -> None:
@@ -146,43 +131,6 @@ def test_what_does_not_fit_is_named(mesh: Mesh, devices: list[Any]) -> None:
                 place(tree, prefix)
 
 
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize(("tree", "spec", "message"), [
-    ({"n": 1}, ("d",), r"\['n'\]`: found float32\[\], .*but it has 1 entry, and the array no axes; give it another"),
-    ([8], (None, "d"), r"\[0\]`: found float32\[8\], .*but it has 2 entries, and the array 1 axis; .*or None"),
-    ({"a": [8, 15]}, ("d",), r"\['a'\]\[1\]`: found float32\[15\], .*axis 0 of size 15 .* 8 equal parts"),
-    ((8, 1), ("d",), r"\[1\]`: found float32\[\], .*no axes"),
-])  # fmt: skip
-def test_what_does_not_fit_an_explicit_mesh_is_named(
-    inside: bool, tree: Any, spec: Any, message: str, devices: list[Any]
-) -> None:
-    tree = jax.tree.map(lambda size: array() if size == 1 else array(size), tree)
-    mesh = mesh_of(devices, kind=Explicit)
-    place = filter_jit(lambda tree, sharding: filter_shard(tree, sharding)) if inside else filter_shard
-    with pytest.raises(ValueError, match=f"`tree{message}"):
-        place(tree, on(mesh, *spec))
-    with jax.set_mesh(mesh), pytest.raises(ValueError, match=f"`tree{message}"):
-        place(tree, P(*spec))
-
-
-@pytest.mark.parametrize("kind", [Auto, Explicit])
-@pytest.mark.parametrize(("spec", "message"), [
-    (P("z"), "names the axis 'z', and the axes that it may name are 'd'"),
-    (P("d", "d"), "names the mesh axis 'd' twice"),
-    (P(("d", "z")), "names the axis 'z'"),
-])  # fmt: skip
-def test_names_that_the_mesh_in_context_has_not(kind: Any, spec: Any, message: str, devices: list[Any]) -> None:
-    with jax.set_mesh(mesh_of(devices, kind=kind)), pytest.raises(ValueError, match=rf"`tree\['x'\]`: .*{message}"):
-        filter_shard({"x": array(8, 8)}, spec)
-    with pytest.raises(ValueError, match=r"`tree\['x'\]`: .*there is no mesh: .*jax.set_mesh"):
-        filter_jit(lambda x: filter_shard({"x": x}, spec))(array(8, 8))
-
-
-def test_an_array_that_jax_cannot_hold(mesh: Mesh) -> None:
-    with pytest.raises(TypeError, match=r"`tree\[1\]`: found object\[1\]"):
-        filter_shard([array(8), np.array([object()])], mesh.devices.flat[0])
-
-
 # ---- Shardings as options.
 
 
@@ -257,26 +205,6 @@ def test_an_array_that_does_not_fit_is_named(split: NamedSharding, leaf: Any, op
     assert_same(f(tree, array(8))[0]["w"], array(16))
 
 
-def test_numbers_that_are_traced_and_shapes_that_do_not_fit_are_named(split: NamedSharding) -> None:
-    with pytest.raises(ValueError, match=r"^`rate`: found float64\[\], expected "):
-        filter_jit(lambda x, rate: x * rate, dynamic=("rate",), in_shardings=split)(array(8), 0.5)
-    for out in (None, split):
-        f = filter_jit(lambda tree: tree, in_shardings=split, out_shardings=out)
-        with pytest.raises(ValueError, match=r"^`tree\['w'\]`: found float32\[3\], expected "):
-            f.lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
-
-
-@pytest.mark.parametrize("both", [False, True], ids=["in", "in and out"])
-def test_errors_of_the_function_are_left_as_they_are(split: NamedSharding, devices: list[Any], both: bool) -> None:
-    @filter_jit(in_shardings=split, out_shardings=split if both else None)
-    def f(x: Any) -> Any:
-        raise ValueError("its own")
-
-    for x in (array(8), jax.device_put(array(8), devices[3])):
-        with pytest.raises(ValueError, match=r"^its own(\n|$)"):
-            f(x)
-
-
 def test_a_prefix_of_the_result(split: NamedSharding, everywhere: NamedSharding) -> None:
     f = filter_jit(
         lambda x: (x + 1, 3, {"y": [x * 2, x * 3], "z": x}), out_shardings=(split, None, {"y": everywhere, "z": split})
@@ -297,14 +225,3 @@ def test_only_a_result_without_sharding_is_forwarded(split: NamedSharding, devic
             assert first is not x and has(first, sharding) and len(x.sharding.device_set) == 1
             assert second is y or sharding is split
             assert_same((first, second), (array(8), array(8, start=1)))
-
-
-@pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
-@pytest.mark.parametrize("kind", [tuple, list])
-def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
-    told = rf"which has a `{kind.__name__}` with 1 child here; give its sharding without the `{kind.__name__}`"
-    with pytest.raises(ValueError, match=rf"^`the result`: found float32\[8\], .* out_shardings, {told}"):
-        jit(lambda x: x + 1, out_shardings=kind([None]))(array(8))
-    with pytest.raises(ValueError, match=r"^`the result\['y'\]`: found an array, expected the structure of"):
-        jit(lambda x: {"y": x + 1}, out_shardings={"y": kind([None])})(array(8))
-    assert jit(lambda x: kind([x + 1]), out_shardings=kind([None]))(array(8))[0].shape == (8,)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from partax import filter_jit
-from partax._jit import runtime_errors
 from trees import Bag, Layer, Model, Tray, array
 
 CASES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
@@ -40,16 +39,6 @@ def test_a_concretization_error_names_the_leaf(value: Any, get: Any, path: str, 
     assert "leaves[" not in message and "args[" not in message
 
 
-@pytest.mark.parametrize(
-    ("convert", "error"),
-    [(range, jax.errors.TracerIntegerConversionError), (np.asarray, jax.errors.TracerArrayConversionError)],
-)
-def test_other_conversions(convert: Any, error: type[Exception]) -> None:
-    f = filter_jit(lambda x, *rest, **more: convert(more["k"][0]))
-    with pytest.raises(error, match=r"the argument k\[0\]\."):
-        f(array(1), array(1), k=[jnp.asarray(1)])
-
-
 class M(eqx.Module):
     weight: jax.Array
 
@@ -71,13 +60,6 @@ leaked: list[Any] = []
 def leaks(x: Any, state: Any) -> Any:
     leaked.append(state["x"])
     return x + state["x"]
-
-
-def test_a_leak_that_is_checked_names_the_argument() -> None:
-    leaks.clear_cache()
-    with pytest.raises(Exception, match=r"the argument state\['x'\]\."), jax.checking_leaks():
-        leaks(array(3), {"x": array(3)})
-    leaked.clear()
 
 
 def test_a_leaked_tracer_as_argument_is_named() -> None:
@@ -109,19 +91,6 @@ class ReadOnce:
 
 
 jax.tree_util.register_pytree_node(ReadOnce, ReadOnce.read, lambda *_: ReadOnce())
-
-
-@pytest.mark.parametrize("error", [TypeError, ValueError, KeyError])
-def test_an_error_of_the_body_reaches_the_user_though_its_arguments_cannot_be_read_again(error: Any) -> None:
-    given = ReadOnce()
-
-    @filter_jit
-    def fails(node: ReadOnce) -> Any:
-        given.is_read = True
-        raise error("of the body")
-
-    with pytest.raises(error, match="of the body"):
-        fails(given)
 
 
 def checked(x: jax.Array, message: str = "x must be positive") -> jax.Array:
@@ -163,36 +132,6 @@ def test_an_error_is_raised_at_the_call(name: str, donate: Any, caplog: pytest.L
         assert words(ours.value) == words(theirs.value)
         assert not [record for record in caplog.records if "callback" in record.name]
     assert jitted.cache_info().traces == 1
-
-
-def test_the_first_call_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    jitted = filter_jit(lambda x: checked(x, "from the start"))
-    logger = logging.getLogger("jax._src.callback")
-    filters, logger.filters = logger.filters, []  # as in a process where nothing was traced yet
-    runtime_errors._silence.cache_clear()
-    try:
-        for _ in range(2):
-            with pytest.raises(eqx.EquinoxRuntimeError, match="from the start") as error:
-                jitted(jnp.zeros(2))
-    finally:
-        logger.filters = filters
-    assert "in checked" in str(error.value)
-    assert not caplog.text
-    assert jitted(jnp.ones(2)).shape == (2,)
-
-
-def test_without_equinoxs_words_the_message_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("equinox._jit._on_error_msg")
-    with pytest.raises(eqx.EquinoxRuntimeError, match=r"^in ours\n") as error:
-        filter_jit(lambda x: checked(x, "in ours"))(jnp.zeros(2))
-    assert "in checked" in str(error.value) and "EQX_ON_ERROR" in str(error.value)
-
-
-def test_each_shape_of_a_key() -> None:
-    jitted = filter_jit(lambda x: checked(x) if x.ndim else x + 1)
-    assert float(jitted(jnp.zeros(()))) == 1
-    with pytest.raises(eqx.EquinoxRuntimeError):
-        jitted(jnp.zeros(1))
 
 
 def test_other_errors_come_as_jax_gives_them(caplog: pytest.LogCaptureFixture) -> None:

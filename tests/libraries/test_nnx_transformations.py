@@ -80,7 +80,6 @@ MADE: dict[str, Callable[[Function], Function]] = {
     "filter_checkpoint": partax.filter_checkpoint,
     "filter_jvp": lambda f: lambda net: partax.filter_jvp(f, (net,), (tangents(net),)),
     "filter_vjp": lambda f: lambda net: partax.filter_vjp(f, net)[0],
-    "filter_linearize": lambda f: lambda net: partax.filter_linearize(f, net)[0],
     "filter_grad of filter_checkpoint": lambda f: partax.filter_grad(partax.filter_checkpoint(f)),
     "filter_grad, another argument": lambda f: lambda net: partax.filter_grad(lambda x, net: x * f(net))(ZERO, net),
     "filter_grad, by name": lambda f: lambda net: partax.filter_grad(lambda x, net: x * f(net))(ZERO, net=net),

@@ -23,9 +23,9 @@ ONE_DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 NAMES: Any = collections.namedtuple("NAMES", "y z")
 
 
-def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, trace: Any = None, **kwargs: Any) -> Any:
+def run(step: Any, *args: Any, over: Any = (X,) * 4, carry: Any = None, dynamic: Any = None, **kwargs: Any) -> Any:
     return lambda: list(
-        partax.scan_steps(partax.filter_jit(step, dynamic=trace), 2, carry=carry)(*args, over=over, **kwargs)
+        partax.scan_steps(partax.filter_jit(step, dynamic=dynamic), 2, carry=carry)(*args, over=over, **kwargs)
     )
 
 

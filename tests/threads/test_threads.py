@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import threading
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -176,23 +175,6 @@ def test_max_traces_is_never_exceeded() -> None:
     refused = [result for result in results if isinstance(result, BaseException)]
     assert all(isinstance(error, partax.RetraceError) for error in refused)
     assert (traces.count, len(refused)) == (3, THREADS - 3)
-
-
-def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
-    def unusable(x: jax.Array) -> jax.Array:
-        pause()
-        return x.sum()
-
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        before = list(warnings.filters)
-        quiet = [filter_jit(lambda x, i=i: unusable(x) + i, donate="all") for i in range(4)]
-        loud = filter_jit(unusable, donate="warn")
-        all_right(together(*(lambda f=f: f(array(5)) for f in quiet)))
-        assert list(warnings.filters) == before
-        loud(array(5))
-    messages = [str(warning.message) for warning in seen if not issubclass(warning.category, partax.RetraceWarning)]
-    assert [message[:22] for message in messages] == ["Some donated buffers w"]
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not a free-threaded build")

@@ -173,21 +173,6 @@ def test_frozen_layers_have_no_products_in_the_backward_pass(transform, layers):
     assert count(False) == layers
 
 
-def test_a_prefix_that_was_changed_is_another_filter(traces):
-    prefix, tree = {"x": True, "y": False}, {"x": jnp.array([1.0, 2.0]), "y": jnp.array([3.0])}
-
-    @partax.filter_grad(wrt=prefix)
-    def wrapped(tree):
-        traces.tick()
-        return jnp.sum(tree["x"] ** 2) + jnp.sum(tree["y"] ** 3)
-
-    assert [*by_paths(partax.filter_jit(wrapped)(tree))] == ["['x']"]
-    prefix.update(x=False, y=True)
-    for _ in range(2):
-        assert [*by_paths(partax.filter_jit(wrapped)(tree))] == ["['y']"]
-    assert traces.count == 2
-
-
 def test_a_tree_without_inexact_arrays_has_no_gradient():
     for wrt in (None, True, is_array):
         assert partax.filter_grad(lambda t: jnp.float32(t[0]), wrt=wrt)([1, jnp.arange(2)]) == [None, None]

@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import partax
 from conftest import TraceCounter
-from random_trees import EXAMPLES, build, recipes
 from transformed import assert_close_trees
-from trees import Layer, add_one, array, assert_close, assert_same, double, is_array
+from trees import Layer, array, assert_close, double
 
 
 def scan_in_python(f: Any, init: Any, xs: list[Any]) -> tuple[Any, list[Any]]:
@@ -152,22 +150,3 @@ def test_an_error_in_a_step_says_which_number_it_made_an_array() -> None:
         partax.filter_scan(lambda c, x: ({"n": c["n"] + 1 if c["n"] < 2 else 0}, None), {"n": 0}, length=3)
     assert "c['n']" in str(raised.value)
     assert "partax: `carry['n']`: a Python number that the step changes" in str(raised.value.__notes__)
-
-
-def strong(tree: Any) -> Any:
-    """Its arrays as jax has them, without weak types, which would settle."""
-    arrays, rest = partax.partition(tree, is_array)
-    return partax.combine(jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), arrays), rest)
-
-
-@settings(max_examples=max(EXAMPLES // 5, 8), deadline=None)
-@given(recipes)
-def test_a_carry_is_what_the_python_loop_makes_of_it_and_a_branch_what_its_function_does(recipe: Any) -> None:
-    tree = strong(build(recipe, 1))
-    expected = add_one(add_one(tree))
-    carried, seen = partax.filter_scan(lambda c, x: (add_one(c), c), tree, length=2)
-    assert_same(carried, expected)
-    assert_same(jax.tree.map(lambda x: x[1] if is_array(x) else x, seen), add_one(tree))
-    assert_same(partax.filter_fori_loop(0, 2, lambda i, c: add_one(c), tree), expected)
-    for pred, chosen in ((True, add_one(tree)), (False, jax.tree.map(lambda x: x, tree))):
-        assert_same(partax.filter_cond(pred, add_one, lambda t: t, tree), chosen)

@@ -171,34 +171,3 @@ def test_they_are_pytrees_of_the_function_and_its_rules() -> None:
     tree = {"layer": LAYER, "w": jnp.float32(2)}
     for found in (gradient(jax.tree.map(lambda leaf: leaf, f), tree), partax.filter_jit(gradient)(f, tree)):
         assert_close_trees(found, gradient(f, tree))
-
-
-class Mark:
-    """Equal to any other, as what optimistix keeps a jaxpr in."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mark)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-class Marked(eqx.Module):
-    value: Any
-    mark: Mark = eqx.field(static=True)
-
-
-def test_a_rule_s_static_parts_count_as_the_function_s_where_jax_takes_them_for_equal() -> None:
-    def marked(x: Any) -> Marked:
-        return Marked(x**2, Mark())
-
-    def slope(library: Any) -> Any:
-        f = library.filter_custom_jvp(marked)
-        f.def_jvp(lambda primals, tangents: (f(*primals), Marked(3 * tangents[0], Mark())))
-        g = library.filter_custom_vjp(marked)
-        g.def_fwd(lambda perturbed, x: (marked(x), None))
-        g.def_bwd(lambda residuals, cotangent, perturbed, x: 5 * cotangent.value)
-        return [jax.grad(jax.jit(lambda x, rule=rule: jnp.sum(rule(x).value)))(X) for rule in (f, g)]
-
-    for library in (partax, eqx):
-        assert_close_trees(slope(library), [jnp.full(3, 3.0), jnp.full(3, 5.0)])

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import partax
-from conftest import TraceCounter
 from partax.tree import stack, unstack
 from transformed import assert_close_trees
 from trees import Layer, array, assert_close, assert_same, double
@@ -58,16 +57,6 @@ def test_values_and_gradients_are_the_loop_s(options: dict[str, Any]) -> None:
         found, (of_stack, _) = by(partax.scan_layers, stack(layers), X)
         assert_close(found, value)
         assert_close_trees(list(unstack(partax.filter(of_stack, partax.is_array))), grads)
-
-
-def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
-    def call(layer: Any, x: Any) -> Any:
-        traces.tick()
-        return layer(x)
-
-    programs = [str(jax.make_jaxpr(lambda x: partax.scan_layers(blocks(n), x, call=call))(X)) for n in (2, 8)]  # noqa: B023
-    assert traces.count == 2
-    assert programs[0].count("dot_general") == programs[1].count("dot_general") == 1
 
 
 def test_options_reach_the_program() -> None:

@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import partax
-from meshes import Explicit, mesh_of, on
+from meshes import mesh_of
 from partax import filter_jit, filter_shard_map, filter_vmap
 from transformed import assert_close_trees
 from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
@@ -56,18 +56,11 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]
     "no axis": (lambda x, *more: x, {}, (X, X, array()), r"`more\[1\]`: found float32\[\], expected an array that"),
     "no array": (lambda x, y: x, {"in_axes": 0}, (X, {"a": 1.0}), r"`y\['a'\]`: found a `float`, expected an array"),
     "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "give `axis_size`, or out_axes=None"),
-    "it differs": (lambda x: [x], {"out_axes": None}, (X,), r"`the result\[0\]`: found an array that differs"),
-    "one of several differs": (
-        lambda x: (x, "s", x),
-        {"out_axes": (0, None, None)},
-        (X,),
-        r"`the result\[2\]`: found an array that differs",
-    ),
     "out of range": (lambda x: Bag(x), {"out_axes": 2}, (X,), r"`the result.*`: found the axis 2 in out_axes"),
     "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
     "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),
     "entries": (lambda x, y: x, {"in_axes": (0,)}, (X, X), "found 1 entries, expected one for each of the 2"),
-    "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* has \(x\)"),
+    "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* \(x\)"),
     "no axis, a string": (lambda x: x, {"in_axes": "s"}, (X,), r"`x`: found an axis `'s'` in in_axes"),
 }
 
@@ -90,7 +83,7 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
     (lambda x: "name", 1, ""),
 ])  # fmt: skip
 def test_an_axis_for_what_is_no_array_names_it(result: Any, out_axes: Any, path: str) -> None:
-    with pytest.raises(TypeError, match=rf"`the result{path}`: found .*, expected an array, .*if_array\("):
+    with pytest.raises(TypeError, match=rf"`the result{path}`: found .*, expected an array, .*give None there"):
         filter_vmap(result, out_axes=out_axes)(X)
     assert_same(filter_vmap(lambda x: (x, 2.0), out_axes=0)(X), (X, np.full(3, 2, np.float32)))
 
@@ -111,8 +104,8 @@ def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
         return x, rest, named
 
     out_axes = (0, (None, 0), {"a": None, "b": 0})
-    mapped = filter_vmap(f, in_axes={"rest": None, "named": None, "b": 0}, out_axes=(0, None, {"a": None, "b": 0}))
-    assert_same(mapped(X, 1, array(2), a=array(5), b=X), (X, (1, array(2)), {"a": array(5), "b": X}))
+    mapped = filter_vmap(f, in_axes={"rest": None, "named": 0}, out_axes=(0, None, {"a": 0, "b": 0}))
+    assert_same(mapped(X, 1, array(2), a=X, b=X), (X, (1, array(2)), {"a": X, "b": X}))
     assert_same(
         filter_vmap(f, in_axes=(0, None, 0), out_axes=out_axes)(X, 1, X, a="s", b=X), (X, (1, X), {"a": "s", "b": X})
     )
@@ -139,18 +132,6 @@ def test_as_a_method_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(Scaled.each)) is Scaled.each
     again = pickle.loads(pickle.dumps(filter_vmap(mixed, in_axes={"y": None})))
     assert_same(again(X, array(2)), filter_vmap(mixed, in_axes={"y": None})(X, array(2)))
-
-
-def test_wrappers_made_anew_share_a_trace(traces: Any) -> None:
-    def body(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return x * 2
-
-    for _ in range(2):
-        partax.filter_jit(filter_vmap(body, in_axes=(lambda leaf: 0,), out_axes=eqx.if_array(0)))(X)
-    assert traces.count == 1
-    partax.filter_jit(filter_vmap(body, in_axes=1))(X)
-    assert traces.count == 2
 
 
 def test_wrong_options() -> None:
@@ -192,17 +173,6 @@ def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
     out = (partax.filter_jit(mapped) if jit else mapped)(LAYER, ROWS, 2)
     assert_close_trees(out, {"y": jax.vmap(LAYER)(ROWS) * 2, "mean": jnp.mean(ROWS), "s": ("s", 2), "rows": 1})
     assert out["y"].sharding.spec == P("d")
-
-
-@pytest.mark.slow
-def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
-    options: Any = {"mesh": mesh, "in_specs": (None, P("d")), "out_specs": P()}
-    loss = filter_shard_map(lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), **options)
-    expected = partax.filter_grad(lambda m, x: jnp.mean(jax.vmap(m)(x)))(LAYER, ROWS)
-    assert_close_trees(partax.filter_grad(loss)(LAYER, ROWS), expected)
-    each = lambda m, x: filter_shard_map(jax.vmap(m), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x)
-    for call in (each, partax.filter_jit(each)):
-        assert_close_trees(call(LAYER, ROWS), jax.vmap(LAYER)(ROWS))
 
 
 def test_the_mesh_and_the_specs_of_the_context() -> None:
@@ -269,13 +239,3 @@ def test_arrays_that_specs_do_not_fit_are_named(devices: Any, name: str) -> None
         call(argument)
     with pytest.raises((ValueError, TypeError), match=message):
         filter_jit(lambda it: call(it))(argument)
-
-
-def test_over_explicit_axes_an_array_that_lies_otherwise_is_named(devices: Any) -> None:
-    explicit = mesh_of(devices, kind=Explicit)
-    call = filter_shard_map(lambda t: t["w"], mesh=explicit, in_specs=(P("d"),), out_specs=P("d"))
-    with pytest.raises(ValueError, match=r"`t\['w'\]`: found float32\[8\] that lies by .*`filter_shard`"):
-        call({"w": array(8)})
-    with pytest.raises(ZeroDivisionError):
-        filter_shard_map(lambda t: 1 / 0, mesh=explicit, in_specs=(P(),), out_specs=P())(array(8))
-    assert_same(call({"w": jax.device_put(array(8), on(explicit, "d"))}), array(8))

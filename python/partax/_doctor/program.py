@@ -145,12 +145,12 @@ def _traceable(function: Any) -> tuple[Any, Any]:
         options = equinox_private.jit_options(function) or ("none",)
         return filter_jit(plain, donate=options[0].replace("warn", "all")), plain  # which only warns less
     if kind == "nnx":
-        from partax._libraries.flax.options import made_jit  # it imports Flax
+        from partax._libraries.flax.options import wrapper_for_nnx  # it imports Flax
 
         flax_options = jit_options(getattr(function, "jitted_fn", None)) or {}
         static, donated = ((flax_options.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
         others: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
-        return made_jit(plain, None, None, static=static, donated=donated, **others), plain
+        return wrapper_for_nnx(plain, None, None, static=static, donated=donated, **others), plain
     return filter_jit(function), plain
 
 

@@ -200,8 +200,6 @@ def _callable_text(value: Any) -> str:
     name = None if is_python else attribute_of(value, "__name__")
     module = attribute_of(value, "__module__", type(value).__module__)
     return callable_text(value) if name is None else f"{module}.{name}"
-        callable_text(value) if name is None else f"{attribute_of(value, '__module__', type(value).__module__)}.{name}"
-    )
 
 
 def _node_entry(family: str, reference: Any, children: Any) -> Entry:

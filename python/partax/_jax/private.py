@@ -174,17 +174,6 @@ def under_trace() -> bool:
 _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
-def unmapped_result(error: BaseException) -> int | None:
-    """The index of the array of a result that has a mapped axis although out_axes is None for it, by the error of
-    `jax.vmap`. None for other errors. With the fallback, always None, messages name only the place in out_axes.
-    """
-    cause = error.__context__
-    return cause.leaf_idx if _SpecMatchError is not None and isinstance(cause, _SpecMatchError) else None  # type: ignore[attr-defined]
-
-
-_SpecMatchError: type[BaseException] | None = _name("jax._src.interpreters.batching.SpecMatchError")
-
-
 # --- jax's monitoring events
 
 # Without these events reports have no times of lowering and compiling, and recompilations are not reported. Without the

@@ -1,9 +1,6 @@
 """A call taken apart: traced, lowered, compiled ahead of time."""
 
-import contextlib
-import contextvars
-from collections.abc import Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,33 +10,13 @@ from jax.sharding import SingleDeviceSharding
 from partax import _core
 from partax._jax.private import direct_call
 from partax._jax.programs import is_read_of_programs
-from partax._jit.build_target import donation_warnings
-from partax._jit.exported import ArrayCall
+from partax._jit.exported import ArrayCall, asked_by_export
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.placed_target import default_device
+from partax._jit.record_at_work import during, record_at_work
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import leaf_paths, static_values
-
-record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_record_at_work", default=None)
-"""The record of the trace whose program is lowered or compiled now, after its call; None for no such."""
-
-
-_Value = TypeVar("_Value")
-
-
-@contextlib.contextmanager
-def during(variable: contextvars.ContextVar[_Value], value: _Value) -> Generator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
-    """Without the warning about donated buffers, where the wrapper's options say so."""
-    return donation_warnings.silenced() if wrapper._options.silences_warnings else contextlib.nullcontext()
 
 
 class Program:
@@ -69,6 +46,37 @@ class OutInfo(NamedTuple):
             infos[id(info)] = info.update(sharding=sharding or SingleDeviceSharding(default_device()))
         spec, of_paths, rest = flat_partition(self.result, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
         return flat_combine(spec, {path: infos.get(id(info), info) for path, info in of_paths.items()}, rest)
+
+
+def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: dict[str, Any]) -> "Traced":
+    """Traces a call. `caller` is the globals of what asks for it."""
+    if asked_by_export(caller):
+        return ArrayCall(wrapper, args, kwargs).trace()
+    call = _core.PreparedCall(wrapper, args, kwargs, True)
+    traced = call.run(
+        lambda target, leaves: target.trace(*leaves) if call.stored is None else call.stored.trace(leaves)
+    )
+    out_info = _out_info(call, traced.out_info)
+    try:
+        arrays = ArrayCall(wrapper, args, kwargs)
+    except Exception as error:  # no error before jax's own tools are used
+        arrays = error.with_traceback(None)
+    program = Program(wrapper, call, arrays)
+    call.detach()
+    return Traced(program, traced, out_info)
+
+
+def _out_info(call: _core.PreparedCall, of_jax: Any) -> OutInfo:
+    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
+    leaves = list(call.leaves)
+    forwarded, _ = _core.output_info(of_jax)
+    infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
+    shardings = [getattr(leaves[i], "sharding", None) for i in forwarded]
+    for i, info in zip(forwarded, infos, strict=True):
+        leaves[i] = info
+    result = call.result(of_jax, tuple(leaves))
+    result = result if call.objects is None else result.abstract_result(call.objects)
+    return OutInfo(result, jax.tree.leaves(of_jax), list(zip(infos, shardings, strict=True)))
 
 
 class _Stage:
@@ -135,7 +143,7 @@ class Traced(_Stage):
         Returns:
           The `Lowered` program.
         """
-        with quiet(self._program.wrapper), during(record_at_work, self._program.record):
+        with during(record_at_work, self._program.record):
             return Lowered(self._program, self._of_jax.lower(**options), self._traced)
 
 
@@ -327,7 +335,7 @@ class Compiled(_Stage):
             arrays = self._program.arrays
             if isinstance(arrays, Exception):
                 raise arrays
-            with quiet(self._program.wrapper), during(record_at_work, self._program.record):
+            with during(record_at_work, self._program.record):
                 self._of_arrays = arrays.compiled(self._of_jax, self._compiler_options)
         return getattr(self._of_arrays, name)
 
@@ -348,7 +356,7 @@ class Compiled(_Stage):
         return None
 
 
-Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax"  # where users find them
+Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax.stages"  # where users find them
 
 
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:

@@ -1,70 +1,20 @@
-"""The jax.jit target behind each static key, and jax's warnings about donated buffers that it could not use."""
+"""The jax.jit target behind each static key."""
 
-import contextlib
 import inspect
-import re
-import threading
 import types
-import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
 from partax import _core
 from partax._functions.objects import attribute_of, unwrapped
-from partax._jit.options import Options, argument_names, is_argument_name, option_names
+from partax._jit.options import Options, names_of, value_parameters
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths
-
-
-class _DonationWarnings:
-    """Ignores jax's warning about donated buffers while calls that ask for it trace and compile.
-
-    An ordinary filter is there as long as any thread has such a call, so what other threads compile meanwhile does not
-    warn either. `warnings.catch_warnings` would put back the filters of its beginning, whatever others have added.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0  # of calls under way that are to be silent
-        self._lock = threading.Lock()
-        self._filter = ("ignore", re.compile("Some donated buffers were not usable"), UserWarning, None, 0)
-
-    def silence(self) -> None:
-        """Ignores the warning until `restore` is called as often."""
-        filters = cast("list[Any]", warnings.filters)
-        with self._lock:
-            self._count += 1
-            if not filters or filters[0] is not self._filter:
-                filters.insert(0, self._filter)
-
-    def restore(self) -> None:
-        filters = cast("list[Any]", warnings.filters)
-        with self._lock:
-            self._count -= 1
-            while self._count == 0 and self._filter in filters:
-                filters.remove(self._filter)
-
-    @contextlib.contextmanager
-    def silenced(self) -> Generator[None]:
-        self.silence()
-        try:
-            yield
-        finally:
-            self.restore()
-
-
-donation_warnings = _DonationWarnings()
-
-
-def names_of(fun: Any) -> tuple[str, str]:
-    fun = unwrapped(fun)
-    named = fun if isinstance(attribute_of(fun, "__name__"), str) else type(fun)
-    return named.__name__, attribute_of(named, "__qualname__", named.__name__)
-
 
 _MANY = 1000
 """More leaves than this go to jax as one tuple: jax traces it sooner, as it works for each argument."""
@@ -107,25 +57,22 @@ _WANTED_ERRORS = jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerCon
 _WANTED_WORDS = "static_argnums", "must be static integers", "must have static start", "not hashable: (JitTracer"
 
 
-def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
-    def of_each(*leaves: Any) -> Any:
+def _new_target_function(fun: Any, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
+    def call_with_leaves(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         silence_callbacks()
-        # Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs.
-        if silent and _core.on_call_exit(donation_warnings.restore):
-            donation_warnings.silence()
         try:
             return _core.trace(*leaves)
         except (TypeError, IndexError) as error:
-            wanted = isinstance(error, _WANTED_ERRORS) or any(it in str(error) for it in _WANTED_WORDS)
-            if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
+            wants_number = isinstance(error, _WANTED_ERRORS) or any(words in str(error) for words in _WANTED_WORDS)
+            if wants_number and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
                 error.add_note(_NUMBER_WANTED)  # jax advises its own option
             raise
 
-    def of_tuple(leaves: tuple[Any, ...]) -> Any:
-        return of_each(*leaves)
+    def call_with_tuple(leaves: tuple[Any, ...]) -> Any:
+        return call_with_leaves(*leaves)
 
-    target: Callable[..., Any] = of_tuple if takes_tuple else of_each
+    target: Callable[..., Any] = call_with_tuple if takes_tuple else call_with_leaves
     # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
@@ -137,19 +84,6 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tup
     if source is not None:
         target.__wrapped__ = source  # type: ignore[attr-defined]
     return target
-
-
-def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
-    """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
-    given = set[str]().union(*of_values)
-    for option, names in (("donate", options.donate), ("dynamic", options.dynamic)):
-        for name in names if isinstance(names, tuple) else ():
-            if name in given or is_argument_name(fun, name):
-                continue
-            raise ValueError(
-                f"found {name!r} in {option}, which is neither a parameter of `{names_of(fun)[1]}` nor passed as a "
-                f"keyword by this call, expected one of: {', '.join(sorted({*given, *argument_names(fun)[0]}))}"
-            )
 
 
 class TracedFunction(NamedTuple):
@@ -173,15 +107,13 @@ def traced_function(
     forwarded. Called by the native wrapper in the first call, whose values begin with the callable if that is a tree
     with arrays.
     """
-    of_values = option_names(_core.call_shape())
-    _check_names(options, fun, of_values)
-    donated_values = options.donated_values(of_values, has_callable)
+    donated_values = options.donated_values(value_parameters(_core.call_shape()), has_callable)
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
-    function = _new_target_function(fun, options.silences_warnings, leaf_paths(described), takes_tuple)
-    of_jax = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
-    keywords = {name: value for name, value in of_jax.items() if value is not None and value is not False}
+    function = _new_target_function(fun, leaf_paths(described), takes_tuple)
+    settings = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
+    keywords = {name: value for name, value in settings.items() if value is not None and value is not False}
     through_xla = bytearray(len(leaves))
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, values)
@@ -219,7 +151,7 @@ def _target_of(
     if known is not None and not any(known[i] for i in kept):
         keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(known) if is_donated)
         if options.out_shardings is not None:
-            return _Later(function, keywords), known
+            return _DeferredTarget(function, keywords), known
         return placed_target(function, keywords, traced.takes_tuple), known
     if not traced.donatable and options.out_shardings is None:
         return placed_target(function, keywords, traced.takes_tuple), bytes(len(leaves))
@@ -241,22 +173,22 @@ def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Calla
     return placed_target(function, keywords, False)
 
 
-class _Later:
+class _DeferredTarget:
     """A target that depends on a trace, where a stored program runs in its place: it is made when it is needed."""
 
     def __init__(self, function: Any, keywords: dict[str, Any]) -> None:
         self.__wrapped__ = function
         self._keywords = keywords
-        self._made: Any = None
+        self._target: Any = None
 
     def __call__(self, *leaves: Any) -> Any:
-        return self._target(leaves)(*leaves)
+        return self._make(leaves)(*leaves)
 
     def trace(self, *leaves: Any) -> Any:
-        return self._target(leaves).trace(*leaves)
+        return self._make(leaves).trace(*leaves)
 
-    def _target(self, leaves: tuple[Any, ...]) -> Any:
-        if self._made is None:
+    def _make(self, leaves: tuple[Any, ...]) -> Any:
+        if self._target is None:
             function, keywords = self.__wrapped__, self._keywords
-            self._made = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), keywords)
-        return self._made
+            self._target = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), keywords)
+        return self._target

@@ -15,8 +15,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._families.fields import identical
 from partax._jax.programs import with_trees
-from partax._jit.build_target import names_of
-from partax._jit.options import Options, call_parameters, is_traced_array, names_by_position, names_in_all
+from partax._jit.options import Options, call_parameters, is_traced_array, names_of, parameter_at, parameter_of_keyword
 
 
 def _spec(leaf: Any) -> Any:
@@ -41,17 +40,18 @@ class ArrayCall:
         self._wrapper = wrapper
         options: Options = wrapper._options
         is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
-        bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
+        is_bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
         parameters = call_parameters(wrapper._function)
-        named = [it for it in parameters.names[parameters.num_positional_only :] if it in kwargs]
-        # For each argument its place in the call, and by which names options may mean it; in the order of the values.
-        names: dict[int | str, set[str]] = {i: names_by_position(parameters, i + bound) for i in range(len(args))}
-        names |= {it: {it} for it in named}
-        self._names = names = names | {it: names_in_all(parameters, it) for it in kwargs if it not in named}
+        own = parameters.names[parameters.num_positional_only :]
+        # For each argument its place in the call and the parameter that takes it, in the order of the values.
+        takers: dict[int | str, str] = {i: parameter_at(parameters, i + is_bound) for i in range(len(args))}
+        takers |= {name: name for name in own if name in kwargs}
+        takers |= {name: parameter_of_keyword(parameters, name) for name in kwargs if name not in own}
+        self._parameters = takers
         leaves, self._tree = jax.tree.flatten((args, kwargs))
         in_order = [*enumerate(args), *sorted(kwargs.items())]  # as jax flattens them
-        of_leaves = [names[place] for place, value in in_order for _ in jax.tree.leaves(value)]
-        self._traced = [options.traces(own, leaf) for own, leaf in zip(of_leaves, leaves, strict=True)]
+        of_leaves = [takers[place] for place, value in in_order for _ in jax.tree.leaves(value)]
+        self._traced = [options.traces(parameter, leaf) for parameter, leaf in zip(of_leaves, leaves, strict=True)]
         self._leaves = [_spec(leaf) if traced else leaf for leaf, traced in zip(leaves, self._traced, strict=True)]
 
     def arrays(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -63,8 +63,8 @@ class ArrayCall:
         wrapper = self._wrapper
         options: Options = wrapper._options
         _refuse_objects(wrapper)
-        places = [*self._names]
-        donated = [places[i] for i in options.donated_values([*self._names.values()], False)]
+        places = [*self._parameters]
+        donated = [places[i] for i in options.donated_values([*self._parameters.values()], False)]
         call = wrapper
         if options.compiler_options is not None:  # it is called while jax traces, where it may have none
             call = _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))
@@ -91,9 +91,9 @@ class ArrayCall:
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
-        found = None if trees is None else with_trees(compiled, *trees)
-        if found is not None:
-            return found
+        program = None if trees is None else with_trees(compiled, *trees)
+        if program is not None:
+            return program
         options = {**(self._wrapper._options.compiler_options or {}), **(compiler_options or {})}
         return self.trace().lower().compile(compiler_options=options or None)
 

@@ -15,8 +15,7 @@ from partax import _core
 from partax._core import JitFunction
 from partax._functions.by_type import register_parts
 from partax._jit import methods
-from partax._jit.build_target import names_of
-from partax._jit.options import DonateMode, Options, argument_names, is_argument_name
+from partax._jit.options import Options, argument_names, names_of
 from partax._pytree.short_text import wrapper_text
 
 _O = ParamSpec("_O")
@@ -24,15 +23,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Counts(NamedTuple):
-    static_keys: int
-    traces: int
-    hits: int
-    misses: int
-    max_size: int
-
-
-class CacheInfo(_Counts):
+class CacheInfo(NamedTuple):
     """What the cache of a wrapper holds, and what became of its calls.
 
     Example:
@@ -47,15 +38,20 @@ class CacheInfo(_Counts):
       static_keys: how many there are, each for other static values.
       traces: how many there have been since `clear_cache()`, also of static keys that were dropped.
       hits: the calls that did not trace.
-      misses: the calls that did, or loaded a stored program in the place of a trace.
+      misses: the calls that did, or loaded a stored program instead.
       max_size: how many static keys are kept.
+      loads: how many programs of an earlier process were loaded.
     """
 
+    static_keys: int
+    traces: int
+    hits: int
+    misses: int
+    max_size: int
     loads: int = 0
-    """How many programs of an earlier process were loaded: an attribute alone, no item of the tuple."""
 
 
-CacheInfo.__module__ = "partax"  # where users find it, and pickles too
+CacheInfo.__module__ = "partax.stages"  # where users find it, and pickles too
 
 
 def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
@@ -67,15 +63,12 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
       ...     return x * by
       >>> _ = scale(jnp.ones(3), 1), scale(jnp.ones(3), 1), scale(jnp.ones(3), 2)
       >>> scale.cache_info()
-      CacheInfo(static_keys=2, traces=2, hits=1, misses=2, max_size=4096)
+      CacheInfo(static_keys=2, traces=2, hits=1, misses=2, max_size=4096, loads=0)
 
     Returns:
-      The `CacheInfo`, a named tuple.
+      The `partax.stages.CacheInfo`, a named tuple.
     """
-    *counts, loads = self._cache.info()
-    info = CacheInfo(*counts)
-    info.loads = loads
-    return info
+    return CacheInfo(*self._cache.info())
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:
@@ -114,16 +107,22 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     name = getattr(wrapper, "__qualname__", None)
     if module is None or not isinstance(name, str):
         return None
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return name if found is wrapper else None
+        value = getattr(value, part, None)
+    return name if value is wrapper else None
 
 
-def check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
-    known, may_have_others = argument_names(fun)  # others are looked for when a call is traced
-    for name in names:
-        if not may_have_others and not is_argument_name(fun, name):
+def check_names(fun: Any, option: str, names: Any) -> None:
+    """Raises a ValueError where an option names an argument that a callable does not have, or means two things."""
+    if isinstance(names, str) and names == "all" and names in argument_names(fun):
+        raise ValueError(
+            f"found {option}='all', which means all arguments, but `{names_of(fun)[1]}` has one of that name; expected "
+            f"{option}=('all',) for that one alone, or the names of all of them"
+        )
+    for name in names if isinstance(names, tuple) else ():
+        known = argument_names(fun)
+        if name not in known:
             raise ValueError(
                 f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: {', '.join(known)}"
             )
@@ -145,26 +144,22 @@ def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O
     return cast("Any", function)
 
 
-_STATIC = "expected nothing in its place: what is no array is static already, wherever it stands"
+_STATIC = "expected no such option: what is not an array is static already, wherever it is"
 _DONATE = "expected donate=('state',), the names of the arguments, or donate='all'"
-_WHERE = "which jax has deprecated; give `in_shardings`, or put the arguments there by jax.device_put"
 _OF_JAX = {
     "static_argnums": _STATIC,
     "static_argnames": _STATIC,
     "donate_argnums": _DONATE,
     "donate_argnames": _DONATE,
-    "device": _WHERE,
-    "backend": _WHERE,
-    "abstracted_axes": "which partax has not",
 }
-"""Options of jax.jit, and what stands for them here."""
+"""Options of jax.jit, and what to do instead."""
 
 
 @compilation
 def filter_jit(
     fun: Any = None,
     *,
-    donate: DonateMode | Sequence[str] = "none",
+    donate: str | Sequence[str] = "none",
     inline: bool | enum.Enum = False,
     keep_unused: bool = False,
     compiler_options: dict[str, Any] | None = None,
@@ -189,14 +184,12 @@ def filter_jit(
     Args:
       fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed
         function. Its arguments may be any pytrees. Without it, a decorator.
-      donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself;
-        `"all-except-first"`; or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax
-        warn about donated buffers that it could not use. `"args"` and `"kw"` are all values of an `*args` and a `**kw`,
-        `"args[0]"` is one of them; a name that is no parameter is taken for a keyword of `**kw`, and a call that is
-        traced without it raises a ValueError. An array that is returned as it came is not donated, so of a donated
-        module the arrays that the call does not change stay alive: they are returned as the very same objects, and what
-        has been given away could not be. What the call changes is deleted in the old module, which is then good for
-        nothing but its unchanged arrays.
+      donate: whose arrays' buffers the call may reuse: `"none"`; `"all"`, also those of `fun` itself;
+        `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
+        `"kw"` are all values of an `*args` and a `**kw`. An array that is returned unchanged is not donated, so of a
+        donated module the arrays that the call does not change stay alive: they are returned as the very same objects.
+        What the call changes is deleted in the old module, of which only the unchanged arrays can be used then. As
+        with `jax.jit`, jax warns about donated buffers that it could not use.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
         `jax.Inline`, where jax has that.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
@@ -211,7 +204,7 @@ def filter_jit(
       dynamic: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
-      max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
+      max_traces: how often `fun` may be traced; None for any number. `clear_cache` starts the count again.
       store: the folder in which compiled programs are stored and looked for, as of `partax.store`; False for none, None
         for what `partax.store` says.
       of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
@@ -222,9 +215,8 @@ def filter_jit(
       wrapper of an equal callable with equal options, and is a pytree of the callable.
 
     Raises:
-      ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
-        positive, or `max_traces` is negative; `dynamic` names an argument that `fun`
-        does not have. When called: neither has the call, where `fun` takes `**kwargs`.
+      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `donate` is `"all"` and the name
+        of an argument; `cache_size` is not positive, or `max_traces` is negative.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned as it came is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
@@ -233,28 +225,23 @@ def filter_jit(
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     for name, value in of_jax.items():
-        import difflib  # only for this
-        import inspect
-
-        nearest = difflib.get_close_matches(name, inspect.signature(filter_jit).parameters, 1)
-        other = f"which is no option{f'; did you mean {nearest[0]}=?' if nearest else ''}"
-        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, other)}")
+        known = ", ".join(_DEFAULTS)
+        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, f'expected one of {known}')}")
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
-    given = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces
-    is_plain = store is None and all(map(operator.is_, given, _DEFAULTS))  # a wrapper made anew in a loop is
-    options = _PLAIN if is_plain else Options(*given, store=store)
+    values = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces, store
+    is_plain = all(map(operator.is_, values, _DEFAULTS.values()))  # quick: it may be called in each step of a loop
+    options = _PLAIN if is_plain else Options(*values[:-1], store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
 
 
-_PLAIN, _DEFAULTS = Options(), tuple(cast("Any", filter_jit).__kwdefaults__.values())
+_PLAIN, _DEFAULTS = Options(), cast("dict[str, Any]", cast("Any", filter_jit).__kwdefaults__)
 
 
 def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile: `filter_jit(f)(x)`")
-    for option, names in (("donate", options.donate), ("dynamic", options.dynamic)):
-        if isinstance(names, tuple):
-            check_names(fun, option, names)
+    check_names(fun, "donate", options.donate)
+    check_names(fun, "dynamic", options.dynamic)
     return _core.make_jit_function(fun, options)
 
 
@@ -274,8 +261,8 @@ def install() -> None:
     ):
         setattr(JitFunction, name, method)
     signature = property(methods.bound_signature)
-    for name, it in (("rebind", methods.rebind), ("__repr__", methods.bound_text), ("__signature__", signature)):
-        setattr(_core.BoundFunction, name, it)
+    for name, value in (("rebind", methods.rebind), ("__repr__", methods.bound_text), ("__signature__", signature)):
+        setattr(_core.BoundFunction, name, value)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
     register_parts(Options, operator.attrgetter("key"))
     for cls in (_core.Static, _core.FlatSpec):

@@ -109,7 +109,7 @@ def name_lost_arrays(
             f"partax: {listed(gone)} {are} deleted already, by an earlier call that donates {them} or by `delete()`"
         )
         return
-    shared = [it for it in arrays_in_several_places(leaves) if any(donated[i] for i in it)]
+    shared = [same for same in arrays_in_several_places(leaves) if any(donated[i] for i in same)]
     if not shared:
         return
     same, *others = shared

@@ -1,44 +1,29 @@
 """The methods of a wrapper: they trace or compile calls without running them, and bind arguments that are kept."""
 
-import concurrent.futures  # which imports its threads once they are asked for
 import functools
 import inspect
 import operator
 import os
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import jax
 import numpy as np
 
 from partax import _core
 from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
-from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
-from partax._jit.ahead_of_time import Lowered, OutInfo, Program, Traced, quiet
-from partax._jit.exported import ArrayCall, asked_by_export
 from partax._jit.options import ANY_SIGNATURE, signature_of
 from partax._pytree.call_site import call_site, run_for
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
 
-
-def _out_info(call: _core.PreparedCall, of_jax: Any) -> OutInfo:
-    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
-    leaves = list(call.leaves)
-    forwarded, _ = _core.output_info(of_jax)
-    infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
-    shardings = [getattr(leaves[i], "sharding", None) for i in forwarded]
-    for i, info in zip(forwarded, infos, strict=True):
-        leaves[i] = info
-    result = call.result(of_jax, tuple(leaves))
-    result = result if call.objects is None else result.abstract_result(call.objects)
-    return OutInfo(result, jax.tree.leaves(of_jax), list(zip(infos, shardings, strict=True)))
+if TYPE_CHECKING:
+    from partax._jit.ahead_of_time import Lowered, Traced
 
 
-def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
+def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
     """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
 
     Example:
@@ -56,23 +41,12 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
       RetraceError: as a call would.
       TypeError: as a call would. What the function raises when it is traced comes as it is.
     """
-    if asked_by_export(sys._getframe(1).f_globals):
-        with quiet(self):
-            return ArrayCall(self, args, kwargs).trace()
-    with quiet(self):
-        call = _core.PreparedCall(self, args, kwargs, True)
-        traced = call.run(lambda target, it: target.trace(*it) if call.stored is None else call.stored.trace(it))
-    out_info = _out_info(call, traced.out_info)
-    try:
-        arrays = ArrayCall(self, args, kwargs)
-    except Exception as error:  # no error before jax's own tools are used
-        arrays = error.with_traceback(None)
-    program = Program(self, call, arrays)
-    call.detach()
-    return Traced(program, traced, out_info)
+    from partax._jit import ahead_of_time  # which few programs need
+
+    return ahead_of_time.trace(self, args, kwargs, sys._getframe(1).f_globals)
 
 
-def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
+def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
     """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
 
     Example:
@@ -142,6 +116,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
                 f"found a `{type(call).__name__}` as call {i + 1}, expected a tuple of its arguments, or a dictionary "
                 f"of them by name"
             )
+    import concurrent.futures  # which few programs need
+
     with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
         each = pool.map if pool.submit(_in_force).result() == _in_force() else map
         errors = list(each(functools.partial(run_for, call_site(), _error_of, self), calls))
@@ -160,8 +136,7 @@ def _error_of(wrapper: Any, call: Any) -> BaseException | None:
     """Compiles or loads what a call needs; gives what that raises."""
     args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
     try:
-        with quiet(wrapper):
-            compile_call(wrapper, args, kwargs)
+        compile_call(wrapper, args, kwargs)
     except Exception as error:
         return error
     return None
@@ -220,10 +195,12 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
     changes_objects = wrapper._options.graph is not None
     names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
-    args = tuple(_kept(names[min(i, len(names) - 1)], it, changes_objects) for i, it in enumerate(args))
-    kwargs = {name: _kept(name, it, changes_objects) for name, it in kwargs.items()}
+    args = tuple(_kept(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
+    kwargs = {name: _kept(name, value, changes_objects) for name, value in kwargs.items()}
     callables = wrapper._function, wrapper.__self__
-    keeps_callable = all(_as_now(it, changes_objects) is it for it in callables)  # else each call looks at them
+    keeps_callable = all(
+        _as_now(value, changes_objects) is value for value in callables
+    )  # else each call looks at them
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
@@ -245,7 +222,7 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    is_object = changes_objects and any(it.__module__.startswith("flax.nnx") for it in type(value).__mro__)
+    is_object = changes_objects and any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
     level = None if is_object else flatten_one_level(value)
     if level is None:
         return value
@@ -281,7 +258,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
     signature = signature_of(self.func.__wrapped__) or ANY_SIGNATURE
-    names = [it.name for it in signature.parameters.values() if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
+    names = [p.name for p in signature.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
         if name in names[: len(args)]:
             raise TypeError(f"found {name!r} by name and by position, expected one of both")
@@ -290,20 +267,21 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         elif name in names:
             bound[names.index(name)] = value
         else:
-            known = ", ".join(f"`{it}`" for it in (*names, *keywords)) or "none"
+            known = ", ".join(f"`{bound_name}`" for bound_name in (*names, *keywords)) or "none"
             raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
     return _bound(self.func, tuple(bound), keywords)
 
 
 def bound_text(self: BoundFunction[Any]) -> str:
-    given = [short_text(it) for it in self.args] + [f"{name}={short_text(it)}" for name, it in self.keywords.items()]
-    return f"{self.func!r}.bind({', '.join(given)})"
+    texts = [short_text(value) for value in self.args]
+    texts += [f"{name}={short_text(value)}" for name, value in self.keywords.items()]
+    return f"{self.func!r}.bind({', '.join(texts)})"
 
 
 def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
     """Of what is free."""
     bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
-    free = [it for it in bound.parameters.values() if it.kind != it.KEYWORD_ONLY or it.name not in self.keywords]
+    free = [p for p in bound.parameters.values() if p.kind != p.KEYWORD_ONLY or p.name not in self.keywords]
     return bound.replace(parameters=free)
 
 
@@ -315,6 +293,8 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
     """What `programs.direct_run` gives of the program that a call has run, which has given away what it donates. Called
     by the native wrapper after it.
     """
+    from partax._jax import programs
+
     if not programs.runs_compiled(leaves):
         return None
     arguments = (leaves,) if takes_tuple else leaves

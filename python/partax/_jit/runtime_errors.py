@@ -13,7 +13,7 @@ from partax import _core
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._jax.programs import every_equation, open_equations
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._jit.options import Options, option_names
+from partax._jit.options import Options, value_parameters
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
@@ -64,9 +64,9 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     inside = [part for part in stack[:end] if isinstance(part, str)]
     if not message:
         message = str(error).split(f"{_NAME}: ", 1)[1].split("\n\n\n", 1)[0]
-    found = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
-    found.__suppress_context__ = True  # the error in its place
-    return found
+    runtime_error = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
+    runtime_error.__suppress_context__ = True
+    return runtime_error
 
 
 def _raises(equation: Any) -> bool:
@@ -94,8 +94,8 @@ def explain_failure(
     if not in_body and is_of_lost_arrays(error):
         described, leaves = _core.describe_call()
         call = _core.call_shape()
-        given_away = options.donated_values(option_names(call), call[-1])
-        donated = [owner in given_away for owner in leaf_owners(described)[: len(leaves)]]
+        donated_values = options.donated_values(value_parameters(call), call[-1])
+        donated = [owner in donated_values for owner in leaf_owners(described)[: len(leaves)]]
         name_lost_arrays(error, leaf_paths(described), leaves, donated)
         return error
     if isinstance(error, RuntimeError):
@@ -109,10 +109,11 @@ def explain_failure(
         tracers = [f"`{paths[i]}`" for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
         error.add_note(f"partax: the call had a tracer at {' '.join(tracers)}")
         return error
-    found = misplaced_leaf(options, values, leaves, error) if isinstance(error, ValueError) else _untraceable(leaves)
-    if found is None:
+    is_value_error = isinstance(error, ValueError)
+    wrong_leaf = misplaced_leaf(options, values, leaves, error) if is_value_error else _untraceable(leaves)
+    if wrong_leaf is None:
         return error
-    index, text = found
+    index, text = wrong_leaf
     explained = kind(f"`{leaf_paths(described)[index]}`: {text}")
     explained.__cause__ = error
     return explained

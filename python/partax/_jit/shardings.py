@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import CallShape, Options, is_traced_array, option_names, value_names
+from partax._jit.options import CallShape, Options, is_traced_array, value_names, value_parameters
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
@@ -46,7 +46,7 @@ def prefix_for(prefix: Any, tree: Any) -> Any:
     left, by which `broadcast_prefix` says so.
     """
     leaves, structure = jax.tree.flatten(
-        prefix, is_leaf=lambda it: is_sharding_leaf(it) or isinstance(it, PrefixOfValue)
+        prefix, is_leaf=lambda node: is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
     )
     made = [isinstance(leaf, PrefixOfValue) for leaf in leaves]
     if not any(made):
@@ -67,13 +67,13 @@ def array_shardings(
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
-def _given(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
+def _parts_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
     """The parts of `in_shardings` for the values of a call, from the first."""
     parameters, left_out, num_extra, keywords, _ = call
-    given = list(prefix)
-    while len(given) > len(parameters.names) + num_extra + len(keywords) and isinstance(given[-1], NoEntry):
-        given.pop()
-    return [part for i, part in enumerate(given) if i not in left_out]  # a default that was left out is no argument
+    parts = list(prefix)
+    while len(parts) > len(parameters.names) + num_extra + len(keywords) and isinstance(parts[-1], NoEntry):
+        parts.pop()
+    return [part for i, part in enumerate(parts) if i not in left_out]  # a default that was left out is no argument
 
 
 def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
@@ -81,18 +81,18 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     prefix = options.in_shardings
     call = _core.call_shape()
     names, first = value_names(call), int(call[-1])  # where there is one, the callable comes first
-    traces = [functools.partial(options.traces, own) for own in option_names(call)]
+    traces = [functools.partial(options.traces, own) for own in value_parameters(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
-        given = _given(prefix, call)
+        parts = _parts_of_call(prefix, call)
         num_entries = sum(not isinstance(part, NoEntry) for part in prefix)
         has_entries = f"in_shardings has {num_entries} {'entry' if num_entries == 1 else 'entries'}"
-        if len(given) > len(values) - first:
+        if len(parts) > len(values) - first:
             every = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
             takers = [name for name, part in zip_longest(every, prefix) if name and not isinstance(part, NoEntry)]
             raise ValueError(f"{has_entries}, expected at most one for each argument ({', '.join(takers)})")
-        per_value[first : first + len(given)] = given
-        for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(given) :]:
+        per_value[first : first + len(parts)] = parts
+        for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(parts) :]:
             if array_shardings(None, value, "in_shardings", name, is_traced):
                 raise ValueError(f"{has_entries} and none for the arrays of `{name}`; use None to leave it to jax")
     else:

@@ -1,12 +1,16 @@
 """Branches of any trees: `jax.lax`'s own, around which the static parts pass."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar, TypeVarTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from partax import _core
+from partax._jax.private import runs_without_jit
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._transforms import carry
 from partax._transforms.objects import Objects
@@ -39,9 +43,9 @@ def filter_cond(
     Raises:
       TypeError: the static parts, the dtypes or the shapes of the two results differ, by their path with both.
     """
-    names = ("true_fun", "false_fun")
+    names, functions = ("true_fun", "false_fun"), (true_fun, false_fun)
     return _one_of(
-        "filter_cond", (true_fun, false_fun), names, operands, lambda funs, arrays: jax.lax.cond(pred, *funs, *arrays)
+        "filter_cond", pred, functions, names, operands, lambda pred, funs, *a: jax.lax.cond(pred, *funs, *a)
     )
 
 
@@ -68,54 +72,16 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
     names = [f"branches[{i}]" for i in range(len(branches))]
-    return _one_of(
-        "filter_switch", branches, names, operands, lambda funs, arrays: jax.lax.switch(index, funs, *arrays)
-    )
+    return _one_of("filter_switch", index, branches, names, operands, jax.lax.switch)
 
 
-class _Results:
-    """What the branches return, which has to be alike: the static part and the types of the first result."""
+class _Branch(NamedTuple):
+    """One branch as jax has traced it."""
 
-    def __init__(self, types: dict[str, carry.ArrayType]):
-        self._types = types
-        self._first: tuple[str, carry.Flat] | None = None
-
-    def arrays(self, name: str, result: Any) -> list[Any]:
-        """The arrays of one branch's result. `Unsettled` if leaves have to have other types."""
-        if self._types:
-            whole, leaves, _ = flat_partition(result, True)
-            leaves |= {path: _as(leaves[path], type) for path, type in self._types.items() if path in leaves}
-            result = flat_combine(whole, leaves)
-        leaves, spec = _core.flatten(result, "result")
-        flat = carry.Flat(spec, list(map(carry.array_type, leaves)))
-        if self._first is None:
-            self._first = name, flat
-            return leaves
-        first, expected = self._first
-        # jax itself joins weak types to others of the same dtype.
-        shapes, wanted = ([(type.shape, type.dtype) for type in each.arrays] for each in (flat, expected))
-        if spec == expected.spec and shapes == wanted:
-            return leaves
-        difference = carry.first_difference(expected, flat, "result", True)
-        if difference is not None:
-            _fail(difference, first, name)
-        types: dict[str, carry.ArrayType] = {}
-        other = _leaves(flat)
-        for path, leaf in _leaves(expected).items():
-            beside = other[path]
-            if leaf is beside or _core.static_equal((leaf,), (beside,)):
-                continue
-            together = carry.joined(carry.array_type(leaf), carry.array_type(beside))
-            if together is None:
-                _fail(carry.Difference(f"result{path}", carry.value_text(leaf), carry.value_text(beside)), first, name)
-            types[path] = together
-        if types.items() <= self._types.items():
-            _fail(carry.unsteady("result"), first, name)
-        raise carry.Unsettled(self, types)
-
-    def rebuilt(self, leaves: Sequence[Any]) -> Any:
-        assert self._first is not None
-        return self._first[1].spec.rebuild(leaves)
+    name: str
+    program: ClosedJaxpr
+    result: carry.Flat  # the static part, and the types of the arrays
+    leaves: dict[str, Any]  # of the result by path: types of arrays, and static values
 
 
 def _leaves(flat: carry.Flat) -> dict[str, Any]:
@@ -124,47 +90,89 @@ def _leaves(flat: carry.Flat) -> dict[str, Any]:
     return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}
 
 
-def _as(leaf: Any, target: carry.ArrayType) -> Any:
-    """A leaf as an array of another type, where it may have it."""
-    is_one = carry.is_number(leaf) or _core.is_array(leaf)
-    return carry.converted(leaf, target) if is_one and carry.joined(carry.array_type(leaf), target) == target else leaf
-
-
-def _fail(found: carry.Difference, one: str, other: str) -> NoReturn:
+def _fail(difference: carry.Difference, one: str, other: str) -> NoReturn:
     raise TypeError(
-        f"`{found.path}`: {found.first} of {one}, {found.second} of {other}{found.note}; the results of branches may "
-        "differ only in the values of arrays"
+        f"`{difference.path}`: {difference.first} of {one}, {difference.second} of {other}{difference.note}; the "
+        "results of branches may differ only in the values of arrays"
     )
 
 
 def _one_of(
     transformation: str,
+    index: Any,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
     operands: tuple[Any, ...],
-    choose: Callable[[Sequence[Callable[..., Any]], Sequence[carry.Arrays]], Any],
+    choose: Callable[..., Any],
 ) -> Any:
-    """The result of one function, as `choose` traces them on the arrays of the operands."""
+    """The result of one function, as `choose(index, functions, *operands)` of jax gives it for arrays. Each branch is
+    traced once, on its own, since the types of the results depend on all of them.
+    """
     objects = Objects(transformation, [(f"operands[{i}]", operand) for i, operand in enumerate(operands)])
     flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
     arrays = [carry.Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
+    if runs_without_jit() and not isinstance(index, Tracer):
+        return choose(index, [objects.refuse_changes(function) for function in functions], *operands)
+    specs = [spec for _, _, spec in flat]
+    branches = [
+        _traced(objects.refuse_changes(fun), fun, name, specs, arrays)
+        for fun, name in zip(functions, names, strict=True)
+    ]
+    types = _common_types(branches)
+    chosen = choose(index, [functools.partial(_run, branch, types) for branch in branches], *arrays)
+    result = branches[0].result
+    whole, leaves, _ = flat_partition(result.spec.rebuild([np.False_] * len(result.arrays)), True)
+    return flat_combine(whole, leaves | dict(zip(types, chosen, strict=True)))
+
+
+def _traced(
+    function: Callable[..., Any],
+    original: Any,
+    name: str,
+    specs: Sequence[_core.TreeSpec],
+    arrays: Sequence[carry.Arrays],
+) -> _Branch:
+    results: list[carry.Flat] = []
+
+    def branch(*arrays: carry.Arrays) -> Sequence[Any]:
+        result = function(*(spec.rebuild(one.leaves) for spec, one in zip(specs, arrays, strict=True)))
+        leaves, spec = _core.flatten(result, "result")
+        results.append(carry.Flat(spec, list(map(carry.array_type, leaves))))
+        return leaves
+
+    with jax.disable_jit(False):  # else a loop in it would really run
+        program = jax.make_jaxpr(carry.in_place_of(original, branch))(*arrays)
+    return _Branch(name, program, results[0], _leaves(results[0]))
+
+
+def _common_types(branches: Sequence[_Branch]) -> dict[str, carry.ArrayType]:
+    """The types of all arrays of the result by path, among them numbers in which the branches differ."""
+    first, *others = branches
+    for other in others:
+        difference = carry.first_difference(first.result, other.result, "result", True)
+        if difference is not None:
+            _fail(difference, first.name, other.name)
     types: dict[str, carry.ArrayType] = {}
-    while True:
-        results = _Results(types)
+    for path, leaf in first.leaves.items():
+        beside = [other.leaves[path] for other in others]
+        if not isinstance(leaf, carry.ArrayType) and all(_core.static_equal((leaf,), (one,)) for one in beside):
+            continue
+        type, text = carry.array_type(leaf), carry.value_text(leaf)
+        for other, one in zip(others, beside, strict=True):
+            common = carry.joined(type, carry.array_type(one))
+            if common is None:
+                _fail(carry.Difference(f"result{path}", text, carry.value_text(one)), first.name, other.name)
+            type, text = common, text if common == type else common.text
+        types[path] = type
+    return types
 
-        def on_arrays(
-            function: Callable[..., Any], name: str, results: _Results = results
-        ) -> Callable[..., Sequence[Any]]:
-            def branch(*arrays: carry.Arrays) -> Sequence[Any]:
-                own = [spec.rebuild(one.leaves) for (_, _, spec), one in zip(flat, arrays, strict=True)]
-                return results.arrays(name, objects.refuse_changes(function)(*own))
 
-            return carry.in_place_of(function, branch)
-
-        try:
-            chosen = choose([on_arrays(*one) for one in zip(functions, names, strict=True)], arrays)
-            return results.rebuilt(chosen)
-        except carry.Unsettled as unsettled:
-            if unsettled.owner is not results:
-                raise
-            types |= unsettled.types
+def _run(branch: _Branch, types: Mapping[str, carry.ArrayType], *arrays: carry.Arrays) -> list[Any]:
+    returned = iter(jaxpr_as_fun(branch.program)(*jax.tree.leaves(arrays)))
+    values = {
+        path: next(returned) if isinstance(leaf, carry.ArrayType) else leaf for path, leaf in branch.leaves.items()
+    }
+    return [
+        values[path] if carry.array_type(values[path]) == type else carry.converted(values[path], type)
+        for path, type in types.items()
+    ]

@@ -105,11 +105,12 @@ def _on_arrays(
     def run(values: Any) -> Any:
         positional, named = joined((values, static))
         out = callback_of_copies(*positional, **named)
-        leaves, found = jax.tree.flatten(out)
-        if found != structure:
+        leaves, structure_of_result = jax.tree.flatten(out)
+        is_alike = structure_of_result == structure
+        if not is_alike:
             partition(out, jax.tree.unflatten(structure, which))  # tells where they differ, if it can
-        own, rest = partition(leaves, which) if found == structure else ([], leaves)
-        if found != structure or Rest(rest) != Rest(expected):
+        own, rest = partition(leaves, which) if is_alike else ([], leaves)
+        if not is_alike or Rest(rest) != Rest(expected):
             raise ValueError(
                 f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
                 f"result_shape_dtypes says beside arrays: found {rest!r}, expected {expected!r}"

@@ -99,21 +99,16 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
         if not entry.same(beside, numbers_settle):
             owner, _, name = path.rpartition(".")
             # What a library keeps of its fields, such as their number, says less than the field.
-            told_below = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
-            field = None if told_below is None else _field_of_one(told_below, one, other)
+            object_path = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
+            field = None if object_path is None else _field_of_one(object_path, one, other)
             return field or Difference(path, entry.text, beside.text, alike(entry.text, beside.text))
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
 
 
-def unsteady(root: str) -> Difference:
-    """What messages say of trees that were told apart by an `==` of the user's which says another thing each time."""
-    return Difference(root, "one structure", "another", " (an `==` of a static value does not say the same each time)")
-
-
 def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
     """The first field below a path that only one of two objects of a class has."""
-    inside = (it for it in (*one, *other) if it.startswith((f"{path}.", f"{path}[")) and (it in one) != (it in other))
-    below = next(inside, None)
+    paths = (at for at in (*one, *other) if at.startswith((f"{path}.", f"{path}[")) and (at in one) != (at in other))
+    below = next(paths, None)
     if below is None:
         return None
     return Difference(below, *(each[below].text if below in each else "nothing" for each in (one, other)))
@@ -129,14 +124,6 @@ class ArrayType(NamedTuple):
     @property
     def text(self) -> str:
         return f"{array_text(self)}{' of weak type' if self.weak else ''}"
-
-
-class Unsettled(Exception):
-    """The leaves at these paths have to have other types, and what `owner` belongs to is traced with them again."""
-
-    def __init__(self, owner: Any, types: Mapping[str, ArrayType]):
-        self.owner = owner
-        self.types = types
 
 
 def array_type(value: Any) -> ArrayType:
@@ -199,7 +186,7 @@ class Arrays:
 
 jax.tree_util.register_pytree_with_keys(
     Arrays,
-    lambda it: (list(zip(it.paths, it.leaves, strict=True)), it.paths),
+    lambda arrays: (list(zip(arrays.paths, arrays.leaves, strict=True)), arrays.paths),
     lambda paths, leaves: Arrays(list(leaves), paths),
 )
 
@@ -215,7 +202,7 @@ _T = TypeVar("_T")
 
 
 class Carry:
-    """A carry with the types that it has in this attempt."""
+    """A carry with the types that its arrays have in this trace of a loop."""
 
     def __init__(self, tree: Any, root: str, step: str, changed_numbers: tuple[str, ...] = ()):
         self._tree = tree
@@ -225,13 +212,20 @@ class Carry:
         leaves, self._spec = _core.flatten(tree, root)
         self._types = list(map(array_type, leaves))
         self.arrays = Arrays.of(leaves, self._spec, root)
+        self.promotions: dict[str, ArrayType] = {}  # the types that a step makes of leaves, where they are others
+
+    def has_promotable_leaves(self) -> bool:
+        """Whether it has Python numbers or arrays of weak type, of which a step may make arrays of other types."""
+        return any(type.weak for type in self._types) or any(
+            map(is_number, flat_partition(self._tree, True)[1].values())
+        )
 
     def rebuilt(self, arrays: Arrays) -> Any:
         return self._spec.rebuild(arrays.leaves)
 
-    def settled(self, after: Any) -> Arrays:
-        """The arrays that a step has made of the carry, of the types that it had before. Raises `Unsettled` where it
-        has to begin with others.
+    def arrays_after(self, after: Any, before: Arrays) -> Arrays:
+        """The arrays that a step has made of those before, of the same types; those before where there are
+        promotions.
         """
         leaves, spec = _core.flatten(after, self._root)
         if spec == self._spec and self._types == list(map(array_type, leaves)):
@@ -239,34 +233,28 @@ class Carry:
         difference = first_difference(Flat(self._spec, self._types), Flat(spec, leaves), self._root, True)
         if difference is not None:
             self._fail(difference)
-        return Arrays(self._with_types(after), self.arrays.paths)
-
-    def _with_types(self, after: Any) -> list[Any]:
-        before = flat_partition(self._tree, True)[1]
-        spec, now, _ = flat_partition(after, True)
-        other: dict[str, ArrayType] = {}
-        for path, value in before.items():
-            is_static = not (_core.is_array(value) or _core.is_array(now[path]))
-            if is_static and (not is_number(value) or _core.static_equal(value, now[path])):
+        old = flat_partition(self._tree, True)[1]
+        spec, new, _ = flat_partition(after, True)
+        self.promotions = {}
+        for path, value in old.items():
+            is_static = not (_core.is_array(value) or _core.is_array(new[path]))
+            if is_static and (not is_number(value) or _core.static_equal(value, new[path])):
                 continue
-            together = joined(array_type(value), array_type(now[path]))
-            if together is None:
-                self._fail(Difference(self._root + path, value_text(value), value_text(now[path])))
-            if is_number(value) or array_type(value) != together:
-                other[path] = together
-            elif is_number(now[path]) or array_type(now[path]) != together:
-                now[path] = converted(now[path], together)
-        if other:
-            raise Unsettled(self, other)
-        leaves, made = _core.flatten(flat_combine(spec, now), self._root)
-        if made != self._spec:
-            self._fail(unsteady(self._root))
-        return leaves
+            type = joined(array_type(value), array_type(new[path]))
+            if type is None:
+                self._fail(Difference(self._root + path, value_text(value), value_text(new[path])))
+            if is_number(value) or array_type(value) != type:
+                self.promotions[path] = type
+            elif is_number(new[path]) or array_type(new[path]) != type:
+                new[path] = converted(new[path], type)
+        if self.promotions:
+            return before
+        return Arrays(_core.flatten(flat_combine(spec, new), self._root)[0], self.arrays.paths)
 
-    def promoted(self, types: Mapping[str, ArrayType]) -> "Carry":
+    def promoted(self) -> "Carry":
         spec, leaves, _ = flat_partition(self._tree, True)
-        numbers = tuple(self._root + path for path in types if is_number(leaves[path]))
-        leaves |= {path: converted(leaves[path], type) for path, type in types.items()}
+        numbers = tuple(self._root + path for path in self.promotions if is_number(leaves[path]))
+        leaves |= {path: converted(leaves[path], type) for path, type in self.promotions.items()}
         return Carry(flat_combine(spec, leaves), self._root, self._step, self._changed_numbers + numbers)
 
     def explain(self, error: BaseException) -> None:
@@ -275,27 +263,32 @@ class Carry:
             paths = ", ".join(f"`{path}`" for path in self._changed_numbers)
             error.add_note(f"partax: {paths}: a Python number that {self._step} changes, and so an array in it")
 
-    def _fail(self, found: Difference) -> NoReturn:
+    def _fail(self, difference: Difference) -> NoReturn:
         raise TypeError(
-            f"`{found.path}`: {found.first} before {self._step}, {found.second} after it{found.note}; only the values "
-            "of arrays may change from one step to the next"
+            f"`{difference.path}`: {difference.first} before {self._step}, {difference.second} after it"
+            f"{difference.note}; only the values of arrays may change from one step to the next"
         )
 
 
-def until_settled(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
-    """Runs a loop with a carry whose types are promoted until a step gives them back. Each attempt makes one leaf more
-    an array, its dtype a wider one, or its type strong, so it ends. Messages call a step `step`, and paths into the
-    carry begin with `root`.
+def run_with_promoted_carry(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
+    """Runs a loop with a carry whose types a step gives back. Where the carry has Python numbers or weak types, the
+    loop is traced without running it first, until no type is promoted: each trace makes one leaf more an array, its
+    dtype a wider one, or its type strong, so it ends. Messages call a step `step`, and paths into the carry begin with
+    `root`.
     """
     carry = Carry(init, root, step)
-    while True:
-        try:
-            return run(carry)
-        except Unsettled as unsettled:
-            if unsettled.owner is not carry:
-                raise
-            types = unsettled.types
-        except jax.errors.ConcretizationTypeError as error:
-            carry.explain(error)
-            raise
-        carry = carry.promoted(types)
+    try:
+        while carry.has_promotable_leaves():
+            with jax.disable_jit(False):  # else a loop would really run
+                jax.eval_shape(functools.partial(_run_without_result, run, carry))
+            if not carry.promotions:
+                break
+            carry = carry.promoted()
+        return run(carry)
+    except jax.errors.ConcretizationTypeError as error:
+        carry.explain(error)
+        raise
+
+
+def _run_without_result(run: Callable[[Carry], Any], carry: Carry) -> None:
+    run(carry)

@@ -118,11 +118,11 @@ class filter_custom_jvp(Transformed[_P, _R]):
                 return rule(primals, directions, **named)
 
             out, slopes = objects.refuse_changes(on_primals, operator.itemgetter(0))(*positional, **named)
-            given = tangent_leaves(slopes, out, "the result", "tangent", _check_tangent)
+            slope_leaves = tangent_leaves(slopes, out, "the result", "tangent", _check_tangent)
             leaves, structure = jax.tree.flatten(out)
             values: list[Any] = [None] * len(leaves)
             along = list(values)
-            for i, (leaf, slope) in enumerate(zip(leaves, given, strict=True)):
+            for i, (leaf, slope) in enumerate(zip(leaves, slope_leaves, strict=True)):
                 # jax runs a rule on the numbers themselves where no array has been made of them: it may return numbers.
                 if is_array(leaf) or slope is not None:
                     values[i], leaves[i] = leaf, None
@@ -247,7 +247,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
             # What stands for an array may be the number that jax was called with.
             values = jax.tree.map(
-                lambda it: it.value if is_array(it.value) else jnp.asarray(it.value), (inexact, exact, others)
+                lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value), (inexact, exact, others)
             )
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
@@ -261,9 +261,9 @@ class filter_custom_vjp(Transformed[_P, _R]):
             residuals, values, known = kept
             perturbed, result_structure = known.value
             first, rest, named = arguments(*values)
-            given = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
-            whole = [jnp.zeros(it.shape, it.dtype) if isinstance(it, _ZERO) else it for it in cotangents[0]]
-            cotangent = tree_of(result_structure, given, whole)
+            nonzero = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
+            whole = [jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, _ZERO) else leaf for leaf in cotangents[0]]
+            cotangent = tree_of(result_structure, nonzero, whole)
             backward = objects.refuse_changes(
                 functools.partial(bwd, joined(residuals), cotangent, perturbed), lambda _: None
             )

@@ -1,7 +1,7 @@
 """Derivatives with respect to the inexact arrays of the first argument: gradients, Jacobians and Hessians."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ClassVar
 
 import jax
 
@@ -9,12 +9,7 @@ from partax._pytree.filters import FilterSpec, is_inexact_array_like
 from partax._pytree.methods import close_methods, open_methods
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import differentiated, split, value_and_aux
-from partax._transforms.wrapper import Transformed, check_first, wrapped
-
-_A = TypeVar("_A")
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_T = TypeVar("_T")
+from partax._transforms.wrapper import Transformed, check_first, derivation, wrapped
 
 
 class _Derivative(Transformed[..., Any]):
@@ -38,16 +33,16 @@ class _Derivative(Transformed[..., Any]):
             value, aux = value_and_aux(out, has_aux, self.__name__)
             return self._numbers(value), split((aux, changes))
 
-        found = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        result = self._result(found, has_aux, objects)
+        returned = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
+        result = self._result(returned, has_aux, objects)
         return result if opened is first else close_methods(result)
 
     def _numbers(self, value: Any) -> Any:
         """What of the value of the function has a derivative."""
         return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
 
-    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
-        derivative, more = found
+    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
+        derivative, more = returned
         aux = objects.apply_changes(more)
         return (derivative, aux) if has_aux else derivative
 
@@ -64,8 +59,8 @@ class _ValueAndGrad(_Derivative):
             )
         return value
 
-    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
-        (value, more), gradient = found
+    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
+        (value, more), gradient = returned
         aux = objects.apply_changes(more)
         return ((value, aux) if has_aux else value), gradient
 
@@ -73,8 +68,8 @@ class _ValueAndGrad(_Derivative):
 class _Grad(_ValueAndGrad):
     _name = "filter_grad"
 
-    def _result(self, found: Any, has_aux: bool, objects: Objects) -> Any:
-        (_, more), gradient = found
+    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
+        (_, more), gradient = returned
         aux = objects.apply_changes(more)
         return (gradient, aux) if has_aux else gradient
 
@@ -94,31 +89,7 @@ class _Hessian(_Derivative):
     _of_jax = staticmethod(jax.hessian)
 
 
-class _Shared(TypedDict, total=False):
-    wrt: FilterSpec
-    holomorphic: bool
-
-
-class _Options(_Shared, total=False):
-    allow_int: bool
-
-
-@overload
-def filter_grad(
-    fun: Callable[Concatenate[_T, _P], object], *, has_aux: Literal[False] = False, **options: Unpack[_Options]
-) -> Transformed[Concatenate[_T, _P], _T]: ...
-@overload
-def filter_grad(
-    fun: None = None, *, has_aux: Literal[False] = False, **options: Unpack[_Options]
-) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], _T]]: ...
-@overload
-def filter_grad(
-    fun: Callable[Concatenate[_T, _P], tuple[object, _A]], *, has_aux: Literal[True], **options: Unpack[_Options]
-) -> Transformed[Concatenate[_T, _P], tuple[_T, _A]]: ...
-@overload
-def filter_grad(
-    fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Options]
-) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[_T, _A]]]: ...
+@derivation
 def filter_grad(
     fun: Callable[..., Any] | None = None,
     *,
@@ -126,7 +97,6 @@ def filter_grad(
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-    **options: Any,
 ) -> Any:
     """The gradient with respect to the inexact arrays of the first argument.
 
@@ -153,31 +123,14 @@ def filter_grad(
       array of JAX or NumPy. Without `fun`, a decorator.
 
     Raises:
-      ValueError: `argnums` was given. When called: `wrt` is no filter.
-      TypeError: an option is unknown; or the returned function is called without a positional argument.
+      TypeError: `fun` is not callable. When called: without a positional argument.
+      ValueError: when called, `wrt` is no filter.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int}
-    return _of_grad(_Grad, fun, has_aux, wrt, options, named)
+    options = ("holomorphic", holomorphic), ("allow_int", allow_int)
+    return wrapped(_Grad, (has_aux, wrt, options), fun)
 
 
-@overload
-def filter_value_and_grad(
-    fun: Callable[Concatenate[_T, _P], _R], *, has_aux: Literal[False] = False, **options: Unpack[_Options]
-) -> Transformed[Concatenate[_T, _P], tuple[_R, _T]]: ...
-@overload
-def filter_value_and_grad(
-    fun: None = None, *, has_aux: Literal[False] = False, **options: Unpack[_Options]
-) -> Callable[[Callable[Concatenate[_T, _P], _R]], Transformed[Concatenate[_T, _P], tuple[_R, _T]]]: ...
-@overload
-def filter_value_and_grad(
-    fun: Callable[Concatenate[_T, _P], tuple[_R, _A]], *, has_aux: Literal[True], **options: Unpack[_Options]
-) -> Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]: ...
-@overload
-def filter_value_and_grad(
-    fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Options]
-) -> Callable[
-    [Callable[Concatenate[_T, _P], tuple[_R, _A]]], Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]
-]: ...
+@derivation
 def filter_value_and_grad(
     fun: Callable[..., Any] | None = None,
     *,
@@ -185,7 +138,6 @@ def filter_value_and_grad(
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-    **options: Any,
 ) -> Any:
     """The value and the gradient with respect to the inexact arrays of the first argument.
 
@@ -204,52 +156,11 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    named = {"holomorphic": holomorphic, "allow_int": allow_int}
-    return _of_grad(_ValueAndGrad, fun, has_aux, wrt, options, named)
+    options = ("holomorphic", holomorphic), ("allow_int", allow_int)
+    return wrapped(_ValueAndGrad, (has_aux, wrt, options), fun)
 
 
-def _of_grad(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, more: dict[str, Any], named: dict[str, Any]) -> Any:
-    """The wrapper, with the options for jax that are not its defaults."""
-    if more.pop("argnums", None) is not None:
-        raise ValueError(
-            "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
-            "tuple instead"
-        )
-    options = more | {name: value for name, value in named.items() if value}
-    jax.value_and_grad(len, **options)  # which raises for an option that this jax does not have
-    return wrapped(cls, (has_aux, wrt, tuple(sorted(options.items()))), fun)
-
-
-class _Jacobians(Protocol):
-    @overload
-    def __call__(
-        self, fun: Callable[Concatenate[_T, _P], object], has_aux: Literal[False] = False, **options: Unpack[_Shared]
-    ) -> Transformed[Concatenate[_T, _P], Any]: ...
-    @overload
-    def __call__(
-        self, fun: None = None, has_aux: Literal[False] = False, **options: Unpack[_Shared]
-    ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
-    @overload
-    def __call__(
-        self,
-        fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
-        *,
-        has_aux: Literal[True],
-        **options: Unpack[_Shared],
-    ) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
-    @overload
-    def __call__(
-        self, fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Shared]
-    ) -> Callable[
-        [Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]
-    ]: ...
-
-
-def _typed(function: Any) -> _Jacobians:
-    return function
-
-
-@_typed
+@derivation
 def filter_jacfwd(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
@@ -279,7 +190,7 @@ def filter_jacfwd(
     return wrapped(_Forward, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
 
 
-@_typed
+@derivation
 def filter_jacrev(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
@@ -302,7 +213,7 @@ def filter_jacrev(
     return wrapped(_Reverse, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
 
 
-@_typed
+@derivation
 def filter_hessian(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:

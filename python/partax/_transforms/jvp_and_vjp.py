@@ -1,7 +1,7 @@
-"""Derivatives along tangents, and of cotangents: filter_jvp, filter_vjp and filter_linearize."""
+"""Derivatives along tangents, and of cotangents: filter_jvp and filter_vjp."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, TypeVarTuple, overload
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,7 @@ from partax._transforms.on_arrays import (
 )
 from partax._transforms.wrapper import check_callable, names_of_arguments
 
-_A = TypeVar("_A")
 _R = TypeVar("_R")
-_Ts = TypeVarTuple("_Ts")
 
 
 def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
@@ -55,9 +53,9 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
       TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
     """
     check_callable(fn, "filter_jvp")
-    for given in (primals, tangents):
-        if not isinstance(given, (tuple, list)):
-            raise TypeError(f"filter_jvp: found a `{type(given).__name__}`, expected tuples of primals and tangents")
+    for values in (primals, tangents):
+        if not isinstance(values, (tuple, list)):
+            raise TypeError(f"filter_jvp: found a `{type(values).__name__}`, expected tuples of primals and tangents")
     if len(primals) != len(tangents):
         raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
     objects = Objects.of_call("filter_jvp", fn, primals, kwargs)
@@ -65,28 +63,28 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     directions: list[Any] = []
     for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
         directions += tangent_leaves(tangent, primal, name, "tangent", _check)
-    moved = [i for i, tangent in enumerate(directions) if tangent is not None and not _is_zero(tangent)]
+    places = [i for i, tangent in enumerate(directions) if tangent is not None and not _is_zero(tangent)]
 
-    def on_moved(*values: Any) -> Any:
+    def on_arrays(*values: Any) -> Any:
         arguments = list(leaves)
-        for i, value in zip(moved, values, strict=True):
+        for i, value in zip(places, values, strict=True):
             arguments[i] = value
-        given = jax.tree.unflatten(structure, arguments)
-        result, changes = objects.return_changes(fn)(*given, **objects.copies(kwargs))
+        positional = jax.tree.unflatten(structure, arguments)
+        result, changes = objects.return_changes(fn)(*positional, **objects.copies(kwargs))
         out, out_structure = jax.tree.flatten(result)
         depends = _with_tangent(values, out)
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
         return own, (split((others, changes)), Rest((depends, out_structure)))
 
-    values: list[Any] = []
-    slopes: list[Any] = []
-    if moved:
+    values: Sequence[Any] = []
+    slopes: Sequence[Any] = []
+    if places:
         values, slopes, (others, rest) = jax.jvp(
-            on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
+            on_arrays, [leaves[i] for i in places], [directions[i] for i in places], has_aux=True
         )
     else:
-        _, (others, rest) = on_moved()
+        _, (others, rest) = on_arrays()
     depends, out_structure = rest.value
     own, along = iter(values), iter(slopes)
     out = [next(own) if depend else other for depend, other in zip(depends, objects.apply_changes(others), strict=True)]
@@ -117,31 +115,23 @@ def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
     if not inputs:
         return has_tangent
     at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
-    told: list[list[bool]] = []
+    marks: list[list[bool]] = []
 
     @jax.custom_jvp
     def ask(*values: Any) -> Any:
         return values
 
     def rule(values: Any, tangents: Any) -> Any:
-        told.append([not isinstance(tangent, SymbolicZero) for tangent in tangents])
+        marks.append([not isinstance(tangent, SymbolicZero) for tangent in tangents])
         return values, values  # not used by anyone
 
     ask.defjvp(rule, symbolic_zeros=True)
     ask(*inputs, *(leaves[i] for i in at))
-    for i, has in zip(at, told[0][len(inputs) :], strict=True):
+    for i, has in zip(at, marks[0][len(inputs) :], strict=True):
         has_tangent[i] = has
     return has_tangent
 
 
-@overload
-def filter_vjp(
-    fun: Callable[[*_Ts], _R], *primals: *_Ts, has_aux: Literal[False] = False, wrt: FilterSpec = None
-) -> tuple[_R, Callable[[_R], tuple[*_Ts]]]: ...
-@overload
-def filter_vjp(
-    fun: Callable[[*_Ts], tuple[_R, _A]], *primals: *_Ts, has_aux: Literal[True], wrt: FilterSpec = None
-) -> tuple[_R, Callable[[_R], tuple[*_Ts]], _A]: ...
 def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
     """The result of a function, and the function that pulls cotangents of it back: `jax.vjp` for any trees.
 
@@ -171,78 +161,19 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
     """
     check_callable(fun, "filter_vjp")
     objects = Objects.of_call("filter_vjp", fun, primals, {})
-    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt, objects)
-    arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
-    return _with_rest(
-        jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays))), objects.apply_changes(rest), has_aux
-    )
-
-
-@overload
-def filter_linearize(
-    fun: Callable[[*_Ts], _R], *primals: *_Ts, has_aux: Literal[False] = False, wrt: FilterSpec = None
-) -> tuple[_R, Callable[[*_Ts], _R]]: ...
-@overload
-def filter_linearize(
-    fun: Callable[[*_Ts], tuple[_R, _A]], *primals: *_Ts, has_aux: Literal[True], wrt: FilterSpec = None
-) -> tuple[_R, Callable[[*_Ts], _R], _A]: ...
-def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
-    """The result of a function, and its derivative there as a linear function: `jax.linearize` for any trees.
-
-    Example:
-      >>> square = lambda tree: {"y": tree["x"] ** 2, "name": tree["name"]}
-      >>> result, push = partax.filter_linearize(square, {"x": jnp.array([1.0, 3.0]), "name": "a"})
-      >>> push({"x": jnp.ones(2), "name": None})
-      {'name': None, 'y': Array([2., 6.], dtype=float32)}
-
-    Args:
-      fun, *primals, has_aux, wrt: as for `filter_vjp`.
-
-    Returns:
-      `(result, push)`, or `(result, push, aux)`. `push` takes for each argument a tree like it, with arrays for what is
-      differentiated and None for all else; None for an array or a whole part stands for zeros. It returns a tree like
-      the result, with None for all but inexact arrays.
-
-    Raises:
-      TypeError: as for `filter_vjp`.
-      ValueError: likewise. When `push` is called: a tangent is not like its argument; the message has the path.
-    """
-    check_callable(fun, "filter_linearize")
-    objects = Objects.of_call("filter_linearize", fun, primals, {})
-    on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt, objects)
-    _, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
-    names = names_of_arguments(fun, len(primals))
-    bound = jax.tree_util.Partial(_push, push, Rest((names, structs_of(differentiable))))
-    return _with_rest(bound, objects.apply_changes(rest), has_aux)
-
-
-def _on_arrays(
-    fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec, objects: Objects
-) -> tuple[Callable[..., Any], Any]:
-    """The function on what is differentiated, and these values; beside the inexact arrays it returns the rest."""
     differentiable, whole = differentiated(primals, wrt)
 
     def on_arrays(*part: Any) -> Any:
         out, changes = objects.return_changes(fun)(*whole(part))
         value, aux = value_and_aux(out, has_aux, getattr(fun, "__name__", "the function"))
-        own = jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value)
-        return own, split(((value, aux), changes))
+        inexact = jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value)
+        return inexact, split(((value, aux), changes))
 
-    return on_arrays, differentiable
-
-
-def _with_rest(bound: Any, rest: Any, has_aux: bool) -> Any:
-    value, aux = rest
-    return (value, bound, aux) if has_aux else (value, bound)
+    arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
+    value, aux = objects.apply_changes(rest)
+    pull_back = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
+    return (value, pull_back, aux) if has_aux else (value, pull_back)
 
 
 def _pull(pull: Any, structs: Any, cotangents: Any) -> Any:
     return close_methods(pull(filled_tangents(cotangents, structs.value, "the result", "cotangent")))
-
-
-def _push(push: Any, static: Any, *tangents: Any) -> Any:
-    names, structs = static.value
-    if len(tangents) != len(names):
-        raise ValueError(f"found {len(tangents)} tangents, expected one for each argument ({', '.join(names)})")
-    given = zip(tangents, structs, names, strict=True)
-    return push(*(filled_tangents(tangent, struct, name, "tangent") for tangent, struct, name in given))

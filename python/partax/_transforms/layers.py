@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -86,40 +86,6 @@ def unstack(tree: _T) -> tuple[_T, ...]:
     return tuple(map(spec.rebuild, zip(*map(jnp.unstack, leaves), strict=True)))
 
 
-_X = TypeVar("_X")
-_Aux = TypeVar("_Aux")
-
-
-class _Options(TypedDict, total=False):
-    remat: bool | Callable[..., Any]
-    reverse: bool
-    unroll: int | bool
-
-
-@overload
-def scan_layers(
-    layers: Any,
-    x: _X,
-    per_layer: Any = None,
-    *,
-    call: Callable[..., _X] = ...,
-    has_aux: Literal[False] = False,
-    **options: Unpack[_Options],
-) -> _X: ...
-@overload
-def scan_layers(
-    layers: Any,
-    x: _X,
-    per_layer: Any = None,
-    *,
-    call: Callable[..., tuple[_X, _Aux]],
-    has_aux: Literal[True],
-    **options: Unpack[_Options],
-) -> tuple[_X, _Aux]: ...
-@overload
-def scan_layers(
-    layers: Any, x: _X, per_layer: Any = None, *, has_aux: Literal[True], **options: Unpack[_Options]
-) -> tuple[_X, Any]: ...
 def scan_layers(
     layers: Any,
     x: Any,

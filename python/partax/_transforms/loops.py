@@ -7,7 +7,15 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import Arrays, Carry, Flat, array_type, first_difference, in_place_of, until_settled
+from partax._transforms.carry import (
+    Arrays,
+    Carry,
+    Flat,
+    array_type,
+    first_difference,
+    in_place_of,
+    run_with_promoted_carry,
+)
 from partax._transforms.objects import Objects
 
 _Carry = TypeVar("_Carry")
@@ -33,8 +41,8 @@ def filter_scan(
       ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
 
     Args:
-      f: a function `(carry, x) -> (carry, y)`. It is traced once, and again where types have to settle. What it
-        captures or, as a module, holds is differentiated through.
+      f: a function `(carry, x) -> (carry, y)`. It is traced once; where `init` has Python numbers or weak types,
+        also before, until no type changes. What it captures or, as a module, holds is differentiated through.
       init: the carry of the first step. Its static part may not change. Python numbers that a step changes or makes
         arrays become arrays, and weak types become what a step makes of them; all other dtypes, and all shapes, stay.
       xs: what is scanned: each step takes one entry of each array's leading axis, and everything else as it is.
@@ -68,7 +76,7 @@ def scan(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` with a transformation of the step, a function of arrays, and words as of `until_settled`."""
+    """`filter_scan` with a transformation of the step, a function of arrays; words as of `run_with_promoted_carry`."""
     entries, xs_spec = _scanned(xs, length)
 
     def run(carry: Carry) -> tuple[Any, Any]:
@@ -78,13 +86,13 @@ def scan(
             out: Any = f(carry.rebuilt(arrays), xs_spec.rebuild(x.leaves))
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
-            return carry.settled(out[0]), ys.arrays(out[1])
+            return carry.arrays_after(out[0], arrays), ys.arrays(out[1])
 
         on_arrays = around(in_place_of(f, body))
         last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
         return carry.rebuilt(last), ys.rebuilt(stacked)
 
-    return until_settled(init, run, **words)
+    return run_with_promoted_carry(init, run, **words)
 
 
 def filter_while_loop(
@@ -116,12 +124,12 @@ def filter_while_loop(
             return condition(carry.rebuilt(arrays))
 
         def body(arrays: Arrays) -> Arrays:
-            return carry.settled(step(carry.rebuilt(arrays)))
+            return carry.arrays_after(step(carry.rebuilt(arrays)), arrays)
 
         functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
 
-    return until_settled(init_val, run)
+    return run_with_promoted_carry(init_val, run)
 
 
 def filter_fori_loop(
@@ -156,12 +164,12 @@ def filter_fori_loop(
 
     def run(carry: Carry) -> Any:
         def body(index: Any, arrays: Arrays) -> Arrays:
-            return carry.settled(step(index, carry.rebuilt(arrays)))
+            return carry.arrays_after(step(index, carry.rebuilt(arrays)), arrays)
 
         on_arrays = in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
 
-    return until_settled(init_val, run)
+    return run_with_promoted_carry(init_val, run)
 
 
 def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:

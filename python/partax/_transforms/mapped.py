@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Hashable
 from numbers import Integral
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._jax.private import unmapped_result
 from partax._pytree.filters import is_array
 from partax._pytree.methods import close_methods
 from partax._pytree.partition import is_none, partition
@@ -17,7 +16,7 @@ from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
 
 
-def _if_array(leaf: Any) -> int | None:
+def _first_axis(leaf: Any) -> int | None:
     """The first axis of an array, and none of anything else."""
     return 0 if is_array(leaf) else None
 
@@ -26,26 +25,23 @@ class _Vmap(Transformed[..., Any]):
     _name = "filter_vmap"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        in_axes, out_axes, axis_size, options = self._options
-        given = Arguments(
-            self.__wrapped__, args, kwargs, prefix=in_axes, default=_if_array, is_entry=is_none, option="in_axes"
+        in_axes, out_axes, axis_size, names = self._options
+        arguments = Arguments(
+            self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
         )
-        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
-        pairs = zip(given.leaves, given.entries, strict=True)
-        axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
+        function = Objects(self._name, zip(arguments.names, arguments.values, strict=True)).refuse_changes(
+            self.__wrapped__
+        )
+        pairs = zip(arguments.leaves, arguments.entries, strict=True)
+        axes = [_axis_of(i, leaf, entry, "in_axes", arguments.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
-        _check_sizes(given, axes, axis_size)
+        _check_sizes(arguments, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
-            out = given.call(function, mapped, arrays)
-            stacked, kept, rest = _split(out, out_axes)
-            if any(array is not None for array in kept):
-                paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
-                kept_at[:] = [None] * len(stacked) + [paths[i] for i, array in enumerate(kept) if array is not None]
-            return stacked, kept, rest
+            out = arguments.call(function, mapped, arrays)
+            return _split(out, out_axes)
 
-        kept_at: list[Any] = []  # of each array of the result, those with an axis first, where it is if it has none
-        values = [given.leaves[i] for i in mapped]
+        values = [arguments.leaves[i] for i in mapped]
         if not mapped and axis_size is None:
             stacked, kept, result = on_one(values)
             if stacked:
@@ -55,19 +51,9 @@ class _Vmap(Transformed[..., Any]):
                 )
             return result.value.joined(stacked, kept)
         run = jax.vmap(
-            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(options)
+            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(names)
         )
-        try:
-            stacked, kept, result = run(values)
-        except ValueError as error:
-            index = unmapped_result(error) if kept_at else None  # `fun` may call jax.vmap too
-            if index is None:
-                raise
-            path = jax.tree_util.keystr(kept_at[index])
-            raise ValueError(
-                f"`the result{path}`: found an array that differs along the axis, but out_axes has None for it; give "
-                "it an axis"
-            ) from error
+        stacked, kept, result = run(values)
         return result.value.joined(stacked, kept)
 
 
@@ -106,7 +92,7 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
         if axis is not None and not _can_have_axis(leaf):
             raise TypeError(
                 f"`{path(i)}`: found {value_text(leaf)}, expected an array, since out_axes has the axis {axis} for it; "
-                f"give out_axes=if_array({axis}), by which what is no array comes back as it is, or None there"
+                "give None there, or a function of the leaf that returns it for what is not an array"
             )
         ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
         if axis is not None and not -ndim <= axis < ndim:
@@ -140,25 +126,26 @@ def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int
     )
 
 
-def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None) -> None:
+def _check_sizes(arguments: Arguments, axes: list[int | None], axis_size: int | None) -> None:
     """Raises a ValueError where the arguments do not agree about the size of the axis."""
     first = None if axis_size is None else (f"axis_size is {axis_size}", axis_size)
     for i, axis in enumerate(axes):
         if axis is None:
             continue
-        leaf = given.leaves[i]
+        leaf = arguments.leaves[i]
         shape = jnp.shape(leaf) if is_array(leaf) else ()
         if not -len(shape) <= axis < len(shape):
             raise ValueError(
-                f"`{given.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as in_axes "
-                "says; None in in_axes passes it on as it is"
+                f"`{arguments.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as "
+                "in_axes says; None in in_axes passes it on as it is"
             )
         size = shape[axis]
         if first is None:
-            first = (f"{given.path(i)} has size {size} along axis {axis}", size)
+            first = (f"{arguments.path(i)} has size {size} along axis {axis}", size)
         elif first[1] != size:
             raise ValueError(
-                f"found axes of different sizes, expected one: {first[0]}, {given.path(i)} has {size} along axis {axis}"
+                f"found axes of different sizes, expected one: {first[0]}, {arguments.path(i)} has {size} along axis "
+                f"{axis}"
             )
 
 
@@ -166,12 +153,11 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
-    in_axes: Any = _if_array,
-    out_axes: Any = _if_array,
+    in_axes: Any = _first_axis,
+    out_axes: Any = _first_axis,
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
-    **options: Never,
 ) -> Any:
     """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
 
@@ -202,14 +188,12 @@ def filter_vmap(
       function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, an option is unknown, or `axis_size` is no number. When called: out_axes has an
+      TypeError: `fun` cannot be called, or `axis_size` is no number. When called: out_axes has an
         axis for what is no array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
-    named: dict[str, Any] = {**options, "axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
-    given = {name: value for name, value in named.items() if value is not None}
-    jax.vmap(len, **given)  # which raises for an option that this jax does not have
-    return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)
+    names = ("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)
+    return wrapped(_Vmap, (in_axes, out_axes, axis_size, names), fun)

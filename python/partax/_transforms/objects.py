@@ -24,28 +24,8 @@ from partax._jit.lost_changes import (
 from partax._transforms.on_arrays import Split, joined
 from partax._transforms.wrapper import names_of_arguments
 
-_OTHERWISE = "use the transformation of `flax.nnx`, or return the object"
 _IN_JIT = "call it in a function of `partax.nnx.jit`, which makes the change, or return the object"
-_OF_FLAX = "use `nnx.{}`, which makes the change, or return the object"
-_RETURN = "return the object"
-_REMEDIES = {
-    "filter_cond": _OF_FLAX.format("cond"),
-    "filter_custom_vjp": _OF_FLAX.format("custom_vjp"),
-    "filter_fori_loop": _OF_FLAX.format("fori_loop"),
-    "filter_map": _OF_FLAX.format("scan"),
-    "filter_scan": _OF_FLAX.format("scan"),
-    "filter_shard_map": _OF_FLAX.format("shard_map"),
-    "filter_switch": _OF_FLAX.format("switch"),
-    "filter_vmap": _OF_FLAX.format("vmap"),
-    "filter_while_loop": _OF_FLAX.format("while_loop"),
-    "scan_layers": _OF_FLAX.format("scan"),
-    **dict.fromkeys(
-        ("filter_closure_convert", "filter_custom_jvp", "filter_eval_shape", "filter_io_callback", "filter_make_jaxpr",
-         "filter_pure_callback"),
-        _RETURN,
-    ),
-}  # fmt: skip
-"""What to do about a change that a transformation does not make."""
+_OTHERWISE = "use the transformation of `flax.nnx` for it, if there is one, or return the object"
 
 
 def _same(out: Any) -> Any:
@@ -94,7 +74,7 @@ class Objects:
         def watched(*args: Any, **kwargs: Any) -> Any:
             seen = self._watch(names or self._names, args, kwargs)
             out = fun(*args, **kwargs)
-            self._refuse(seen, returned(out))
+            self._refuse(seen, returned(out), _OTHERWISE)
             return out
 
         return watched
@@ -109,7 +89,7 @@ class Objects:
             out = fun(*args, **kwargs)
             every = list(changes(seen))
             if not (is_making_changes() and all(can_make(change, seen) for change in every)):
-                self._refuse(seen, returned(out))
+                self._refuse(seen, returned(out), _OTHERWISE if is_making_changes() else _IN_JIT)
                 every = []
             return out, [(one.path, one.number, one.name, one.value) for one in every]
 
@@ -123,6 +103,5 @@ class Objects:
             make_change(Change(path, number, original, name, new), original)
         return value
 
-    def _refuse(self, seen: list[Seen], result: Any) -> None:
-        remedy = _REMEDIES.get(self._name, _OTHERWISE if is_making_changes() else _IN_JIT)
+    def _refuse(self, seen: list[Seen], result: Any, remedy: str) -> None:
         refuse_lost(seen, result, f"the function under {self._name}", remedy)

@@ -153,10 +153,10 @@ def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
         if jnp.shape(tangent) != struct.shape or jnp.result_type(tangent) != struct.dtype:
             raise ValueError(f"`{path}`: found the {what} {value_text(tangent)}, expected {array_text(struct)}")
 
-    given = tangent_leaves(tangents, structs, name, what, check)
+    leaves_or_none = tangent_leaves(tangents, structs, name, what, check)
     leaves, structure = jax.tree.flatten(structs)
-    pairs = zip(leaves, given, strict=True)
-    return structure.unflatten([jnp.zeros(it.shape, it.dtype) if given is None else given for it, given in pairs])
+    pairs = zip(leaves, leaves_or_none, strict=True)
+    return structure.unflatten([jnp.zeros(s.shape, s.dtype) if leaf is None else leaf for s, leaf in pairs])
 
 
 def or_zero(tangent: Any, primal: Any) -> Any:

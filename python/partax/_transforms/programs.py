@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
@@ -18,18 +18,12 @@ from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
 
-_Policy = Callable[..., Any] | str | None
-
 
 class _Checkpoint(Transformed[..., Any]):
     _name = "filter_checkpoint"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        prevent_cse, policy, names = self._options
-        if names:
-            policy = jax.checkpoint_policies.save_only_these_names(*names)
-        elif isinstance(policy, str):
-            policy = getattr(jax.checkpoint_policies, policy)
+        prevent_cse, policy = self._options
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs, takes_fun=True)
         run, arrays = on_arrays(self.__wrapped__, args, kwargs, call=objects.return_changes(operator.call))
         return objects.apply_changes(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
@@ -40,8 +34,7 @@ def filter_checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
     prevent_cse: bool = True,
-    policy: _Policy = None,
-    names: Sequence[str] = (),
+    policy: Callable[..., Any] | None = None,
 ) -> Any:
     """`jax.checkpoint` for any trees: the gradient computes intermediate values again instead of keeping them.
 
@@ -56,25 +49,15 @@ def filter_checkpoint(
     Args:
       fun: a function of any trees, with any result.
       prevent_cse: as of `jax.checkpoint`; False inside of a scan, which needs no such care.
-      policy: which intermediate values to keep: a policy of `jax.checkpoint_policies`, or its name, such as
-        `"dots_saveable"`. None: none.
-      names: instead of a policy, the values to keep by the names that `jax.ad_checkpoint.checkpoint_name` gave them.
+      policy: which intermediate values to keep: one of `jax.checkpoint_policies`. None: none.
 
     Returns:
       A function of the same arguments with the same result. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` is not callable, or `names` is a string.
-      ValueError: `policy` is no name of a policy, or there are a policy and names.
+      TypeError: `fun` is not callable.
     """
-    if isinstance(names, str):
-        raise TypeError(f"filter_checkpoint: found names={names!r}, expected a sequence of names")
-    if names and policy is not None:
-        raise ValueError("filter_checkpoint: found a policy and names, expected one of the two")
-    if isinstance(policy, str) and not hasattr(jax.checkpoint_policies, policy):
-        known = ", ".join(name for name in dir(jax.checkpoint_policies) if not name.startswith("_"))
-        raise ValueError(f"filter_checkpoint: found the policy {policy!r}, expected one of {known}")
-    return wrapped(_Checkpoint, (prevent_cse, policy, tuple(names)), fun)
+    return wrapped(_Checkpoint, (prevent_cse, policy), fun)
 
 
 _P = ParamSpec("_P")

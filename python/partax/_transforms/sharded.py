@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
 from partax._jax.programs import varying_axes
 from partax._pytree.filters import is_array
 from partax._pytree.methods import close_methods
 from partax._pytree.partition import combine, partition
-from partax._pytree.specs import misfit_text, misnamed_text, names_in, spec_names
+from partax._pytree.specs import misfit_text, misnamed_text, spec_names
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
@@ -33,27 +33,26 @@ class _ShardMap(Transformed[..., Any]):
         mesh, in_specs, out_specs, axis_names, check_vma = self._options
         as_placed = in_specs is _AsPlaced.AS_PLACED
         of_option: dict[str, Any] = {"prefix": None if as_placed else in_specs, "default": None, "option": "in_specs"}
-        given = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
-        function = Objects(self._name, zip(given.names, given.values, strict=True)).refuse_changes(self.__wrapped__)
-        places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
+        arguments = Arguments(self.__wrapped__, args, kwargs, is_entry=_is_spec, **of_option)
+        function = Objects(self._name, zip(arguments.names, arguments.values, strict=True)).refuse_changes(
+            self.__wrapped__
+        )
+        places = [i for i, leaf in enumerate(arguments.leaves) if is_array(leaf)]
         axes: Any = jax.sharding.get_abstract_mesh() if mesh is None else mesh
         sizes = {name: size for name, size in axes.shape.items() if not axis_names or name in axis_names}
         if sizes:  # else jax says that there is no mesh
             _check_names(out_specs, sizes)
         in_specs = [PartitionSpec()] * len(places)
         if not as_placed:
-            in_specs = [_spec_of(given.entries[i], given.path(i)) for i in places]
+            in_specs = [_spec_of(arguments.entries[i], arguments.path(i)) for i in places]
             for i, spec in zip(places, in_specs, strict=True):
-                reason = misfit_text(jnp.shape(given.leaves[i]), spec, sizes) if sizes else None
+                reason = misfit_text(jnp.shape(arguments.leaves[i]), spec, sizes) if sizes else None
                 if reason is not None:
-                    raise _misfit(given.path(i), given.leaves[i], spec, "in_specs", reason)
+                    raise _misfit(arguments.path(i), arguments.leaves[i], spec, "in_specs", reason)
         specs: dict[str, Any] = {} if as_placed else {"in_specs": (in_specs,)}
-        has_run = False
 
         def run(arrays: list[Any]) -> Any:
-            nonlocal has_run
-            has_run = True
-            out = given.call(function, places, arrays)
+            out = arguments.call(function, places, arrays)
             _check_result(out, out_specs, sizes, check_vma)
             # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
             arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)
@@ -62,18 +61,7 @@ class _ShardMap(Transformed[..., Any]):
         everywhere = jax.tree.map(lambda spec: PartitionSpec() if spec is None else spec, out_specs, is_leaf=_is_spec)
         options: dict[str, Any] = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
         mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
-        try:
-            arrays, rest = mapped([given.leaves[i] for i in places])
-        except ValueError as error:
-            at = None if has_run or as_placed or not sizes else _first_elsewhere(in_specs, given, places, axes)
-            if at is not None:
-                i, spec, lies = at
-                raise ValueError(
-                    f"`{given.path(i)}`: found {value_text(given.leaves[i])} that lies by {lies}, expected one "
-                    f"that lies by {spec} of in_specs, since shard_map moves no array over Explicit axes; place it by "
-                    "`filter_shard`, or leave out in_specs"
-                ) from error
-            raise
+        arrays, rest = mapped([arguments.leaves[i] for i in places])
         return close_methods(arrays if rest.value is None else combine(arrays, rest.value))
 
 
@@ -123,22 +111,6 @@ def _check_result(out: Any, out_specs: Any, sizes: Mapping[Any, int], check_vma:
                 f"`{where}`: found {value_text(leaf)} that differs along the mesh axis {differs[0]!r}, which {spec} of "
                 "out_specs does not name; name it there, or reduce the array along it, as by `jax.lax.psum`"
             )
-
-
-def _padded(spec: Any, ndim: int) -> tuple[Any, ...]:
-    names = [names_in(entry) for entry in spec]
-    return tuple((it[0] if len(it) == 1 else it or None) for it in [*names, *[()] * (ndim - len(names))])
-
-
-def _first_elsewhere(specs: list[Any], given: Arguments, places: list[int], mesh: Any) -> tuple[int, Any, Any] | None:
-    """The first array that lies otherwise over Explicit axes than its spec says: its index, the spec, how it lies."""
-    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit}
-    for i, spec in zip(places, specs, strict=True):
-        lies = getattr(getattr(getattr(given.leaves[i], "aval", None), "sharding", None), "spec", PartitionSpec())
-        ndim = jnp.ndim(given.leaves[i])
-        if explicit and _padded(lies, ndim) != _padded(spec, ndim):
-            return i, spec, lies
-    return None
 
 
 @transformation

@@ -36,7 +36,7 @@ class Transformed(Generic[_P, _R_co]):
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:
-        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made)
+        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._unflatten)
         register_parts(cls, operator.attrgetter("__dict__"))
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
@@ -46,7 +46,7 @@ class Transformed(Generic[_P, _R_co]):
             setattr(self, name, getattr(fun, name, getattr(type(fun), name)))
 
     @classmethod
-    def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
+    def _unflatten(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
         leaves, structure = options.value
         return cls(*children, *jax.tree.unflatten(structure, leaves))
 
@@ -102,7 +102,7 @@ def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
 
 
 class Transformation(Protocol[_O]):
-    """A function that gives the wrapper of a callable; without one, a decorator."""
+    """A function that gives the wrapper of a callable, with the same result; without one, a decorator."""
 
     @overload
     def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, _R]: ...
@@ -113,6 +113,22 @@ class Transformation(Protocol[_O]):
 
 
 def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformation[_O]:
+    """The function itself, for type checkers one that takes a callable or none."""
+    return cast("Any", function)
+
+
+class Derivation(Protocol[_O]):
+    """A function that gives the wrapper of a callable, with another result; without one, a decorator."""
+
+    @overload
+    def __call__(self, fun: Callable[_P, Any], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, Any]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *args: _O.args, **options: _O.kwargs
+    ) -> Callable[[Callable[_P, Any]], Transformed[_P, Any]]: ...
+
+
+def derivation(function: Callable[Concatenate[Any, _O], Any]) -> Derivation[_O]:
     """The function itself, for type checkers one that takes a callable or none."""
     return cast("Any", function)
 
@@ -159,20 +175,13 @@ class Arguments:
             args, kwargs = bound.args, bound.kwargs
         names = [*_positional_names(signature, len(args)), *kwargs]
         if signature is not None and isinstance(prefix, dict):
-            of_kind = {one.kind: one.name for one in signature.parameters.values()}
-            more, named = (of_kind.get(kind) for kind in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD))  # one name each
-            own = signature.parameters.keys() - {more, named}
-            keys = [
-                name if name in own or name in prefix else more if i < len(args) else named
-                for i, name in enumerate(names)
-            ]
-            entries = [prefix.get(key, default) for key in keys]
-            unknown = [name for name in prefix if name not in keys]
+            unknown = [name for name in prefix if name not in signature.parameters]
             if unknown:
                 raise ValueError(
-                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments that this call of "
-                    f"`{_name(fun)}` has ({', '.join(names) or 'none'})"
+                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments of `{_name(fun)}` "
+                    f"({', '.join(signature.parameters) or 'none'})"
                 )
+            entries = [prefix.get(name, default) for name in _parameters(signature, len(args), kwargs)]
         elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
             if len(prefix) != len(args):
                 raise ValueError(
@@ -223,6 +232,15 @@ def _positional_names(signature: inspect.Signature | None, count: int) -> list[s
             names += [f"{one.name}[{i}]" for i in range(count - len(names))]
     names += [f"args[{i}]" for i in range(len(names), count)]
     return names[:count]
+
+
+def _parameters(signature: inspect.Signature, num_positional: int, kwargs: dict[str, Any]) -> list[str]:
+    """The parameter that takes each argument, those by position first."""
+    of_kind = {one.kind: one.name for one in signature.parameters.values()}
+    positional = [one.name for one in signature.parameters.values() if one.kind < _Kinds.VAR_POSITIONAL]
+    positional += [of_kind.get(_Kinds.VAR_POSITIONAL, "")] * (num_positional - len(positional))
+    named = [name if name in signature.parameters else of_kind[_Kinds.VAR_KEYWORD] for name in kwargs]
+    return positional[:num_positional] + named
 
 
 def _name(fun: Any) -> str:

@@ -17,7 +17,7 @@ from partax._families.equinox_private import jit_class, jit_options
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
-from partax._libraries.equinox.spellings import partition
+from partax._libraries.equinox.spellings import DONATE_MODES, partition
 from partax._pytree import partition as _partition
 from partax._pytree.as_equinox import at
 
@@ -73,7 +73,7 @@ class Accelerated:
                 while _undo:
                     _undo.pop()()
                 _jitted.clear()
-                _made.cache_clear()
+                _shared_wrapper.cache_clear()
 
 
 def accelerate() -> Accelerated:
@@ -98,13 +98,13 @@ def accelerate() -> Accelerated:
     Raises:
       ImportError: Equinox is not installed.
     """
-    made = Accelerated()
+    accelerated = Accelerated()
     with _lock:
-        _active.append(made)
+        _active.append(accelerated)
         if len(_active) == 1:
             _replace_calls()
             _replace([(getattr(equinox, name), ours) for name, ours in _REPLACED.items()])
-    return made
+    return accelerated
 
 
 def _replace_calls() -> None:
@@ -115,8 +115,8 @@ def _replace_calls() -> None:
     before: Any = cls.__dict__["__call__"]
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        known = _jitted.get(id(self))
-        ours = known[1] if known is not None and known[0]() is self else _ours(self)
+        entry = _jitted.get(id(self))
+        ours = entry[1] if entry is not None and entry[0]() is self else _ours(self)
         if ours is None:
             return before(self, *args, **kwargs)
         try:
@@ -144,18 +144,18 @@ def _refuses_static_array(error: TypeError) -> bool:
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     """Our wrapper of what one of Equinox's wraps, which is remembered for as long as that lives."""
-    found = jit_options(wrapper)
-    made: JitFunction[..., Any] | None = None
-    options = None if found is None else _given_options(*found)
+    equinox_options = jit_options(wrapper)
+    ours: JitFunction[..., Any] | None = None
+    options = None if equinox_options is None else _options(*equinox_options)
     if options is not None:
         fun = wrapper.__wrapped__
-        made = (_made if _holds_little(fun) else wrapper_of)(options, fun)
-        code = getattr(made._function, "__code__", None)
+        ours = (_shared_wrapper if _holds_little(fun) else wrapper_of)(options, fun)
+        code = getattr(ours._function, "__code__", None)
         if isinstance(code, types.CodeType):
             jitted_by_equinox.add(code)
     key = id(wrapper)
-    _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
-    return made
+    _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), ours
+    return ours
 
 
 def _holds_little(fun: Any) -> bool:
@@ -166,29 +166,32 @@ def _holds_little(fun: Any) -> bool:
     return set(map(type, defaults)) <= {bool, int, float, str, types.NoneType}
 
 
-_made = functools.lru_cache(maxsize=64)(wrapper_of)
-"""Ours of functions that hold little, for the wrappers of a module that is made anew, which have theirs in common."""
+_shared_wrapper = functools.lru_cache(maxsize=64)(wrapper_of)
+"""Ours of functions that hold little, which the wrappers of a re-created module have in common."""
 
-_given: "weakref.WeakKeyDictionary[Any, dict[str, Options | None]]" = weakref.WeakKeyDictionary()
-"""What `_given_options` has found, by what is jitted, which such wrappers have in common too, and what they donate."""
+_options_of_jitted: "weakref.WeakKeyDictionary[Any, dict[str, Options | None]]" = weakref.WeakKeyDictionary()
+"""What `_options` gives, by what is jitted, which such wrappers have in common too, and what they donate."""
 
 
-def _given_options(donate: str, jitted: Any) -> Options | None:
+def _options(donate: str, jitted: Any) -> Options | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
-    known = _given.setdefault(jitted, {})
-    if donate not in known:
-        given, usual = options_of(jitted) or {}, options_of(_usual()) or {}
-        options = {it: given[it] for it in given if it in ("inline", "keep_unused") and given[it] != usual.get(it)}
-        options |= {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
-        others = usual and [name for name in given if name not in _TAKEN_OVER and given[name] != usual.get(name)]
-        known[donate] = None if others else Options(donate=donate, donates_returned=donate != "none", **options)
-    return known[donate]
+    by_mode = _options_of_jitted.setdefault(jitted, {})
+    if donate not in by_mode:
+        values, defaults = options_of(jitted) or {}, options_of(_default_jitted()) or {}
+        options = {name: values[name] for name in ("inline", "keep_unused") if values.get(name) != defaults.get(name)}
+        options |= {"compiler_options": dict(values.get("compiler_options_kvs") or ()) or None}
+        others = defaults and [
+            name for name in values if name not in _TAKEN_OVER and values[name] != defaults.get(name)
+        ]
+        mode = DONATE_MODES.get(donate, donate)
+        by_mode[donate] = None if others else Options(donate=mode, donates_returned=donate != "none", **options)
+    return by_mode[donate]
 
 
 @functools.cache
-def _usual() -> Any:
-    found = jit_options(equinox.filter_jit(lambda: None))
-    return None if found is None else found[1]
+def _default_jitted() -> Any:
+    equinox_options = jit_options(equinox.filter_jit(lambda: None))
+    return None if equinox_options is None else equinox_options[1]
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:

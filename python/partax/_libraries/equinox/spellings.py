@@ -1,13 +1,41 @@
 """Functions of partax as Equinox spells their parameters, for `partax.equinox`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from partax._jit import filter_jit as of_jit
 from partax._jit import shardings
 from partax._pytree import partition as of_partax
 from partax._pytree.filters import FilterSpec
 from partax._pytree.partition import PyTree
 from partax._transforms import callbacks
+
+DONATE_MODES = {"warn": "all", "warn-except-first": "all-except-first"}
+"""Modes of Equinox's in which jax warns about donated buffers that it could not use, as it does in all of partax's."""
+
+
+def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **options: Any) -> Any:
+    """`partax.filter_jit`, also with Equinox's names of the modes of `donate`.
+
+    Example:
+      >>> import partax.equinox as eqx
+      >>> add = eqx.filter_jit(lambda x, y: x + y, donate="warn-except-first")
+      >>> add(jnp.ones(2), jnp.ones(2))
+      Array([2., 2.], dtype=float32)
+
+    Args:
+      fun: what to compile; a decorator without it.
+      donate: as of `partax.filter_jit`; `"warn"` is `"all"`, and `"warn-except-first"` is `"all-except-first"`.
+      **options: the others of `partax.filter_jit`.
+
+    Returns:
+      What `partax.filter_jit` returns.
+
+    Raises:
+      ValueError, TypeError: as of `partax.filter_jit`.
+    """
+    mode = DONATE_MODES.get(donate, donate) if isinstance(donate, str) else donate
+    return of_jit.filter_jit(fun, donate=mode, **options)
 
 
 def partition(

@@ -10,7 +10,7 @@ from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import check_names, wrapper_of
-from partax._jit.options import Options, call_parameters, name_at
+from partax._jit.options import Options, call_parameters, parameter_at
 from partax._jit.shardings import NoEntry
 from partax._libraries.flax.graph import REGISTERED
 from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome, prefix_of
@@ -19,7 +19,7 @@ _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
 """Arguments by position and by name."""
 
 
-def made_jit(
+def wrapper_for_nnx(
     fun: Any,
     graph: bool | None,
     graph_updates: bool | None,
@@ -87,7 +87,13 @@ def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
     parameters = call_parameters(fun)
     if not parameters.var_positional:
         positions = tuple([p % parameters.num_positional for p in positions])
-    return tuple([name for p in positions if p >= 0 and (name := name_at(parameters, p)) is not None])
+    names = tuple([parameter_at(parameters, p) for p in positions if p >= 0])
+    if parameters.var_names[0] in names:
+        raise ValueError(
+            f"found {positions} in donate_argnums, where `*{parameters.var_names[0]}` takes several arguments, "
+            f"expected positions of others; donate_argnames={parameters.var_names[0]!r} donates all of them"
+        )
+    return names
 
 
 def _by_position(
@@ -97,7 +103,7 @@ def _by_position(
     parameters = call_parameters(fun)
     # Those from the end of an `*args` are counted in a call with as many arguments as there are shardings for.
     count = len(shardings) + len(static_positions) if parameters.var_positional else parameters.num_positional
-    in_order = [*parameters.names, *parameters.shown.positional]
+    in_order = [*parameters.names, *parameters.shown_positional]
     static = {position if position >= 0 else count + position for position in static_positions}
     static |= {in_order.index(name) for name in static_names if name in in_order}
     for i in sorted(static):
