@@ -16,8 +16,8 @@ import pytest
 
 import partax
 import partition_reference as reference
-from partax import all_of, any_of, by_path, is_array, not_
-from partition_reference import parts_of, paths_in, taken
+from partax import by_path, is_array
+from partition_reference import all_of, any_of, not_, parts_of, paths_in, taken
 from trees import Layer, array, make_model, network
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose

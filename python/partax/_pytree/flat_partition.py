@@ -98,22 +98,6 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     return _core.flat_combine(spec, tuple(plain))
 
 
-def told_apart(keys: tuple[str, ...]) -> list[str]:
-    """The keys; those that come again have `#2`, `#3` and so on at the end. Called by the native flat_partition."""
-    taken = set(keys)
-    counts: dict[str, int] = {}  # how often each key was met, and named
-    distinct: list[str] = []
-    for key in keys:
-        count, name = counts.get(key, 0) + 1, key
-        if count > 1:
-            while (name := f"{key}#{count}") in taken:
-                count += 1
-            taken.add(name)
-        counts[key] = count
-        distinct.append(name)
-    return distinct
-
-
 def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
     """The error that tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
     expected = set(paths)

@@ -36,7 +36,7 @@ def partition(
     Args:
       pytree: any pytree.
       *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
-        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
+        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
       replace: what stands in each tree for the leaves that went into the others.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
@@ -101,7 +101,7 @@ def filter(
     if not isinstance(inverse, bool) and _is_filter(inverse):
         raise TypeError(
             f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
-            "any_of, all_of and not_"
+            "`&`, `|` and `~`"
         )
     kept, taken = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
     if taken == 0:
