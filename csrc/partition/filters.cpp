@@ -107,11 +107,7 @@ bool read_type(PyObject* object, Filter& filter) {
 
 // An object of partax._pytree.filters: its `_described` is (name, argument).
 void read_described(PyObject* object, Filter& filter, int depth) {
-  if (depth >= kMaxDepth || !stack_reserve().is_free()) {  // asking it takes less of the stack than reading it
-    throw WalkError::diagnosed(PyExc_RecursionError,
-                               "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
-                                   " or than this thread's stack has room for; give several filters, or a flatter one");
-  }
+  if (depth >= kMaxDepth || !stack_reserve().is_free()) refuse_nested_filter();
   const Ref described = attribute(object, "_described");
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(described.get(), 0));
   if (name == nullptr) throw PythonError{};
@@ -130,6 +126,12 @@ void read_described(PyObject* object, Filter& filter, int depth) {
 }
 
 }  // namespace
+
+void refuse_nested_filter() {
+  throw WalkError::diagnosed(PyExc_RecursionError,
+                             "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
+                                 " or than this thread's stack has room for; give several filters, or a flatter one");
+}
 
 Filter read_filter(PyObject* object, int depth) {
   Filter filter;

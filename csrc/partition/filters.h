@@ -46,6 +46,8 @@ struct Filter {
   bool has_types = false;                     // a type or a prefix tree in it, which may take whole subtrees
 };
 
+// Raises the WalkError of a filter for which this thread's stack has no room.
+[[noreturn]] void refuse_nested_filter();
 // Raises WalkError for what is no filter. A pytree node becomes a kPrefix, whose leaves are read where they apply.
 Filter read_filter(PyObject* object, int depth = 0);
 
@@ -55,9 +57,8 @@ class AnswersByType {
   explicit AnswersByType(const Filter& filter) : filter_(filter) {}
   bool holds(PyObject* object) {
     Answer& answer = answers_[(reinterpret_cast<std::uintptr_t>(Py_TYPE(object)) >> 4) % answers_.size()];
-    const bool is_remembered =
-        answer.type == Py_TYPE(object) &&
-        (answer.reach == Reach::kType || !optional_attribute(object, array_conversion_name()));
+    const bool is_remembered = answer.type == Py_TYPE(object) &&
+                               (answer.reach == Reach::kType || !optional_attribute(object, array_conversion_name()));
     return is_remembered ? answer.holds : ask(object, answer);
   }
 

@@ -15,8 +15,8 @@
 namespace partax {
 namespace {
 
-// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere. `leaves` is room for
-// them: of a large tree, memory that is given back between two parts would have to be cleared again.
+// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere. `leaves` is room
+// for them: of a large tree, memory that is given back between two parts would have to be cleared again.
 Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject* replace,
                  std::vector<PyObject*>& leaves) {
   leaves.resize(split.leaves.size());

@@ -42,8 +42,8 @@ Ref row_of(const TreeSpec& spec, std::size_t index, const Children& children, Py
   const Node& node = spec.nodes[index];
   const std::size_t count = children.has_static ? children.indices.size() : node.arity;
   const auto row = [&](Names kind, const Ref& names) {
-    return Ref::checked(Py_BuildValue("(iOni)", static_cast<int>(kind), names.get(), static_cast<Py_ssize_t>(count),
-                                      children.are_leaves ? 1 : 0));
+    return Ref::checked(PyTuple_Pack(4, number(static_cast<std::size_t>(kind)).get(), names.get(), number(count).get(),
+                                     children.are_leaves ? Py_True : Py_False));
   };
   const auto named_row = [&](Names kind, auto&& name) {
     std::vector<Ref> names;

@@ -6,6 +6,7 @@
 
 #include "base/error_path.h"
 #include "base/python_hooks.h"
+#include "base/stack_room.h"
 #include "partition/filters.h"
 #include "partition/one_level.h"
 #include "partition/path_rows.h"
@@ -137,6 +138,7 @@ class Labeler {
         if (below([&] { return key_of(leaf); }, [&] { return takes(leaf); })) labels.set(leaf, kAtLeaf);
       }
     };
+    if (!stack_.is_free()) refuse_nested_filter();
     switch (filter.op) {
       case Filter::Op::kBool:
         return ask([&](std::size_t) { return filter.value; });
@@ -224,8 +226,9 @@ class Labeler {
     PyObject* const object = node_object == nullptr ? tree_.leaves[place.leaf] : node_object;
     if (prefix == Py_None && object == Py_None) return;
     if (node_object == nullptr && is_node(object)) {
-      throw WalkError::diagnosed(PyExc_ValueError, "found a node that `is_leaf` makes a leaf, expected the structure of "
-                                                   "the filter; end the filter here");
+      throw WalkError::diagnosed(PyExc_ValueError,
+                                 "found a node that `is_leaf` makes a leaf, expected the structure of "
+                                 "the filter; end the filter here");
     }
     Flat prefixes, level;
     flatten_into(prefixes, prefix, children_only());
@@ -242,8 +245,7 @@ class Labeler {
         node += child.extent;
         in_run = 0;
       }
-      below([&] { return child_segment(object, i); },
-            [&] { label(read_filter(prefixes.leaves[i]), there, labels); });
+      below([&] { return child_segment(object, i); }, [&] { label(read_filter(prefixes.leaves[i]), there, labels); });
     }
   }
 
@@ -257,6 +259,7 @@ class Labeler {
   }
 
   const SplitTree& tree_;
+  const StackReserve stack_ = stack_reserve();
   std::vector<PyObject*> nodes_;         // by index in the spec; null for leaves
   std::vector<std::size_t> first_leaf_;  // in or after each node of the spec, and at its end
   Ref rows_;

@@ -20,7 +20,7 @@ from partax._pytree.filters import (
     is_array_like,
     is_inexact_array,
 )
-from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
+from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._report import install as _report_install
 from partax._report.explain import RetraceError, RetraceWarning, explain
@@ -65,9 +65,8 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Report", "RetraceError", "RetraceWarning", "Static",
-    "TraceReport", "Traced", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
+    "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FunctionReport", "KeyReport", "LoadReport",
+    "Lowered", "Report", "RetraceError", "RetraceWarning", "TraceReport", "Traced", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",

@@ -69,7 +69,7 @@ CLASSES = {WRAPPER: JitFunction} | {name: value for name, value in OBJECTS.items
 METHODS = {name: method for of, cls in CLASSES.items() for name, method in methods_of(of, cls)}
 DOCUMENTED = OBJECTS | METHODS
 NOT_CONSTRUCTED = {"partax.Compiled", "partax.Lowered", "partax.Traced"}  # by users
-MADE_BY_FUNCTIONS = {"partax.FlatSpec"}
+MADE_BY_FUNCTIONS = {"partax.tree.FlatSpec"}
 REFUSES_OPTIONS = {"partax.filter_grad", "partax.filter_value_and_grad", "partax.filter_vmap"}  # `**options`
 LONGEST = 8  # lines of an example
 

@@ -136,12 +136,11 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "filter_custom_vjp, called": with_vjp,
     "filter_vjp": lambda f, args, owner: partax.filter_vjp(f, *args)[1],
     "filter_linearize": lambda f, args, owner: partax.filter_linearize(f, *args)[1],
-    "Static": lambda f, args, owner: partax.Static(owner),
+    "Static": lambda f, args, owner: partax.tree.Static(owner),
     "FlatSpec": lambda f, args, owner: partax.flat_partition([owner, f], partax.is_array, rest="static")[0],
     "partition": lambda f, args, owner: partax.partition([array(2), owner], partax.is_array),
     "TreeSpec": lambda f, args, owner: _core.flatten([array(2), owner, f])[1],
-    "any_of": lambda f, args, owner: partax.any_of(lambda leaf: leaf is owner, partax.is_array),
-    "not_": lambda f, args, owner: partax.not_(lambda leaf: leaf is owner),
+    "Filter": lambda f, args, owner: partax.is_array | (lambda leaf: leaf is owner),
 }
 if HAS_FLAX:
     import partax.nnx
@@ -215,7 +214,7 @@ WRAPS = {
     "wrapper": filter_jit,
     "bound wrapper": filter_jit(lambda self: self).__get__,
     "attribute of a wrapper": lambda inner: setattr(f := filter_jit(len), "inner", inner) or f,
-    "Static": partax.Static,
+    "Static": partax.tree.Static,
     "FlatSpec": lambda inner: partax.flat_partition([inner], partax.is_array, rest="static")[0],
     "TreeSpec": lambda inner: _core.flatten([inner])[1],
 }

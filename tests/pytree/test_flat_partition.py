@@ -172,7 +172,7 @@ def test_what_is_no_dictionary_or_no_spec() -> None:
     for garbage in (None, 1, [("[0]", 1)], "[0]", spec):
         with pytest.raises((TypeError, ValueError)):
             flat_combine(spec, garbage)
-    for garbage in (None, all_leaves, jax.tree.structure([1, 2]), partax.FlatSpec):
+    for garbage in (None, all_leaves, jax.tree.structure([1, 2]), partax.tree.FlatSpec):
         with pytest.raises((TypeError, ValueError)):
             flat_combine(garbage, all_leaves)
     with pytest.raises(TypeError):

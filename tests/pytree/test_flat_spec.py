@@ -16,7 +16,8 @@ import pytest
 
 from conftest import TraceCounter
 from growth import Witness
-from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
+from partax import filter_jit, flat_combine, flat_partition, is_array
+from partax.tree import FlatSpec, Static
 from static_values import IN_AUX
 from trees import Bag, Config, Pair, array, assert_close, double, make_model, over_samples
 

@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import partax
-from partax import any_of, by_path, is_array, is_inexact_array, not_
+from partax import by_path, is_array, is_inexact_array
 from partax.tree import Summary, SummaryRow, labels, summary
 from trees import assert_close, assert_same, over_samples
 
@@ -28,7 +28,7 @@ def model():
 
 
 @pytest.mark.parametrize(
-    "filters", [(eqx.nn.Linear, is_array), (any_of(by_path("**/bias"), eqx.nn.Lambda), not_(is_array)), ()], ids=repr
+    "filters", [(eqx.nn.Linear, is_array), (by_path("**/bias") | eqx.nn.Lambda, ~is_array), ()], ids=repr
 )
 def test_groups_are_those_of_partition(filters):
     tree, names = model(), [f"group {i}" for i in range(len(filters))]
@@ -156,7 +156,7 @@ def test_rows_of_each_depth():
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, None])
 def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
     tree = [network(), eqx.nn.MLP(3, 2, 8, 3, key=jax.random.key(0)), network()]
-    found = summary(tree, by_path("**/{w,weight}"), any_of(by_path("**/{b,bias}")), depth=depth)
+    found = summary(tree, by_path("**/{w,weight}"), by_path("**/{b,bias}"), depth=depth)
 
     def added(rows):
         return tuple(sum(column) for column in zip(*map(numbers, rows), strict=True))

@@ -59,7 +59,7 @@ EQUAL: list[tuple[str, Callable[[], Any], dict[str, Any]]] = [
     ("a value with its own `==` made anew", lambda: Fraction(1, 3), {}),
     ("a set made anew", lambda: {1, 2}, {"jax": RAISES, "equinox": RAISES}),
     ("a bytearray made anew", lambda: bytearray(b"ab"), {"jax": RAISES, "equinox": RAISES}),
-    ("`partax.Static` of a text made anew", lambda: partax.Static("".join(["a", "b"])), {}),
+    ("`partax.tree.Static` of a text made anew", lambda: partax.tree.Static("".join(["a", "b"])), {}),
 ]
 
 CASES: list[Case] = [

@@ -75,7 +75,7 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
     "runs of two": (list(range(100)), [*range(57), -1, -2, *range(59, 100)],
         "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)"),
     "library function": (jnp.sin, np.cos, "a: PjitFunction of sin at jax/FILE:LINE -> function numpy.cos"),
-    "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
+    "static node": (partax.tree.Static("b"), partax.tree.Static("c"), "a: static Static('b') -> Static('c')"),
     "class of two modules": (np.float32, jnp.float32, "a: class numpy.float32 -> jax.numpy.float32"),
 }  # fmt: skip
 

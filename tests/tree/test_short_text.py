@@ -3,6 +3,7 @@ raises, and that none of them reads the data of an array."""
 
 import collections
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from odd_values import gone
-from partax import Static, any_of, by_path, flat_partition, is_array, not_
+from partax import by_path, flat_partition, is_array
+from partax.tree import Static
 from partax._pytree.short_text import LONGEST, short_text
 from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
@@ -115,7 +117,7 @@ def test_no_array_data_is_read() -> None:
     assert short_text(gone(3, 4)) == "float32[3,4]"
     assert short_text([1, {"a": gone(3, 4)}]) == "[1, {'a': float32[3,4]}]"
     assert "float32[3,4]" in short_text(functools.partial(double, gone(3, 4)))
-    assert "float32[3,4]" in repr(any_of(functools.partial(isinstance, gone(3, 4)), int))
+    assert "float32[3,4]" in repr(is_array | functools.partial(isinstance, gone(3, 4)))
     jax.jit(lambda x: [repr(Static("x")), short_text(x)].clear())(1.0)
 
 
@@ -201,12 +203,12 @@ def test_filters_are_one_line() -> None:
     for made in (
         by_path("a/" * 60 + "*"),
         by_path(regex="a\n" * 500),
-        any_of(*[by_path(f"layers/{i}/**") for i in range(1000)]),
-        not_(Refuses.__repr__),
-        any_of(Config(1).__eq__, functools.partial(double, "x" * 10_000)),
+        functools.reduce(operator.or_, [by_path(f"layers/{i}/**") for i in range(1000)]),
+        ~(is_array | Refuses.__repr__),
+        is_array | Config(1).__eq__ | functools.partial(double, "x" * 10_000),
     ):
         assert is_one_short_line(repr(made))
     assert (
-        repr(any_of(by_path("a/*"), not_(is_array), (int, float)))
-        == "any_of(by_path('a/*'), not_(is_array), (int, float))"
+        repr((by_path("a/*") | (int, float)) & ~is_array & ~(is_array | int))
+        == "(by_path('a/*') | (int, float)) & ~is_array & ~(is_array | int)"
     )

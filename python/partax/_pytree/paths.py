@@ -115,6 +115,7 @@ class _Glob:
             self._ends |= 1 << len(self._parts) - 1
         self._start = self._closed(self._start)
         self._steps: dict[tuple[int, str | None], int] = {}
+        self._nexts: dict[int, tuple[frozenset[str], int | None]] = {}
         self._lasts: dict[int, tuple[bool, frozenset[str], _Matches | None]] = {}
         self._of_fields: dict[tuple[int, tuple[str, ...]], bytes] = {}
 
@@ -175,17 +176,18 @@ class _Glob:
         return self._lasts[state]
 
     def _states_of(self, state: int, kind: int, names: Any, count: int) -> Iterable[int]:
-        if state == 0:
-            return itertools.repeat(0, count)
-        if kind != _INDICES:
+        if state not in self._nexts:
+            parts = [self._parts[position] for position in _positions(state & ~self._ends)]
+            literals = frozenset(part for part in parts if isinstance(part, str))
+            is_plain = all(isinstance(part, str) or part is _ANY or part is _ANY_DEPTH for part in parts)
+            _keep(self._nexts, state, (literals, self._step(state, None) if is_plain else None))
+        literals, after = self._nexts[state]  # after any segment that is no literal; None where patterns decide
+        if after is None:
             return [self._step(state, segment) for segment in _segments(kind, names, count)]
-        parts = [self._parts[position] for position in _positions(state)]
-        if any(isinstance(part, re.Pattern) and part is not _ANY and part is not _ANY_DEPTH for part in parts):
-            return [self._step(state, str(i)) for i in range(count)]
-        states = [self._step(state, None)] * count  # of an index that no part names
-        for text in (part for part in parts if isinstance(part, str) and _is_index(part, count)):
-            states[int(text)] = self._step(state, text)
-        return states
+        if not literals:
+            return itertools.repeat(after, count)
+        segments = _segments(kind, names, count)
+        return [self._step(state, segment) if segment in literals else after for segment in segments]
 
     def _step(self, state: int, segment: str | None) -> int:
         """The state after a segment."""
