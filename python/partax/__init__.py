@@ -66,7 +66,8 @@ if _TYPE_CHECKING:
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Report", "RetraceError", "RetraceWarning", "TraceReport", "Traced", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
+    "Lowered", "Report", "RetraceError", "RetraceWarning", "TraceReport", "Traced", "apply_updates", "by_path",
+    "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",

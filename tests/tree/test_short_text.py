@@ -13,8 +13,8 @@ import pytest
 
 from odd_values import gone
 from partax import by_path, flat_partition, is_array
-from partax.tree import Static
 from partax._pytree.short_text import LONGEST, short_text
+from partax.tree import Static
 from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
 

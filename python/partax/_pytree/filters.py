@@ -25,8 +25,8 @@ _SIGNS: dict[str, str] = {"any": " | ", "all": " & "}
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Filter:
-    """A filter that combines with any other: `a & b` takes what both take, `a | b` what either takes, `~a` what `a` does
-    not take. `partax.is_array`, its like and `by_path(...)` are such; of two filters one has to be.
+    """A filter that combines with any other: `a & b` takes what both take, `a | b` what either takes, `~a` what `a`
+    does not. The predicates such as `is_array` are such filters, and what `by_path` returns; `a` or `b` has to be one.
 
     Example:
       >>> weights = partax.by_path("**/weight")
@@ -59,20 +59,22 @@ class Filter:
         return one_line(_text(self))
 
 
-class _Predicate(Filter):
-    """A native predicate; each has a class of its own, so that a call of it runs no Python of ours."""
+class Predicate(Filter):
+    """A native predicate. Each has a class of its own, so that a call of it runs no Python of ours."""
 
     __name__: str
+
+    def __call__(self, element: object, /) -> bool: ...
 
     def __reduce__(self) -> str:
         return self.__name__
 
 
-def _predicate(function: Callable[[Any], bool]) -> Any:
-    contents = {"__call__": staticmethod(function), "__doc__": function.__doc__}
-    predicate = type("Predicate", (_Predicate,), contents)(("predicate", function))
-    names = {"__name__": function.__name__, "__qualname__": function.__name__, "__module__": "partax"}
-    vars(predicate).update(names, __doc__=function.__doc__, __signature__=inspect.signature(function))
+def _predicate(function: Callable[[Any], bool]) -> Predicate:
+    predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
+    names: dict[str, Any] = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
+    names |= {"__module__": "partax", "__doc__": function.__doc__, "__signature__": inspect.signature(function)}
+    vars(predicate).update(names)
     return predicate
 
 
@@ -224,7 +226,7 @@ def _paths_asked(filter: Filter) -> Iterator[Filter]:
 
 def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
     """A filter that takes none of the paths, and the nearest of them."""
-    kind, pattern = filter._described if isinstance(filter, Filter) else ("predicate", None)
+    kind, pattern = filter._described if isinstance(filter, Filter) else ("predicate", "")
     if kind != "glob":
         near, what = paths[:_SHOWN_PATHS], "there are"
     else:

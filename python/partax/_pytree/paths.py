@@ -95,7 +95,7 @@ def _keystr(path: str, kind: int, names: Any, count: int) -> list[str]:
 
 
 def _segments(kind: int, names: Any, count: int) -> Sequence[str]:
-    """The names of the children of a node without punctuation, as `jax.tree_util.keystr(path, simple=True)` has them."""
+    """The names of the children of a node, as `jax.tree_util.keystr(path, simple=True)` has them."""
     if kind == _FIELDS:
         return names
     if kind == _ENTRIES:
