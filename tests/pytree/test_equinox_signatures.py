@@ -1,6 +1,5 @@
 """Guards the promise that partition, filter, combine, apply_updates and the gradients take what Equinox's take."""
 
-import contextlib
 import inspect
 from typing import Any
 
@@ -80,15 +79,6 @@ def test_filter_by_position(inverse: bool) -> None:
     assert list(inspect.signature(partax.filter).parameters) == list(inspect.signature(eqx.filter).parameters)
 
 
-def test_combine_needs_a_tree() -> None:
-    for combine in (eqx.combine, partax.combine):
-        with pytest.raises(TypeError):
-            combine()
-        with pytest.raises(TypeError):
-            combine(is_leaf=is_pair)
-        assert combine(None) is None
-
-
 TRANSFORMS = [(getattr(partax, name), getattr(eqx, name)) for name in ("filter_grad", "filter_value_and_grad")]
 Z = jnp.asarray(1 + 2j)
 
@@ -108,26 +98,6 @@ def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
     assert_close_trees(only_z, make(theirs)(pytree))
     with pytest.raises(TypeError, match="real-valued outputs"):
         ours(function)(pytree)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
-def test_options_that_there_are_not(ours: Any, theirs: Any) -> None:
-    for make in (lambda **options: ours(jnp.sum, **options), ours):
-        with pytest.raises(TypeError, match="'holomorph'"):
-            make(holomorph=True)
-        for argnums in (0, 1, (0, 1)):
-            with pytest.raises(ValueError, match="argnums"):
-                make(argnums=argnums)
-    for f in (ours, theirs):
-        f(jnp.sum, argnums=None)(jnp.ones(2))
-
-
-def test_options_are_part_of_a_static_key() -> None:
-    function = lambda z: z**2
-    for holomorphic in (True, False, True):
-        gradient = jax.tree.map(lambda leaf: leaf, partax.filter_grad(function, holomorphic=holomorphic))
-        with contextlib.nullcontext() if holomorphic else pytest.raises(TypeError, match="real-valued outputs"):
-            assert partax.filter_jit(gradient)(Z) == 2 * Z
 
 
 class Vector(eqx.Module):

@@ -15,7 +15,7 @@ import pytest
 
 import partax
 from partax import by_path, is_array, is_inexact_array
-from partax.tree import Summary, SummaryRow, labels, summary
+from partax.tree import labels, summary
 from trees import assert_close, assert_same, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -35,12 +35,6 @@ def test_groups_are_those_of_partition(filters):
     found = labels(tree, dict(zip(names, filters, strict=True)), default="rest")
     parts = zip([*names, "rest"], partax.partition(tree, *filters), strict=True)
     assert_same(found, partax.combine(*(jax.tree.map(lambda _, name=name: name, part) for name, part in parts)))
-
-
-@pytest.mark.parametrize("label", ["", 0, True, jax.lax.Precision.HIGH, len, frozenset({1})], ids=str)
-def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
-    assert labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")["x"] is label
-    assert labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)["y"] is label
 
 
 def test_is_leaf_makes_one_label_for_a_node():
@@ -129,11 +123,6 @@ def test_each_kind_of_leaf(leaf, parameters, nbytes):
         assert (leaf.size, leaf.nbytes) == (parameters, nbytes)
 
 
-def test_none_is_no_leaf():
-    nothing = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
-    assert summary([None, (), {}]) == nothing
-
-
 @over_samples
 def test_the_totals_of_every_kind_of_tree(make):
     tree = make()
@@ -167,30 +156,6 @@ def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
     assert added(found.groups) == numbers(found.total) == counted(jax.tree.leaves(tree))
 
 
-def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
-    found = summary({"a/b": [1, 2], "a": {"b": [3]}})
-    assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
-    found = summary([{"1": "x"}, {1: "y"}])
-    assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
-
-
-def test_names_of_the_groups_are_given_or_distinct_and_short():
-    def rest(leaf):
-        return False
-
-    tree = network()
-    for given, expected in (("one", "two"), ["one", "two", "rest"]), (["a", "b", "c"], ["a", "b", "c"]):
-        found = summary(tree, is_inexact_array, is_array, names=given)
-        assert [row.group for row in found.groups] == expected
-        assert {row.group for row in found.rows} == set(expected)
-    everything = jax.tree.map(lambda _: True, tree)
-    filters = [lambda x: False, lambda x: True, (int, str), everything, rest, False, eqx.nn.Linear]
-    names = [row.group for row in summary(tree, *filters).groups]
-    assert len(set(names)) == len(filters) + 1
-    assert names[3] == "filter 4" and names[6] == "Linear"
-    assert all(len(name) < 120 for name in names)
-
-
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
@@ -219,15 +184,3 @@ def test_the_printed_table_has_the_data():
     rows = [[row.path, row.group, *map(str, numbers(row))] for row in found.rows]
     totals = [["total", row.group, *map(str, numbers(row))] for row in found.groups]
     assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
-
-
-def test_a_repr_tells_the_totals():
-    assert repr(summary(network())) == ("<partax.tree.Summary: 5 leaves, 25 parameters, 92 bytes in 3 rows>")
-    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
-
-
-def test_a_table_of_very_many_subtrees_is_cut_and_says_so():
-    found = summary([jnp.ones(1)] * 1000)
-    lines = str(found).splitlines()
-    assert len(found.rows) == 1000 and len(lines) == 105 and "900 more" in lines[-3]
-    assert lines[-1].split() == ["total", "1,000", "1,000", "4,000"]
