@@ -1,7 +1,6 @@
 #include "partition/split.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 #include "base/error_path.h"
@@ -41,30 +40,6 @@ class NodeRecorder final : public WalkObserver {
  private:
   std::vector<Ref>& nodes_;
   bool asks_is_leaf_;  // then it is to be asked of leaves too
-};
-
-// Makes the leaves of one part static.
-class RestKeeper final : public WalkObserver {
- public:
-  RestKeeper(const std::vector<std::uint32_t>& part, std::uint32_t rest, bool asks_is_leaf)
-      : part_(part), rest_(rest), asks_is_leaf_(asks_is_leaf) {}
-
-  bool enter(const Step*, PyObject*) override { return false; }
-  bool leaf(PyObject*) override {
-    if (next_ == part_.size()) changed_while_walking();
-    return part_[next_++] != rest_;
-  }
-  std::optional<bool> known_leaf(PyObject* object, const Step&) override {
-    return asks_is_leaf_ ? std::nullopt : std::optional(leaf(object));
-  }
-  void leave() override {}
-  bool is_at_end() const noexcept { return next_ == part_.size(); }
-
- private:
-  const std::vector<std::uint32_t>& part_;
-  const std::uint32_t rest_;
-  bool asks_is_leaf_;
-  std::size_t next_ = 0;
 };
 
 void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver* observer) {
@@ -266,14 +241,56 @@ class Labeler {
 };
 
 // The same tree with the leaves of the rest static.
-std::unique_ptr<SplitTree> with_static_rest(const SplitTree& whole, std::uint32_t rest, PyObject* tree,
-                                            PyObject* is_leaf) {
+std::unique_ptr<SplitTree> with_static_rest(SplitTree& whole, std::uint32_t rest) {
   auto result = std::make_unique<SplitTree>();
-  RestKeeper keeper(whole.part, rest, is_leaf != nullptr);
-  walk(*result, tree, is_leaf, &keeper);
-  if (!keeper.is_at_end()) changed_while_walking();
-  std::copy_if(whole.part.begin(), whole.part.end(), std::back_inserter(result->part),
-               [rest](std::uint32_t part) { return part != rest; });
+  TreeSpec& spec = result->spec;
+  spec.infos = std::move(whole.spec.infos);
+  spec.types = std::move(whole.spec.types);
+  spec.hash = whole.spec.hash;
+  spec.statics.reserve(whole.spec.statics.size() + whole.leaves.size());
+  std::vector<std::size_t> starts;  // where each node is now
+  const std::vector<Node>& nodes = whole.spec.nodes;
+  std::size_t leaf = 0;
+  const auto add_leaf = [&](bool is_first) {
+    const bool is_static = whole.part[leaf] == rest;
+    const Kind run = is_static ? Kind::kStaticRun : Kind::kDynamicRun;
+    const Kind single = is_static ? Kind::kStaticLeaf : Kind::kDynamicLeaf;
+    if (is_static) spec.hash = spec.hash * 31 + leaf;
+    if (!is_first && (spec.nodes.back().kind == run || spec.nodes.back().kind == single)) {
+      Node& last = spec.nodes.back();
+      last.arity = last.kind == run ? last.arity + 1 : 2;
+      last.kind = run;
+    } else {
+      const auto first_static = static_cast<std::uint32_t>(spec.statics.size());
+      spec.nodes.push_back(Node{single, false, false, false, false, 0, 0, 1, first_static, nullptr});
+    }
+    if (is_static) {
+      spec.statics.push_back(StaticValue::loose(Ref::borrow(whole.leaves[leaf])));
+    } else {
+      result->leaves.push(Ref::borrow(whole.leaves[leaf]));
+      result->part.push_back(whole.part[leaf]);
+    }
+    ++leaf;
+  };
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    starts.push_back(spec.nodes.size());
+    if (is_leaf_kind(nodes[i].kind)) {
+      for (std::uint32_t k = 0; k < std::max(nodes[i].arity, 1U); ++k) add_leaf(k == 0);
+      continue;
+    }
+    spec.nodes.push_back(nodes[i]);
+    spec.nodes.back().first_static = static_cast<std::uint32_t>(spec.statics.size());
+    const std::size_t end = i + 1 < nodes.size() ? nodes[i + 1].first_static : whole.spec.statics.size();
+    for (std::size_t own = nodes[i].first_static; own < end; ++own) {
+      spec.statics.push_back(std::move(whole.spec.statics[own]));
+    }
+  }
+  starts.push_back(spec.nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_leaf_kind(nodes[i].kind)) continue;
+    spec.nodes[starts[i]].extent = static_cast<std::uint32_t>(starts[i + nodes[i].extent] - starts[i]);
+  }
+  spec.num_dynamic = result->leaves.size();
   return result;
 }
 
@@ -296,7 +313,7 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
     labeler.label(compiled[i], root, nearest);
   }
   if (options.separator == nullptr) return result;
-  if (options.rest_is_static) result = with_static_rest(*result, rest, tree, options.is_leaf);
+  if (options.rest_is_static) result = with_static_rest(*result, rest);
   const Ref rows = path_rows(result->spec, nodes_by_index(result->spec, nodes));
   result->keys = python::flat_keys(rows, options.separator);
   return result;
