@@ -118,15 +118,11 @@ def raising(when: int) -> Callable[[Any], Any]:
     return lambda x: next(asked) >= when and refuses()
 
 
-NoTruth = type("NoTruth", (), {"__bool__": refuses})
 Raising: Any = type("RaisingMeta", (type,), {"__instancecheck__": refuses})("Raising", (), {})
-Doubtful: Any = type("NotBool", (type,), {"__instancecheck__": lambda *_: NoTruth()})("Doubtful", (), {})
 BROKEN: dict[str, Callable[[], Any]] = {
     "predicate": lambda: raising(3),
-    "answer": lambda: lambda x: NoTruth(),
     "type": lambda: Raising,
     "type in a tuple": lambda: (str, Raising),
-    "answer of a type": lambda: Doubtful,
     "in a combination": lambda: is_array & int | ~(is_array | raising(2)),
 }
 

@@ -7,7 +7,6 @@ import functools
 import re
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -106,13 +105,6 @@ def test_a_prefix_of_another_structure_is_a_value_error_with_the_path(spec: Any,
     ):
         with pytest.raises(ValueError, match=re.escape(path)):
             call()
-
-
-def test_strict_is_content_when_every_filter_gets_a_leaf() -> None:
-    tree, filters = network(), (eqx.nn.Linear, by_path("layers/*/weight"), str)
-    reference.assert_identical(partax.partition(tree, *filters, strict=True), partax.partition(tree, *filters))
-    partax.flat_partition(tree, *filters, strict=True)
-    partax.partition(tree, strict=True)
 
 
 # A tree, filters of which the last takes nothing, and words of the error.

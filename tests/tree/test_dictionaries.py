@@ -54,17 +54,6 @@ def test_an_ordered_dict_that_was_reordered_is_another_structure() -> None:
     assert ours(tree) == ("a", "b")
 
 
-def test_keys_are_told_apart_by_type_and_come_in_the_order_of_their_sorted_texts() -> None:
-    spec = _core.flatten({1: array(1)})[1]
-    assert spec.match({True: array(1)}) is None
-    assert spec.match({1.0: array(1)}) is None
-    ours = partax.filter_jit(lambda tree: list(tree))
-    for names in ("ab", "ba", "ba"):
-        keys = ["".join([name, "1"]) for name in names]
-        found = ours(dict.fromkeys(keys, array(1)))
-        assert found == ["a1", "b1"]
-
-
 def test_the_factory_of_a_defaultdict_is_static() -> None:
     traces: list[Any] = []
     f = partax.filter_jit(lambda tree: (traces.append(tree.default_factory), tree["a"])[1])

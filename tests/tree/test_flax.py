@@ -89,18 +89,6 @@ def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
     assert [name for name in called_functions(halves, flax) if "unflatten" in name] == []
 
 
-def test_attributes_in_another_order_are_read_without_flax_also_where_equal_texts_name_them() -> None:
-    first, other = block().layers, block().layers
-    named = [("".join([*name]), value) for name, value in vars(other).items()]  # texts of their own
-    vars(other).clear()
-    vars(other).update(reversed(named))
-    step = partax.filter_jit(lambda tree: jax.tree.leaves(tree)[-1])
-    for tree in (first, other):
-        assert_exact(step(tree), jax.tree.leaves(tree)[-1])
-    assert step.cache_info().traces == 1
-    assert [name for name in called_functions(lambda: step(other), flax) if "trace" not in name.lower()] == []
-
-
 def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
     class Pair(nnx.Module):
         def __init__(self, swapped: bool) -> None:
@@ -158,21 +146,3 @@ def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
         return inner
 
     assert outer(jnp.ones(2)).get_value().tolist() == [3.0, 3.0]
-
-
-def test_a_flat_state_with_other_paths_or_values_is_another(traces: Any) -> None:
-    def flat(**values: Any) -> Any:
-        return nnx.to_flat_state(nnx.State(values))
-
-    step = partax.filter_jit(lambda state: (traces.tick(), add_one(state))[1])
-    a, b = jnp.ones(1), jnp.zeros(2)
-    states = [flat(a=a, b=b), flat(a=a, b=b), flat(a=a, c=b), flat(a=a), flat(), flat(a={"x": a}), flat(b=b, a=a)]
-    for count, state in zip([1, 1, 2, 3, 4, 5, 5], states, strict=True):
-        assert_exact(step(state), add_one(state))
-        assert_exact(step(step(state)), add_one(add_one(state)))
-        assert traces.count == count
-    state = flat(a=a, b=b)
-    state._values.append(a)  # a list that is longer than the paths, which are all that the functions tell of it
-    assert len(step(state)._values) == 3
-    state._values.pop()
-    assert_exact(step(state), add_one(state))

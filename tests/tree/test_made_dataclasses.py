@@ -54,13 +54,6 @@ class Child(Plain):
     c: Any = None
 
 
-@register
-@dataclasses.dataclass
-class Twisted:
-    self: Any
-    default: Any = dataclasses.field(default_factory=dict)
-
-
 MADE: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda x, y: Plain(x, "k", y),
     "frozen": lambda x, y: Frozen(x, "k", y),
@@ -68,7 +61,6 @@ MADE: dict[str, Callable[[Any, Any], Any]] = {
     "slots": lambda x, y: Slotted(x, "k", y),
     "frozen with slots": lambda x, y: SlottedCell([x, y]),
     "inherited": lambda x, y: Child(x, "k", y, {"c": x}),
-    "names": lambda x, y: Twisted(x, {"z": y}),
 }
 
 
@@ -110,14 +102,7 @@ class WithDropped:
         self.other = 3
 
 
-@dataclasses.dataclass
-class WithDefault:
-    a: Any
-    b: Any = 7
-
-
 jax.tree_util.register_dataclass(WithDropped, data_fields=["a"], meta_fields=[])
-jax.tree_util.register_dataclass(WithDefault, data_fields=["a"], meta_fields=[], drop_fields=["b"])
 
 
 @pytest.mark.parametrize("name", ["__init__", "__new__", "__setattr__", "__call__", "__post_init__", "a dropped field"])
@@ -142,11 +127,6 @@ def test_code_of_the_user_runs_as_in_jax(name: str) -> None:
         assert vars(make()).keys() == vars(obj).keys()
         logs.append([*log])
     assert logs[0] and logs[1:] == [logs[0]] * 2
-
-
-def test_a_field_that_jax_drops_gets_its_default() -> None:
-    found = made_by_partax(WithDefault(array(1), 8))
-    assert (list(vars(found)), found.b) == (["a", "b"], 7)
 
 
 class Marked(Pair):

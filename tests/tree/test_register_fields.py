@@ -125,19 +125,6 @@ def test_a_wrong_declaration_is_told_with_both_sides_and_a_path(told: str) -> No
         assert "data_fields=('x', 'y') and meta_fields=('name',)" in str(found.value)
 
 
-def test_what_the_functions_raise_is_raised_with_a_path() -> None:
-    cls: Any = type("Pair", (), {})
-
-    def unflatten(*_: Any) -> Any:
-        raise KeyError("not today")
-
-    jax.tree_util.register_pytree_node(cls, lambda it: ((it.x,), None), unflatten)
-    partax.register_fields(cls, data_fields=("x",))
-    with pytest.raises(KeyError, match="not today") as found:
-        partax.filter_jit(lambda tree: tree)({"at": made(cls, x=array(1))})
-    assert any("['at']" in note for note in found.value.__notes__)
-
-
 def test_what_cannot_be_declared() -> None:
     cls: Any = pair_class()
     cls.z = property(lambda self: 3)
@@ -160,35 +147,6 @@ def test_once_is_for_good() -> None:
     partax.register_fields(cls, data_fields=["x", "y"], meta_fields=["name"])
     with pytest.raises(ValueError, match=r"expected what was said before: data_fields=\('x', 'y'\)"):
         partax.register_fields(cls, data_fields=("y", "x"), meta_fields=("name",))
-
-
-@pytest.mark.parametrize("as_result", [False, True])
-def test_a_class_that_a_wrapper_knows_is_read_anew(as_result: bool, traces: Any) -> None:
-    cls = pair_class()
-    step = partax.filter_jit(lambda tree: (traces.tick(), pair(cls) if as_result else tree)[1])
-    argument = array(1) if as_result else pair(cls)
-    step(argument)
-    LOG.clear()
-    step(argument)
-    assert LOG
-    partax.register_fields(cls, data_fields=("x", "y"), meta_fields=("name",))
-    assert type(step(argument)) is cls
-    LOG.clear()
-    step(argument)
-    if not as_result:
-        assert LOG == [] and traces.count == 2
-
-
-def test_a_subclass_is_another_class() -> None:
-    sub: Any = type("Sub", (pair_class(declare=True),), {})
-    step = partax.filter_jit(lambda tree: tree)
-    it = made(sub, x=1, y=2, name="a")
-    assert step(it) is it, "a leaf"
-    jax.tree_util.register_pytree_node(
-        sub, lambda it: ((it.y,), None), lambda aux, children: made(sub, y=children[0], x=0, name="sub")
-    )
-    assert step(it).x == 0
-    assert _core.node_kind(it) == "registered"
 
 
 def generated(*items: Any) -> Iterator[Any]:
