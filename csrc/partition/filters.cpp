@@ -17,22 +17,7 @@ bool is_union(PyObject* object) noexcept {
   return std::strcmp(name, "types.UnionType") == 0 || std::strcmp(name, "typing.Union") == 0;
 }
 
-// The classes in a class or a union; a union with other members is asked as a whole.
-void append_classes(PyObject* item, std::vector<ClassTest>& classes) {
-  if (is_union(item)) {
-    const Ref members = attribute(item, "__args__");
-    const Py_ssize_t count = PyTuple_Check(members.get()) ? PyTuple_GET_SIZE(members.get()) : 0;
-    Py_ssize_t num_classes = 0;
-    while (num_classes < count && PyType_Check(PyTuple_GET_ITEM(members.get(), num_classes))) ++num_classes;
-    if (count != 0 && num_classes == count) {
-      for (PyObject* member : Items(members.get())) classes.emplace_back(member);
-      return;
-    }
-  }
-  classes.emplace_back(item);
-}
-
-// What is known of a function of Equinox's own; nothing of any other.
+// What a predicate of Equinox asks about; nothing of any other function.
 std::optional<AsksMore> as_of_equinox(PyObject* function) {
   static Name name("__name__");
   if (!PyFunction_Check(function)) return {};
@@ -96,7 +81,7 @@ bool read_type(PyObject* object, Filter& filter) {
   for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
     PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
     if (!PyType_Check(item) && !is_union(item)) return false;
-    append_classes(item, types);
+    types.emplace_back(item);
   }
   if (types.empty()) return false;
   filter.types = std::move(types);

@@ -13,7 +13,7 @@ namespace partax {
 // The class of filters that are described: partax._pytree.filters.Filter.
 inline Kept described_filter;
 
-// isinstance with a class or a union on the right, without a call of Python where the object's class decides.
+// isinstance with a class or a union on the right, without a call of Python where the class of the object decides.
 class ClassTest {
  public:
   // What the metaclass makes of isinstance is read here, once.
@@ -48,7 +48,7 @@ struct Filter {
 
 // Raises the WalkError of a filter for which this thread's stack has no room.
 [[noreturn]] void refuse_nested_filter();
-// Raises WalkError for what is no filter. A pytree node becomes a kPrefix, whose leaves are read where they apply.
+// Raises WalkError for what is not a filter. A pytree node becomes a kPrefix, whose leaves are read where they apply.
 Filter read_filter(PyObject* object, int depth = 0);
 
 // What one predicate or type says of a leaf, asked once for each type of leaf where the type decides.

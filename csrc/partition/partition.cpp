@@ -1,7 +1,6 @@
 #include "partition/partition.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error_path.h"
 #include "base/held_values.h"
@@ -65,7 +64,7 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
   return rebuild(levels[0].spec, Items(row.get()).begin(), levels[0].leaves.size());
 }
 
-// Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
+// Parts of one tree are alike except for their Nones: then leaf by leaf. Empty where they are not.
 Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   FlattenOptions options = every_leaf(is_leaf);
   options.none_is_leaf = true;
@@ -93,22 +92,6 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
 Ref combined(const std::vector<Part>& parts, PyObject* is_leaf) {
   Ref by_leaves = combine_leaves(parts, is_leaf);
   return by_leaves ? std::move(by_leaves) : combine_nodes(parts, is_leaf, 0);
-}
-
-// All are compared with the first of three or more trees. Where that one is the odd one out, what is wrong with it.
-std::optional<WalkError> first_is_odd(const std::vector<Part>& parts, PyObject* is_leaf, const WalkError& known) {
-  if (parts.size() < 3 || known.must_pass()) return {};
-  try {
-    combined(std::vector<Part>(parts.begin() + 1, parts.end()), is_leaf);
-  } catch (const WalkError& error) {
-    return error.must_pass() ? std::optional(error) : std::nullopt;
-  }
-  try {
-    combined({parts[1], parts[0]}, is_leaf);
-  } catch (const WalkError& error) {
-    return error;
-  }
-  return {};
 }
 
 void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
@@ -171,9 +154,7 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
   try {
     return combined(present, is_leaf);
   } catch (const WalkError& error) {
-    const std::optional<WalkError> odd = first_is_odd(present, is_leaf, error);
-    const WalkError& told = odd ? *odd : error;
-    told.raise(argument_name(told.origin()));
+    error.raise(argument_name(error.origin()));
     throw PythonError{};
   }
 }

@@ -13,9 +13,9 @@ enum class Names : std::uint8_t { kIndices, kFields, kKeys, kEntries };
 
 bool is_static_leaf(Kind kind) noexcept { return kind == Kind::kStaticLeaf || kind == Kind::kStaticRun; }
 
-// The children of a node that are no static leaves.
+// The children of a node without its static leaves.
 struct Children {
-  std::vector<std::size_t> indices;  // in order; none where there is no static leaf among all
+  std::vector<std::size_t> indices;  // in order; empty unless there are static leaves
   bool has_static = false, are_leaves = true;
 };
 

@@ -125,7 +125,6 @@ UNLIKE: dict[str, tuple[list[Any], str]] = {
         [Tray(Tray(1, [2]), {"k": [1, Tray(1, Module(1, s))]}) for s in "ab"],
         "[1].bottom['k'][1].bottom.static`: found 'b', expected 'a'",
     ),
-    "the first is the odd one out": ([Module(i, i == 0) for i in range(3)], "[0].static`: found True, expected False"),
     "the first that is there": (
         [None, [None, 1], [Module(1, "a"), None], [Module(1, "b"), None]],
         "[3][0].static`: found 'b', expected 'a', as pytrees[2] has",

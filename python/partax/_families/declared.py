@@ -36,7 +36,7 @@ _PENZAI_METHODS = ("tree_flatten", "tree_flatten_with_keys", "tree_unflatten", "
 
 
 def _fields_of_penzai(cls: type) -> Fields | None:
-    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are no children."""
+    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are static."""
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
         return None
@@ -70,8 +70,8 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
       'a'
 
     From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
-    each instance in each call. It compares with the functions once, when it meets the first instance: they must give
-    the values of `data_fields`, in this order, as the children, and must set all these attributes of the new instance, and no
+    each instance in each call. It compares with the functions once, at the first instance: they must give the values of
+    `data_fields`, in this order, as the children, and must set all these attributes of the new instance, and no
     others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
 
     Args:
@@ -111,8 +111,8 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     known = _of_users.get(cls)
     if known is not None and known != fields:
         raise ValueError(
-            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, expected what "
-            f"was said before: data_fields={known.children} and meta_fields={known.statics}"
+            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, "
+            f"expected what was said before: data_fields={known.children} and meta_fields={known.statics}"
         )
     if known is None:
         _of_users[cls] = fields
@@ -220,5 +220,5 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
     for name, before, after in zip(names, values, rebuilt, strict=True):
         if before is not after:
             return f"unflattening makes another `{name}`"
-    object.__new__(cls)  # an error where that is no way to make one
+    object.__new__(cls)  # an error where this cannot make one
     return set_names

@@ -40,7 +40,7 @@ def flat_partition(
 
     Args:
       pytree: any pytree.
-      *filters: which leaves go to each dictionary, as of `partition`.
+      *filters: which leaves go to each dictionary, as for `partition`.
       separator: how paths are written: None for the form of `jax.tree_util.keystr`, as in `.layers[0].weight`; else
         what stands between the segments, as in `layers/0/weight`. Of several leaves whose paths are written alike, the
         later ones have `#2`, `#3` and so on at the end.
@@ -88,7 +88,7 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
     Raises:
       KeyError: paths are missing, unexpected or in several dictionaries; the message lists them.
-      TypeError: `spec` is no `FlatSpec`, or an argument is no mapping.
+      TypeError: `spec` is not a `FlatSpec`, or an argument is not a mapping.
     """
     plain: list[dict[str, Any]] = []
     for i, part in enumerate(dicts):

@@ -44,7 +44,7 @@ def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
     taken = set(keys)
     if len(taken) == len(keys):
         return tuple(keys)
-    counts: dict[str, int] = {}  # how often each key was met, and named
+    counts: dict[str, int] = {}  # how often each key was seen
     for i, key in enumerate(keys):
         count = counts.get(key, 0) + 1
         if count > 1:
@@ -181,7 +181,7 @@ class _Glob:
             literals = frozenset(part for part in parts if isinstance(part, str))
             is_plain = all(isinstance(part, str) or part is _ANY or part is _ANY_DEPTH for part in parts)
             _keep(self._nexts, state, (literals, self._step(state, None) if is_plain else None))
-        literals, after = self._nexts[state]  # after any segment that is no literal; None where patterns decide
+        literals, after = self._nexts[state]  # after any segment but the literals; None where patterns decide
         if after is None:
             return [self._step(state, segment) for segment in _segments(kind, names, count)]
         if not literals:
