@@ -70,7 +70,7 @@ def in_two(effort: Effort, name: str, budget: float, *, unit: str) -> Row:
 
 def five_filters(effort: Effort, name: str, budget: float, *, fifth: Any) -> Row:
     tree = work.static_list(STATIC_LEAVES)
-    filters = (is_array, str, partax.all_of(float, is_array), partax.is_inexact_array, fifth)
+    filters = (is_array, str, float & is_array, partax.is_inexact_array, fifth)
     loops = {
         PARTAX: calling(partax.partition, tree, *filters),
         ONE_FILTER: calling(partax.partition, tree, is_array),
@@ -107,7 +107,7 @@ def jitted_call(effort: Effort, name: str, budget: float) -> Row:
     tree = work.static_list(STATIC_LEAVES)
     spec, arrays = partax.flat_partition(tree, is_array, rest="static")
 
-    def of_dict(arrays: dict[str, jax.Array], spec: partax.FlatSpec) -> jax.Array:
+    def of_dict(arrays: dict[str, jax.Array], spec: partax.tree.FlatSpec) -> jax.Array:
         return partax.flat_combine(spec, arrays)[0] + 1
 
     loops = {

@@ -24,6 +24,7 @@ void configure(const pybind11::kwargs& told) {
       {"jitted", &taken_apart().jitted},
       {"registrations", &taken_apart().registrations},
       {"described_filter", &described_filter},
+      {"predicates", &predicate_filters},
   };
   std::size_t known = 0;
   for (const auto& [name, kept] : names) {

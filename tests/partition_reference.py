@@ -1,9 +1,11 @@
 """A slow model of filters, partitions and flat dictionaries over jax.tree_util: it runs no native code of partax.
 
-A filter that only partax can make (`by_path`, `any_of`, `all_of`, `not_`) is described by a class of this module, and
-`for_partax` makes the real one of it. All other filters are what users write.
+A filter that only partax can make (`by_path`, `|`, `&`, `~`) is described by a class of this module, and `for_partax`
+makes the real one of it. All other filters are what users write.
 """
 
+import functools
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,6 +54,23 @@ class Not:
     inner: Any
 
 
+NOTHING = is_array & ~is_array
+
+
+def any_of(*members: Any) -> Any:
+    """The members joined by `|`, whatever they are and however many."""
+    return functools.reduce(operator.or_, members, NOTHING)
+
+
+def all_of(*members: Any) -> Any:
+    """The members joined by `&`."""
+    return functools.reduce(operator.and_, members, ~NOTHING)
+
+
+def not_(member: Any) -> Any:
+    return ~any_of(member)
+
+
 def for_partax(model: Any) -> Any:
     """The filter that partax is given for a filter of the model."""
 
@@ -62,11 +81,11 @@ def for_partax(model: Any) -> Any:
             case Regex(pattern):
                 return partax.by_path(regex=pattern)
             case AnyOf(members):
-                return partax.any_of(*map(for_partax, members))
+                return any_of(*map(for_partax, members))
             case AllOf(members):
-                return partax.all_of(*map(for_partax, members))
+                return all_of(*map(for_partax, members))
             case Not(inner):
-                return partax.not_(for_partax(inner))
+                return not_(for_partax(inner))
         return f
 
     return jax.tree.map(one, model)

@@ -127,7 +127,7 @@ def test_a_file_without_arrays_is_told(tmp_path: Path) -> None:
         (lambda glob: partax.partition(MODEL, by_path(glob)), "layers[0].weight"),
         (lambda glob: partax.flat_partition(MODEL, by_path(glob)), ".layers[0].weight"),
         (lambda glob: partax.filter_grad(loss, wrt=by_path(glob))(MODEL, X), "model.layers.0.weight"),
-        (lambda glob: partax.filter(MODEL, partax.all_of(partax.is_array, by_path(glob))), "layer/0/weight"),
+        (lambda glob: partax.filter(MODEL, partax.is_array & by_path(glob)), "layer/0/weight"),
     ],
 )
 def test_a_filter_by_path_that_takes_nothing_warns_once(use: Callable[[str], Any], glob: str) -> None:
@@ -140,8 +140,8 @@ def test_a_filter_by_path_that_takes_nothing_warns_once(use: Callable[[str], Any
 NOTHING: list[tuple[Any, Any]] = [
     (MODEL, str),
     (MODEL, False),
-    (MODEL, partax.not_(by_path("**"))),
-    (MODEL, partax.all_of(by_path("layers/0/weight"), str)),  # the path takes something; the other nothing of it
+    (MODEL, ~by_path("**")),
+    (MODEL, by_path("layers/0/weight") & str),  # the path takes something; the other nothing of it
     ({}, by_path("a_name_in_no_tree")),
 ]
 

@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   kDeclared,  // registered with functions that do no more than a library or the user has declared
   kRegistered,
   kEntries,  // one that keeps its parts in a dictionary or in slots: see Layout
-  kStatic,   // a node without children that is its own aux data: partax.Static, partax.FlatSpec
+  kStatic,   // a node without children that is its own aux data: partax.tree.Static, partax.tree.FlatSpec
   kCall,     // the arguments of one call; only ever the outermost node
 };
 

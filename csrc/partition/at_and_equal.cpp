@@ -90,7 +90,7 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_t
 Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
   if (Py_TYPE(structure) != Boxed<TreeSpec>::type) raise_error(PyExc_TypeError, "expected a Structure");
   const TreeSpec& tree = Boxed<TreeSpec>::in(structure);
-  const Ref given = Ref::checked(PyList_AsTuple(leaves));  // which nobody else can change meanwhile
+  const Ref given = Ref::checked(PyList_AsTuple(leaves));  // which user code cannot change
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(given.get())) != tree.num_dynamic) {
     raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
   }

@@ -1,5 +1,6 @@
 #include "partition/filters.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error_path.h"
@@ -16,20 +17,7 @@ bool is_union(PyObject* object) noexcept {
   return std::strcmp(name, "types.UnionType") == 0 || std::strcmp(name, "typing.Union") == 0;
 }
 
-// The classes that a class or a union stands for; a union with other members stands for itself.
-void append_classes(PyObject* item, std::vector<ClassTest>& classes) {
-  if (is_union(item)) {
-    const Ref members = attribute(item, "__args__");
-    const Py_ssize_t count = PyTuple_Check(members.get()) ? PyTuple_GET_SIZE(members.get()) : 0;
-    Py_ssize_t known = 0;
-    while (known < count && PyType_Check(PyTuple_GET_ITEM(members.get(), known))) ++known;
-    for (Py_ssize_t i = 0; i < count && known == count; ++i) classes.emplace_back(PyTuple_GET_ITEM(members.get(), i));
-    if (count != 0 && known == count) return;
-  }
-  classes.emplace_back(item);
-}
-
-// What is known of a function of Equinox's own; nothing of any other.
+// What a predicate of Equinox asks about; nothing of any other function.
 std::optional<AsksMore> as_of_equinox(PyObject* function) {
   static Name name("__name__");
   if (!PyFunction_Check(function)) return {};
@@ -75,6 +63,9 @@ bool ClassTest::holds(PyObject* object, Reach& reach) const {
   return answer == 1;
 }
 
+namespace {
+
+// How far the answer of a callable about an object goes.
 Reach reach_of_answer(const Filter& filter, PyObject* object) {
   if (!filter.equinox || !tells_its_class(Py_TYPE(object))) return Reach::kObject;
   const LeafSort sort = TypeTable::instance().find(object).sort;
@@ -84,27 +75,70 @@ Reach reach_of_answer(const Filter& filter, PyObject* object) {
   return !filter.equinox->conversion || plainly_converts_not(object, reach) ? reach : Reach::kObject;
 }
 
-FilterPtr FilterReader::read(PyObject* object) {
-  auto filter = std::make_shared<Filter>();
+bool read_type(PyObject* object, Filter& filter) {
+  std::vector<ClassTest> types;
+  const bool is_tuple = PyTuple_CheckExact(object);
+  for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
+    PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
+    if (!PyType_Check(item) && !is_union(item)) return false;
+    types.emplace_back(item);
+  }
+  if (types.empty()) return false;
+  filter.types = std::move(types);
+  filter.op = Filter::Op::kType;
+  filter.has_types = true;
+  return true;
+}
+
+// An object of partax._pytree.filters: its `_described` is (name, argument).
+void read_described(PyObject* object, Filter& filter, int depth) {
+  if (depth >= kMaxDepth || !stack_reserve().is_free()) refuse_nested_filter();
+  const Ref described = attribute(object, "_described");
+  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(described.get(), 0));
+  if (name == nullptr) throw PythonError{};
+  if (std::strcmp(name, "glob") == 0 || std::strcmp(name, "regex") == 0) {
+    filter.op = Filter::Op::kPath;
+    filter.object = described;
+    return;
+  }
+  filter.op = std::strcmp(name, "any") == 0   ? Filter::Op::kAny
+              : std::strcmp(name, "all") == 0 ? Filter::Op::kAll
+                                              : Filter::Op::kNot;
+  for (PyObject* member : Items(PyTuple_GET_ITEM(described.get(), 1))) {
+    filter.members.push_back(read_filter(member, depth + 1));
+    filter.has_types = filter.has_types || filter.members.back().has_types;
+  }
+}
+
+}  // namespace
+
+void refuse_nested_filter() {
+  throw WalkError::diagnosed(PyExc_RecursionError,
+                             "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
+                                 " or than this thread's stack has room for; give several filters, or a flatter one");
+}
+
+Filter read_filter(PyObject* object, int depth) {
+  Filter filter;
   if (PyBool_Check(object)) {
-    filter->value = object == Py_True;
+    filter.value = object == Py_True;
     return filter;
   }
-  if (read_type(object, *filter)) return filter;
+  if (read_type(object, filter)) return filter;
+  const int builtin = predicate_of(object);
+  if (builtin >= 0) {
+    filter.op = Filter::Op::kBuiltin;
+    filter.predicate = static_cast<Predicate>(builtin);
+    return filter;
+  }
   if (checked_int(PyObject_IsInstance(object, described_filter.get())) == 1) {
-    read_described(object, *filter);
+    read_described(object, filter, depth);
     return filter;
   }
   if (TypeTable::instance().find(object).kind != Kind::kStaticLeaf) {
-    filter->op = Filter::Op::kPrefix;
-    filter->object = Ref::borrow(object);
-    filter->has_prefix = true;
-    return filter;
-  }
-  const int builtin = predicate_of(object);
-  if (builtin >= 0) {
-    filter->op = Filter::Op::kBuiltin;
-    filter->predicate = static_cast<Predicate>(builtin);
+    filter.op = Filter::Op::kPrefix;
+    filter.object = Ref::borrow(object);
+    filter.has_types = true;
     return filter;
   }
   if (PyCallable_Check(object) == 0 || is_dynamic(object, false)) {
@@ -113,55 +147,26 @@ FilterPtr FilterReader::read(PyObject* object) {
                                    "` in the filter, expected a bool, a function (leaf) -> bool, a type, by_path(...) "
                                    "or a combination of these at every leaf of it");
   }
-  filter->op = Filter::Op::kCallable;
-  filter->object = Ref::borrow(object);
-  filter->equinox = as_of_equinox(object);
+  filter.op = Filter::Op::kCallable;
+  filter.object = Ref::borrow(object);
+  filter.equinox = as_of_equinox(object);
   return filter;
 }
 
-bool FilterReader::read_type(PyObject* object, Filter& filter) {
-  std::vector<ClassTest> types;
-  const bool is_tuple = PyTuple_CheckExact(object);
-  for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
-    PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
-    if (!PyType_Check(item) && !is_union(item)) return false;
-    append_classes(item, types);
-  }
-  if (types.empty()) return false;
-  filter.types = std::move(types);
-  filter.op = Filter::Op::kType;
-  filter.atom = num_atoms_++;
-  return true;
-}
-
-// The objects of partax._pytree.filters: their `_described` is (name, argument).
-void FilterReader::read_described(PyObject* object, Filter& filter) {
-  if (++depth_ > kMaxDepth || !stack_reserve().is_free()) {  // asking it takes less of the stack than reading it
-    throw WalkError::diagnosed(PyExc_RecursionError,
-                               "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
-                                   " or than this thread's stack has room for; give several filters, or a flatter one");
-  }
-  const Ref described = attribute(object, "_described");
-  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(described.get(), 0));
-  if (name == nullptr) throw PythonError{};
-  PyObject* argument = PyTuple_GET_ITEM(described.get(), 1);
-  if (std::strcmp(name, "glob") == 0) {
-    filter.op = Filter::Op::kGlob;
-    filter.glob = std::make_shared<PathGlob>(argument);
-    filter.atom = num_atoms_++;
-  } else if (std::strcmp(name, "regex") == 0) {
-    filter.op = Filter::Op::kRegex;
-    filter.object = attribute(argument, "search");
+bool AnswersByType::ask(PyObject* object, Answer& answer) {
+  Reach reach = Reach::kType;
+  bool holds = false;
+  if (filter_.op == Filter::Op::kBuiltin) {
+    holds = partax::holds(filter_.predicate, object, reach);
+  } else if (filter_.op == Filter::Op::kType) {
+    holds = std::any_of(filter_.types.begin(), filter_.types.end(),
+                        [&](const ClassTest& type) { return type.holds(object, reach); });
   } else {
-    filter.op = std::strcmp(name, "any") == 0   ? Filter::Op::kAny
-                : std::strcmp(name, "all") == 0 ? Filter::Op::kAll
-                                                : Filter::Op::kNot;
-    for (PyObject* member : Items(argument)) {
-      filter.members.push_back(read(member));
-      filter.has_prefix = filter.has_prefix || filter.members.back()->has_prefix;
-    }
+    reach = reach_of_answer(filter_, object);
+    holds = is_truthy(filter_.object.get(), object, "asking the filter about");
   }
-  --depth_;
+  if (reach != Reach::kObject) answer = Answer{Py_TYPE(object), reach, holds};
+  return holds;
 }
 
 }  // namespace partax

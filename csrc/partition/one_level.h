@@ -1,4 +1,4 @@
-// One level of a tree: a node and its children, beside the same level of another tree.
+// One level of a tree: a node and its children, compared with the same level of another tree.
 #pragma once
 
 #include "base/python_api.h"

@@ -1,7 +1,6 @@
 #include "partition/partition.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error_path.h"
 #include "base/held_values.h"
@@ -15,14 +14,15 @@
 namespace partax {
 namespace {
 
-// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere.
-Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject* replace) {
-  const std::size_t count = split.leaves.size();
-  const std::unique_ptr<PyObject*[]> leaves(new PyObject*[count]);
-  for (std::size_t i = 0; i < count; ++i) {
+// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere. `leaves` is room
+// for them: of a large tree, memory that is given back between two parts would have to be cleared again.
+Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject* replace,
+                 std::vector<PyObject*>& leaves) {
+  leaves.resize(split.leaves.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i] = (split.part[i] == part) == wanted ? split.leaves[i] : replace;
   }
-  return rebuild(split.spec, leaves.get(), count);
+  return rebuild(split.spec, leaves.data(), leaves.size());
 }
 
 // One of the trees that are combined, or what it has somewhere.
@@ -64,7 +64,7 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
   return rebuild(levels[0].spec, Items(row.get()).begin(), levels[0].leaves.size());
 }
 
-// Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
+// Parts of one tree are alike except for their Nones: then leaf by leaf. Empty where they are not.
 Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   FlattenOptions options = every_leaf(is_leaf);
   options.none_is_leaf = true;
@@ -94,22 +94,6 @@ Ref combined(const std::vector<Part>& parts, PyObject* is_leaf) {
   return by_leaves ? std::move(by_leaves) : combine_nodes(parts, is_leaf, 0);
 }
 
-// All are compared with the first of three or more trees. Where that one is the odd one out, what is wrong with it.
-std::optional<WalkError> first_is_odd(const std::vector<Part>& parts, PyObject* is_leaf, const WalkError& known) {
-  if (parts.size() < 3 || known.must_pass()) return {};
-  try {
-    combined(std::vector<Part>(parts.begin() + 1, parts.end()), is_leaf);
-  } catch (const WalkError& error) {
-    return error.must_pass() ? std::optional(error) : std::nullopt;
-  }
-  try {
-    combined({parts[1], parts[0]}, is_leaf);
-  } catch (const WalkError& error) {
-    return error;
-  }
-  return {};
-}
-
 void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
                int depth) {
   const bool leaf =
@@ -132,26 +116,17 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   }
 }
 
-// Gives the later ones of several leaves whose paths are written alike other keys.
-void tell_apart(std::vector<Ref>& keys) {
-  const Ref all = tuple_of(keys), distinct = Ref::checked(PySet_New(all.get()));
-  if (PySet_GET_SIZE(distinct.get()) == PyTuple_GET_SIZE(all.get())) return;
-  const Ref told_apart = python::told_apart(all);
-  const Items given(told_apart.get());
-  std::transform(given.begin(), given.end(), keys.begin(), Ref::borrow);
-}
-
 }  // namespace
 
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
-    SplitTree parts;
-    split(parts, tree, filters, SplitOptions{null_if_none(is_leaf)});
+    const auto parts = split(tree, filters, SplitOptions{null_if_none(is_leaf)});
     std::vector<Py_ssize_t> counts(static_cast<std::size_t>(PyTuple_GET_SIZE(filters)) + 1, 0);
-    for (const std::uint32_t part : parts.part) ++counts[part];
+    for (const std::uint32_t part : parts->part) ++counts[part];
     std::vector<Ref> trees, numbers;
+    std::vector<PyObject*> leaves;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      trees.push_back(tree_of_part(parts, i, true, replace));
+      trees.push_back(tree_of_part(*parts, i, true, replace, leaves));
       numbers.push_back(Ref::checked(PyLong_FromSsize_t(counts[i])));
     }
     return Ref::checked(PyTuple_Pack(2, tuple_of(std::move(trees)).get(), tuple_of(std::move(numbers)).get()));
@@ -161,10 +136,10 @@ Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
     const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
-    SplitTree parts;
-    split(parts, tree, filters.get(), SplitOptions{null_if_none(is_leaf)});
-    const auto taken = static_cast<Py_ssize_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
-    return Ref::checked(Py_BuildValue("(On)", tree_of_part(parts, 0, !inverse, replace).get(), taken));
+    const auto parts = split(tree, filters.get(), SplitOptions{null_if_none(is_leaf)});
+    const auto taken = static_cast<Py_ssize_t>(std::count(parts->part.begin(), parts->part.end(), 0U));
+    std::vector<PyObject*> leaves;
+    return Ref::checked(Py_BuildValue("(On)", tree_of_part(*parts, 0, !inverse, replace, leaves).get(), taken));
   });
 }
 
@@ -179,9 +154,7 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
   try {
     return combined(present, is_leaf);
   } catch (const WalkError& error) {
-    const std::optional<WalkError> odd = first_is_odd(present, is_leaf, error);
-    const WalkError& told = odd ? *odd : error;
-    told.raise(argument_name(told.origin()));
+    error.raise(argument_name(error.origin()));
     throw PythonError{};
   }
 }
@@ -198,19 +171,16 @@ Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf,
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
                    const std::string& name) {
   return with_path(name.c_str(), [&] {
-    const std::string between = separator == Py_None ? std::string() : exact_text(separator);
-    SplitTree parts;
-    split(parts, tree, filters,
-          SplitOptions{null_if_none(is_leaf), rest_is_static, true, separator == Py_None ? nullptr : &between});
-    tell_apart(parts.keys);
+    const auto parts = split(tree, filters, SplitOptions{null_if_none(is_leaf), separator, rest_is_static});
     const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
     std::vector<Ref> result(1);  // the spec, then the dictionaries
     for (Py_ssize_t i = 0; i < count; ++i) result.push_back(Ref::checked(PyDict_New()));
-    for (std::size_t i = 0; i < parts.keys.size(); ++i) {
-      checked_int(PyDict_SetItem(result[parts.part[i] + 1].get(), parts.keys[i].get(), parts.leaves[i]));
+    for (std::size_t i = 0; i < parts->leaves.size(); ++i) {
+      PyObject* const key = PyTuple_GET_ITEM(parts->keys.get(), static_cast<Py_ssize_t>(i));
+      checked_int(PyDict_SetItem(result[parts->part[i] + 1].get(), key, parts->leaves[i]));
     }
-    for (StaticValue& value : parts.spec.statics) value.own();
-    result[0] = make_flat_spec(std::move(parts.spec), tuple_of(std::move(parts.keys)), Ref::borrow(separator));
+    for (StaticValue& value : parts->spec.statics) value.own();
+    result[0] = make_flat_spec(std::move(parts->spec), std::move(parts->keys), Ref::borrow(separator));
     return tuple_of(std::move(result));
   });
 }

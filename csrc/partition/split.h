@@ -1,5 +1,7 @@
-// Which filter takes each leaf of a tree, decided while the tree is flattened.
+// Which filter takes each leaf of a tree.
 #pragma once
+
+#include <memory>
 
 #include "base/python_api.h"
 #include "tree/leaf_buffer.h"
@@ -12,17 +14,16 @@ struct SplitTree {
   TreeSpec spec;
   LeafBuffer leaves;
   std::vector<std::uint32_t> part;  // of each leaf: the filter's index, or the number of filters
-  std::vector<Ref> keys;            // of each leaf, where asked for
+  Ref keys;                         // of each leaf, a tuple; where asked for
 };
 
 struct SplitOptions {
-  PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null
-  bool rest_is_static = false;             // what no filter takes stays in the spec
-  bool keyed = false;                      // make keys
-  const std::string* separator = nullptr;  // of the keys' segments; null for the form of jax.tree_util.keystr
+  PyObject* is_leaf = nullptr;    // callable (node) -> bool, or null
+  PyObject* separator = nullptr;  // makes keys: what joins their segments; None for the form of jax.tree_util.keystr
+  bool rest_is_static = false;    // with keys: what no filter takes stays in the spec
 };
 
 // `filters` is a tuple. Errors are WalkErrors with the path below the tree's root.
-void split(SplitTree& result, PyObject* tree, PyObject* filters, const SplitOptions& options);
+std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitOptions& options);
 
 }  // namespace partax

@@ -187,7 +187,7 @@ constexpr char kSpecDoc[] =
 constexpr char kStaticDoc[] =
     "Static(value)\n--\n\n"
     "Wraps any value as a pytree without leaves, which `jax.jit` and `filter_jit` take as static.\n\n"
-    "Example:\n  >>> jax.jit(lambda x, mode: x + 1 if mode.value == 'up' else x - 1)(1, partax.Static('up'))\n"
+    "Example:\n  >>> jax.jit(lambda x, mode: x + 1 if mode.value == 'up' else x - 1)(1, partax.tree.Static('up'))\n"
     "  Array(2, dtype=int32, weak_type=True)\n\n"
     "Args:\n  value: anything that can be a static value; of mutable built-in containers a snapshot is taken.\n\n"
     "Raises:\n  TypeError: the value is or holds an array, or cannot be hashed; the message has the path.\n\n"
@@ -207,8 +207,8 @@ PyTypeObject* add_node_type(PyObject* module, const char* name, const char* doc,
 }  // namespace
 
 void register_static_node_types(PyObject* module) {
-  flat_spec_type = add_node_type(module, "partax.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
-  static_type = add_node_type(module, "partax.Static", kStaticDoc, static_methods, static_getset, static_new);
+  flat_spec_type = add_node_type(module, "partax.tree.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
+  static_type = add_node_type(module, "partax.tree.Static", kStaticDoc, static_methods, static_getset, static_new);
 }
 
 Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {

@@ -15,15 +15,12 @@ from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
 from partax._pytree.filters import (
     Filter,
-    all_of,
-    any_of,
     by_path,
     is_array,
     is_array_like,
     is_inexact_array,
-    not_,
 )
-from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
+from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
 
 if _TYPE_CHECKING:
@@ -65,15 +62,14 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "Filter", "FlatSpec", "RetraceError", "RetraceWarning", "Static", "all_of", "any_of", "apply_updates", "by_path",
+    "Filter", "RetraceError", "RetraceWarning", "apply_updates", "by_path",
     "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
     "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array", "is_array_like",
-    "is_inexact_array", "load", "not_", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps",
-    "store",
+    "is_inexact_array", "load", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps", "store",
 ]  # fmt: skip
 
 _families.install()

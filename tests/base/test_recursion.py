@@ -53,7 +53,7 @@ def test_deep_walks_within_walks_are_a_recursion_error(name: str) -> None:
 def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     tree = nested(lambda tree: [tree], 1900)
     leaves, spec = _core.flatten(tree)
-    wraps = partax.not_, partax.any_of, lambda it: partax.all_of(it, True)
+    wraps: list[Any] = [lambda it: ~it, lambda it: ~(it & True)]
     deep = [functools.reduce(lambda it, _: wrap(it), range(1900), partax.is_array) for wrap in wraps]
     operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "at")]
     operations += [

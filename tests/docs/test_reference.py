@@ -75,7 +75,7 @@ CLASSES = {WRAPPER: JitFunction} | {name: value for name, value in OBJECTS.items
 METHODS = {name: method for of, cls in CLASSES.items() for name, method in methods_of(of, cls)}
 DOCUMENTED = OBJECTS | METHODS
 NOT_CONSTRUCTED = {f"partax.stages.{name}" for name in ("Compiled", "Lowered", "Traced")}  # by users
-MADE_BY_FUNCTIONS = {"partax.FlatSpec"}
+MADE_BY_FUNCTIONS = {"partax.tree.FlatSpec"}
 LONGEST = 8  # lines of an example
 
 

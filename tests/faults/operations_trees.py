@@ -167,15 +167,15 @@ operations(
     "partition",
     {
         "by a Python function and types": lambda: parts_of(
-            lambda x: isinstance(x, int), (jax.Array, str), partax.not_(np.ndarray)
+            lambda x: isinstance(x, int), (jax.Array, str), ~(partax.is_array & np.ndarray)
         ),
         "by abstract classes, what has __jax_array__, and Equinox's predicates": lambda: parts_of(
             *((eqx.nn.Linear, int | bytes), eqx.is_inexact_array, partax.is_array_like, eqx.is_array_like),
             made=(model(), trees.Layer, len, lambda: 0, *(f"{i}" for i in range(3))),
         ),
         "by paths": lambda: parts_of(
-            partax.any_of(partax.by_path("layers/*/weight"), partax.by_path("**/{mu,nu}/**")),
-            partax.all_of(partax.by_path(regex="ü"), partax.is_array),
+            partax.by_path("layers/*/weight") | partax.by_path("**/{mu,nu}/**"),
+            partax.by_path(regex="ü") & partax.is_array,
         ),
         "by a prefix of filters": lambda: parts_of(PREFIX),
     },
@@ -259,7 +259,7 @@ operations(
         "the hash of an array": lambda: refused(
             lambda: _core.static_hash((1, [trees.array(2)])), "found an array", TypeError
         ),
-        "a Static of an array": lambda: refused(lambda: partax.Static([1, trees.array(2)]), "value", TypeError),
+        "a Static of an array": lambda: refused(lambda: partax.tree.Static([1, trees.array(2)]), "value", TypeError),
         "a filter that fits nowhere": lambda: unlike(partax.partition, model(), {"layers": [True]}, "pytree"),
         "parts that differ": lambda: unlike(
             partax.combine, {"a": [trees.array(1), 2]}, {"a": [None]}, "pytrees[1]['a']"
@@ -305,7 +305,7 @@ def _() -> Case:
     value = ([1, {"a": (2, "x")}], bytearray(b"y"))
 
     def run() -> Any:
-        one, other = partax.Static(value), partax.Static(([1, {"a": (2, "x")}], bytearray(b"y")))
+        one, other = partax.tree.Static(value), partax.tree.Static(([1, {"a": (2, "x")}], bytearray(b"y")))
         return hash(one) == hash(other), one == other, repr(one), one.value
 
     return unfailing(run, value)

@@ -107,7 +107,7 @@ def test_positions_of_parameters_are_donated_and_those_within_args_refused(funct
         jit(function, donate_argnums=0)(*arrays)
         assert [x.is_deleted() for x in arrays] == [True, False, False]
     for several, position in ((function, 1), (add_to_all, 0)):
-        with pytest.raises(ValueError, match="where `[*]a` takes several arguments"):
+        with pytest.raises(ValueError, match=r"where `[*]a` takes several arguments"):
             partax.nnx.jit(several, donate_argnums=position)
 
 

@@ -10,13 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import partax
-from partax import any_of, by_path, is_array, is_inexact_array, not_
-from partax.tree import Summary, SummaryRow, labels, summary
-from trees import assert_close, assert_same, over_samples
+from partax import by_path, is_array
+from partax.tree import labels, summary
+from trees import assert_same, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -28,27 +27,13 @@ def model():
 
 
 @pytest.mark.parametrize(
-    "filters", [(eqx.nn.Linear, is_array), (any_of(by_path("**/bias"), eqx.nn.Lambda), not_(is_array)), ()], ids=repr
+    "filters", [(eqx.nn.Linear, is_array), (by_path("**/bias") | eqx.nn.Lambda, ~is_array), ()], ids=repr
 )
 def test_groups_are_those_of_partition(filters):
     tree, names = model(), [f"group {i}" for i in range(len(filters))]
     found = labels(tree, dict(zip(names, filters, strict=True)), default="rest")
     parts = zip([*names, "rest"], partax.partition(tree, *filters), strict=True)
     assert_same(found, partax.combine(*(jax.tree.map(lambda _, name=name: name, part) for name, part in parts)))
-
-
-@pytest.mark.parametrize("label", ["", 0, True, jax.lax.Precision.HIGH, len, frozenset({1})], ids=str)
-def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
-    assert labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")["x"] is label
-    assert labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)["y"] is label
-
-
-def test_is_leaf_makes_one_label_for_a_node():
-    tree = {"a": [1, 2], "b": (3, [4])}
-    found = labels(tree, {"list": list, "int": int}, is_leaf=lambda node: isinstance(node, list))
-    assert found == {"a": "list", "b": ("int", "list")}
-    found = labels(model(), {"linear": eqx.nn.Linear}, default="rest", is_leaf=lambda n: n is not None)
-    assert found == "rest"
 
 
 PAIR = collections.namedtuple("Pair", "a b")(1, 2)
@@ -73,20 +58,6 @@ def test_wrong_groups_and_labels_are_told(arguments, options, kind, words):
     with pytest.raises(kind, match=re.escape(words)) as caught:
         labels(*arguments, **options)
     assert len(str(caught.value)) < 400
-
-
-def test_labels_may_stand_where_the_parameters_have_none():
-    tree = {"a": jnp.ones(2), "activation": jnp.tanh, "steps": jnp.arange(2), "b": jnp.ones(2)}
-    names = labels(tree, {"a": by_path("a")}, default="rest")
-    assert names == {"a": "a", "activation": "rest", "steps": "rest", "b": "rest"}
-    optimizer = optax.multi_transform({"a": optax.sgd(1.0), "rest": optax.adam(1.0)}, names)
-    params = partax.filter(tree, is_inexact_array)
-    state = optimizer.init(params)
-    gradient = {"a": jnp.ones(2), "activation": None, "steps": None, "b": None}
-    updates, _ = optimizer.update(gradient | {"b": jnp.ones(2)}, state, params)
-    np.testing.assert_array_equal(updates["a"], [-1.0, -1.0])
-    assert updates["activation"] is updates["steps"] is None
-    assert_close(updates["b"], [-1.0, -1.0], 2000)  # Adam's 1 - 0.999 has an eps of that, which is a thousand of those
 
 
 def numbers(row):
@@ -129,11 +100,6 @@ def test_each_kind_of_leaf(leaf, parameters, nbytes):
         assert (leaf.size, leaf.nbytes) == (parameters, nbytes)
 
 
-def test_none_is_no_leaf():
-    nothing = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
-    assert summary([None, (), {}]) == nothing
-
-
 @over_samples
 def test_the_totals_of_every_kind_of_tree(make):
     tree = make()
@@ -142,92 +108,3 @@ def test_the_totals_of_every_kind_of_tree(make):
         assert numbers(found.total) == counted(jax.tree.leaves(tree))
         arrays, rest = partax.partition(tree, is_array)
         assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in (arrays, rest)]
-
-
-def test_rows_of_each_depth():
-    tree = network()
-    paths = {depth: [row.path for row in summary(tree, depth=depth).rows] for depth in (0, 1, 2, 4, 9, None)}
-    assert paths[0] == [""] and paths[1] == ["model", "steps"] and paths[2] == ["model/layers", "model/name", "steps"]
-    assert paths[4] == ["model/layers/0/b", "model/layers/0/w", "model/layers/1/w", "model/name", "steps"]
-    assert paths[9] == paths[None] == paths[4]
-    assert summary(tree) == summary(tree, depth=2)
-
-
-@pytest.mark.parametrize("depth", [0, 1, 2, 3, None])
-def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
-    tree = [network(), eqx.nn.MLP(3, 2, 8, 3, key=jax.random.key(0)), network()]
-    found = summary(tree, by_path("**/{w,weight}"), any_of(by_path("**/{b,bias}")), depth=depth)
-
-    def added(rows):
-        return tuple(sum(column) for column in zip(*map(numbers, rows), strict=True))
-
-    for group in found.groups:
-        assert added(row for row in found.rows if row.group == group.group) == numbers(group)
-        assert group.leaves > 0
-    assert added(found.groups) == numbers(found.total) == counted(jax.tree.leaves(tree))
-
-
-def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
-    found = summary({"a/b": [1, 2], "a": {"b": [3]}})
-    assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
-    found = summary([{"1": "x"}, {1: "y"}])
-    assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
-
-
-def test_names_of_the_groups_are_given_or_distinct_and_short():
-    def rest(leaf):
-        return False
-
-    tree = network()
-    for given, expected in (("one", "two"), ["one", "two", "rest"]), (["a", "b", "c"], ["a", "b", "c"]):
-        found = summary(tree, is_inexact_array, is_array, names=given)
-        assert [row.group for row in found.groups] == expected
-        assert {row.group for row in found.rows} == set(expected)
-    everything = jax.tree.map(lambda _: True, tree)
-    filters = [lambda x: False, lambda x: True, (int, str), everything, rest, False, eqx.nn.Linear]
-    names = [row.group for row in summary(tree, *filters).groups]
-    assert len(set(names)) == len(filters) + 1
-    assert names[3] == "filter 4" and names[6] == "Linear"
-    assert all(len(name) < 120 for name in names)
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"names": ("one",)}, ValueError, "expected 2 that differ, or one more"),
-        ({"names": ("a", "a")}, ValueError, "differ"),
-        ({"names": ("a", "rest")}, ValueError, "differ"),
-        ({"depth": -1}, ValueError, "depth"),
-    ],
-    ids=repr,
-)
-def test_wrong_options(options, kind, words):
-    with pytest.raises(kind, match=words):
-        summary([1], int, str, **options)
-
-
-def cells_of(table):
-    """The cells of a printed table, without the rules."""
-    lines = [line.split("  ") for line in table.splitlines() if set(line) != {"-"}]
-    return [[cell.strip() for cell in line if cell.strip()] for line in lines]
-
-
-def test_the_printed_table_has_the_data():
-    found = summary(network(), by_path("**/w"), names=["weights"])
-    heading, *lines = cells_of(str(found))
-    assert heading == ["subtree", "group", "leaves", "parameters", "bytes"]
-    rows = [[row.path, row.group, *map(str, numbers(row))] for row in found.rows]
-    totals = [["total", row.group, *map(str, numbers(row))] for row in found.groups]
-    assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
-
-
-def test_a_repr_tells_the_totals():
-    assert repr(summary(network())) == ("<partax.tree.Summary: 5 leaves, 25 parameters, 92 bytes in 3 rows>")
-    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
-
-
-def test_a_table_of_very_many_subtrees_is_cut_and_says_so():
-    found = summary([jnp.ones(1)] * 1000)
-    lines = str(found).splitlines()
-    assert len(found.rows) == 1000 and len(lines) == 105 and "900 more" in lines[-3]
-    assert lines[-1].split() == ["total", "1,000", "1,000", "4,000"]

@@ -54,16 +54,6 @@ def test_one_filter_is_the_slow_model_s_and_equinox_s(name: str) -> None:
             assert_identical(part, wanted)
 
 
-def test_combine_takes_the_first_that_is_not_none():
-    assert partax.combine([0, None, None], [2, 2, None], [3, 3, None]) == [0, 2, None]
-
-
-def test_is_leaf_at_the_root():
-    tree = (1, 2)
-    assert partax.filter(tree, lambda x: x == (1, 2), is_leaf=lambda x: True) is tree
-    assert partax.filter(tree, False, is_leaf=lambda x: True) is None
-
-
 @pytest.mark.parametrize("call", [partax.partition, partax.filter])
 def test_a_traced_spec_is_a_value_error(call):
     with pytest.raises(ValueError, match="filter"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partax
-from partax import all_of, any_of, by_path, is_array, not_
+from partax import by_path, is_array
 from trees import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -117,9 +117,9 @@ FILTERS = {
     "types": (lambda: (Scale, bytes), [".scale.factor"]),
     "predicate": (lambda: lambda x: x.ndim == 2, [".first.weight", ".last.weight"]),
     "built-in predicate": (lambda: is_array, ALL),
-    "not": (lambda: not_(eqx.nn.Linear), [".scale.factor"]),
-    "any": (lambda: any_of(by_path(regex="^first/b"), Scale), [".first.bias", ".scale.factor"]),
-    "all": (lambda: all_of(by_path("**/bias"), by_path("last/*")), [".last.bias"]),
+    "not": (lambda: ~(eqx.nn.Linear | by_path("")), [".scale.factor"]),
+    "any": (lambda: by_path(regex="^first/b") | Scale, [".first.bias", ".scale.factor"]),
+    "all": (lambda: by_path("**/bias") & by_path("last/*"), [".last.bias"]),
     "prefix of filters": (lambda: jax.tree.map(lambda _: by_path("**/bias"), model()), [".first.bias", ".last.bias"]),
     "None": (lambda: None, ALL),
     "False": (lambda: False, []),
@@ -169,7 +169,7 @@ def test_frozen_layers_have_no_products_in_the_backward_pass(transform, layers):
     assert count(None) == layers + layers + (layers - 1)
     assert count(by_path(str(layers - 1))) == layers + 1
     assert count(by_path("0")) == layers + 1 + (layers - 1)
-    assert count(any_of(by_path("0"), by_path(str(layers - 1)))) == layers + 2 + (layers - 1)
+    assert count(by_path("0") | by_path(str(layers - 1))) == layers + 2 + (layers - 1)
     assert count(False) == layers
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import partax
 from partax import _core
-from trees import Layer, array
+from trees import array
 
 Items = list[tuple[Any, Any]]
 FAMILIES: dict[str, Callable[[Items], Any]] = {
@@ -54,85 +54,9 @@ def test_an_ordered_dict_that_was_reordered_is_another_structure() -> None:
     assert ours(tree) == ("a", "b")
 
 
-def test_keys_are_told_apart_by_type_and_come_in_the_order_of_their_sorted_texts() -> None:
-    spec = _core.flatten({1: array(1)})[1]
-    assert spec.match({True: array(1)}) is None
-    assert spec.match({1.0: array(1)}) is None
-    ours = partax.filter_jit(lambda tree: list(tree))
-    for names in ("ab", "ba", "ba"):
-        keys = ["".join([name, "1"]) for name in names]
-        found = ours(dict.fromkeys(keys, array(1)))
-        assert found == ["a1", "b1"]
-
-
 def test_the_factory_of_a_defaultdict_is_static() -> None:
     traces: list[Any] = []
     f = partax.filter_jit(lambda tree: (traces.append(tree.default_factory), tree["a"])[1])
     for factory in (list, list, dict, None, None, list):
         f(defaultdict(factory, a=array(1)))
     assert traces == [list, dict, None]
-
-
-class Key:
-    """Does something when it is compared; the hash is that of `like`."""
-
-    def __init__(self, like: Any, act: Callable[[], object] = lambda: None):
-        self.like = like
-        self.act = act
-
-    def __hash__(self) -> int:
-        return hash(self.like)
-
-    def __eq__(self, other: object) -> bool:
-        self.act()
-        return isinstance(other, Key) and self.like == other.like
-
-    def __lt__(self, other: Any) -> bool:
-        self.act()
-        return bool(self.like < other.like)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("nested", [False, True])
-def test_keys_that_empty_the_dictionary_while_they_are_compared(family: str, nested: bool) -> None:
-    def tree_of(act: Callable[[], object]) -> Any:
-        values = [[array(3, start=i)] if nested else array(3, start=i) for i in range(3)]
-        return FAMILIES[family]([(Key(name, act), value) for name, value in zip("cab", values, strict=True)])
-
-    spec = _core.flatten(tree_of(lambda: None))[1]
-    assert len(spec.match(tree_of(lambda: None)) or ()) == 3
-    for when in range(12):
-        count = itertools.count()
-        trees: list[Any] = []
-        trees.append(tree_of(lambda when=when, count=count, trees=trees: next(count) == when and trees[0].clear()))
-        found = spec.match(trees[0])
-        assert found is None or [leaf.shape for leaf in found] == [(3,)] * 3
-
-
-@pytest.mark.parametrize("wrapper", [False, True])
-@pytest.mark.parametrize("name", ["weight", "bias", "__module__", "__doc__"])
-@pytest.mark.parametrize("ours_first", [False, True])
-def test_a_key_in_an_instance_that_pops_a_field_when_compared(name: str, ours_first: bool, wrapper: bool) -> None:
-    """A key of the user's with the hash of a field stands in the dictionary where that is looked up."""
-    ours = partax.filter_jit(lambda model, x: x + model.weight.sum())
-    layer, busy = Layer(array(2, 2), array(2)), list[bool]()
-    state: Any = layer.__dict__
-
-    def pop() -> None:
-        if not busy:  # to pop compares the key again
-            busy.append(True)
-            state.pop("weight", None)
-            busy.clear()
-
-    fields = dict(state)
-    state.clear()
-    state.update({Key(name, pop): 1, **fields} if ours_first else {**fields, Key(name, pop): 1})
-    if wrapper:
-        try:
-            ours(layer, array(2))
-        except Exception as error:  # whatever the module still has
-            assert not isinstance(error, SystemError)
-    else:
-        leaves, spec = _core.flatten(layer)
-        assert len(leaves) <= 2
-        spec.match(layer)

@@ -89,18 +89,6 @@ def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
     assert [name for name in called_functions(halves, flax) if "unflatten" in name] == []
 
 
-def test_attributes_in_another_order_are_read_without_flax_also_where_equal_texts_name_them() -> None:
-    first, other = block().layers, block().layers
-    named = [("".join([*name]), value) for name, value in vars(other).items()]  # texts of their own
-    vars(other).clear()
-    vars(other).update(reversed(named))
-    step = partax.filter_jit(lambda tree: jax.tree.leaves(tree)[-1])
-    for tree in (first, other):
-        assert_exact(step(tree), jax.tree.leaves(tree)[-1])
-    assert step.cache_info().traces == 1
-    assert [name for name in called_functions(lambda: step(other), flax) if "trace" not in name.lower()] == []
-
-
 def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
     class Pair(nnx.Module):
         def __init__(self, swapped: bool) -> None:
@@ -158,80 +146,3 @@ def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
         return inner
 
     assert outer(jnp.ones(2)).get_value().tolist() == [3.0, 3.0]
-
-
-class Holder:
-    """Sets an attribute where its dictionary is another's metadata."""
-
-    def put(self, metadata: dict[str, Any], value: int) -> None:
-        self.__dict__ = metadata
-        self.mark = value
-
-
-METADATA: dict[str, Callable[[dict[str, Any], int], Any]] = {
-    "an item": lambda metadata, n: metadata.__setitem__("mark", n),
-    "added": lambda metadata, n: metadata.__setitem__(f"more {n}", n),
-    "clear": lambda metadata, n: metadata.clear(),
-    "an attribute": lambda metadata, n: Holder().put(metadata, n),
-    "nothing": lambda metadata, n: None,
-}
-SOURCES: dict[str, Callable[[Any], Any]] = {
-    "made by Flax": lambda variables: variables,
-    "a result": partax.filter_jit(lambda variables: jax.tree.map(lambda array: array + 1, variables)),
-}
-
-
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-@pytest.mark.parametrize("change", METADATA.values(), ids=METADATA)
-def test_metadata_that_change_in_place_between_calls_are_seen(
-    change: Callable[[dict[str, Any], int], Any], source: Callable[[Any], Any]
-) -> None:
-    told = partax.filter_jit(lambda variables: [(v[...] + 1, dict(v._var_metadata)) for v in variables])
-    for n in range(500, 600):  # CPython has ways of its own to set an attribute that is set often
-        METADATA["an attribute"]({}, n)
-    variables = source([nnx.Param(jnp.ones(1), mark=n, first=None) for n in range(2)])
-    for n in range(4):
-        change(variables[1]._var_metadata, 1000 + n)
-        for _ in range(3):
-            found = [metadata for _, metadata in told(variables)]
-            assert found == [variable._var_metadata for variable in variables]
-
-
-def test_a_dictionary_of_metadata_at_the_place_of_another_is_read() -> None:
-    variable = nnx.Param(jnp.ones(1), mark=0)
-    mark = partax.filter_jit(lambda v: (v._var_metadata["mark"], v[...]))
-    for n in [0, 0, 1, 1, 0, 2, 2]:
-        nnx.Variable._var_metadata.__set__(variable, {**variable._var_metadata, "mark": n})  # the last one is freed
-        assert mark(variable)[0] == n
-
-
-def test_a_flat_state_with_other_paths_or_values_is_another(traces: Any) -> None:
-    def flat(**values: Any) -> Any:
-        return nnx.to_flat_state(nnx.State(values))
-
-    step = partax.filter_jit(lambda state: (traces.tick(), add_one(state))[1])
-    a, b = jnp.ones(1), jnp.zeros(2)
-    states = [flat(a=a, b=b), flat(a=a, b=b), flat(a=a, c=b), flat(a=a), flat(), flat(a={"x": a}), flat(b=b, a=a)]
-    for count, state in zip([1, 1, 2, 3, 4, 5, 5], states, strict=True):
-        assert_exact(step(state), add_one(state))
-        assert_exact(step(step(state)), add_one(add_one(state)))
-        assert traces.count == count
-    state = flat(a=a, b=b)
-    state._values.append(a)  # a list that is longer than the paths, which are all that the functions tell of it
-    assert len(step(state)._values) == 3
-    state._values.pop()
-    assert_exact(step(state), add_one(state))
-
-
-def test_a_mapping_of_nodes_that_changes_in_place_is_seen() -> None:
-    traces: list[str] = []
-    body = lambda name: lambda tree: (traces.append(name), jax.tree.leaves(tree)[0] + 1)[1]
-    ours, plain = partax.filter_jit(body("ours")), jax.jit(body("jax.jit"))
-    first, second = (nnx.List([nnx.Param(jnp.ones(1)), nnx.Param(jnp.zeros(1))]) for _ in range(2))
-    nodes = vars(second)["_pytree__nodes"]._mapping
-    for n in range(3):
-        for tree in (first, second, first, second):
-            assert_exact(ours(tree), plain(tree))
-        # Of `second` a key holds the mapping itself from its own first trace on, as with jax.jit.
-        assert traces.count("ours") == traces.count("jax.jit") == min(n + 1, 2)
-        nodes[f"more {n}"] = False

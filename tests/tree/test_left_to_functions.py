@@ -2,17 +2,14 @@
 its registered functions make of it, and that the doctor tells why it is left to them."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import pytest
 
 import partax
-from partax._families import dataclasses as dataclass_family
 from partax._families import equinox as equinox_family
 from reference import assert_exact
 from trees import Bag, array
@@ -46,21 +43,6 @@ def by_fields(cls: type, step: int = 1) -> Registration:
     return with_keys, unflatten, to_iter
 
 
-def with_version(make: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes an object, which then has an attribute more."""
-
-    def unflatten(*given: Any) -> Any:
-        made = make(*given)
-        made.__dict__["version"] = 2
-        return made
-
-    return unflatten
-
-
-def marked(cls: type, flatten_with_keys: Any, flatten_func: Any, unflatten_func: Any) -> Registration:
-    return flatten_with_keys, with_version(unflatten_func), flatten_func
-
-
 def module(register_as: Callable[..., Registration]) -> Callable[[Patch], Any]:
     """Makes an Equinox module whose class has another registration than modules have today."""
 
@@ -81,34 +63,6 @@ def module(register_as: Callable[..., Registration]) -> Callable[[Patch], Any]:
     return make
 
 
-def dataclass_that_is_not_called(patch: Patch) -> Any:
-    """Of a jax that rebuilds registered dataclasses by setting the fields of an empty instance."""
-
-    def register(cls: type) -> type:
-        with_keys, unflatten, flatten = by_fields(cls)
-        flatten.__qualname__ = "register_dataclass.<locals>.to_iter"
-        jax.tree_util.register_pytree_with_keys(cls, with_keys, unflatten, flatten)
-        return cls
-
-    patch.setattr(jax.tree_util, "register_dataclass", register)
-    calls = dataclass_family._calls_dataclasses
-    calls.cache_clear()
-    patch.setattr(dataclass_family, "_calls_dataclasses", functools.cache(calls.__wrapped__))
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Point:
-        x: Any
-        kind: str = dataclasses.field(metadata={"static": True}, default="plain")
-
-        def __post_init__(self) -> None:
-            assert not made, "called where jax does not"
-
-    made: list[Any] = []
-    made.append(Point(array(2)))
-    return made[0]
-
-
 def penzai_s(patch: Patch) -> Any:
     @penzai.pytree_dataclass
     class Own(penzai.Struct):
@@ -125,18 +79,6 @@ def penzai_s(patch: Patch) -> Any:
             return cls.from_attributes(a=children[0])
 
     return Own(array(1))
-
-
-def newer_chex(patch: Patch) -> Any:
-    from chex._src import dataclass as chex_module
-
-    patch.setattr(chex_module, "_dataclass_unflatten", with_version(chex_module._dataclass_unflatten))
-
-    @chex.dataclass
-    class Newer:
-        a: Any
-
-    return Newer(a=array(1))
 
 
 def pytree(**functions: Any) -> Any:
@@ -160,24 +102,13 @@ def reversed_flax(patch: Patch) -> Any:
     return pytree(_pytree__flatten=flatten, _pytree__unflatten=classmethod(unflatten))
 
 
-def newer_flax(patch: Patch) -> Any:
-    unflatten = nnx.Pytree._pytree__unflatten.__func__
-    patch.setattr(nnx.Pytree, "_pytree__unflatten", classmethod(with_version(unflatten)))
-    return pytree()
-
-
 # What makes an object, and words of why it is left to its functions.
 OTHERWISE: dict[str, Callable[[Patch], Any]] = {
     "Equinox, by fields": module(lambda cls, **_: by_fields(cls)),
     "Equinox, reversed": module(lambda cls, **_: by_fields(cls, -1)),
-    "Equinox, rebuilding": module(marked),
-    "a dataclass": dataclass_that_is_not_called,
     "penzai": penzai_s,
-    "chex": newer_chex,
     "Flax, reversed": reversed_flax,
-    "Flax, rebuilding": newer_flax,
     "Flax, another class": lambda patch: pytree(_pytree__unflatten=type(pytree())._pytree__unflatten),
-    "Flax, without a name": lambda patch: (patch.delattr(nnx, "tracers"), pytree())[1],
 }
 
 
@@ -193,21 +124,3 @@ def test_an_object_is_what_the_functions_of_its_class_make_of_it(name: str, monk
         assert list(vars(found)) == list(vars(expected))
     assert traces.count == 1 or name == "Flax, another class"
     assert_exact(partax.combine(*partax.partition(it, partax.is_array)), again(it))
-
-
-def test_a_chex_class_that_gets_a_post_init_later_is_left_to_its_functions() -> None:
-    @chex.dataclass
-    class Post:
-        b: Any
-        a: Any
-
-    it = Post(a=array(1), b=array(2))
-    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
-    step(it)
-    calls: list[Any] = []
-    Post.__post_init__ = lambda self: calls.append(self.a)
-    for count in (1, 2):
-        assert jnp.array_equal(step(it).a, array(1) + 1) and len(calls) == count
-        Post.other = 3
-    del Post.__post_init__
-    assert list(vars(step(it))) == ["b", "a"] and len(calls) == 2

@@ -2,7 +2,6 @@
 no more what it was, and that nothing else is traced for it."""
 
 import dataclasses
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -153,39 +152,3 @@ def test_a_call_with_one_thing_replaced(path: str, traces: Any) -> None:
         check(3, expected, what)
         setter(before)
         check(2, expected, f"back from {what}")
-
-
-class EmptiesWhenCollected:
-    """A cycle, which only the collector ends."""
-
-    def __init__(self, tree: list[Any]) -> None:
-        self.myself = self
-        self.tree = tree
-
-    def __del__(self) -> None:
-        self.tree.clear()
-
-
-def test_a_collection_in_the_midst_of_a_call() -> None:
-    count = partax.filter_jit(lambda tree: len(jax.tree.leaves(tree)))
-
-    def fresh() -> list[Any]:
-        return [Plain(array(), [array()]) for _ in range(30)]  # whose dictionaries are made when they are asked for
-
-    for _ in range(3):
-        assert count(fresh()) == 60
-    before = gc.get_threshold()
-    try:
-        for _ in range(50):
-            tree = fresh()
-            gc.collect()
-            gc.set_threshold(0)
-            EmptiesWhenCollected(tree)
-            gc.set_threshold(1)
-            found = count(tree)
-            gc.set_threshold(*before)
-            assert found in (0, 60)
-            gc.collect()
-            assert tree == []
-    finally:
-        gc.set_threshold(*before)

@@ -8,7 +8,7 @@ import jax
 
 from partax import _core
 from partax._jax.private import is_before_compiling, stage_of
-from partax._jit.ahead_of_time import record_at_work
+from partax._jit.record_at_work import record_at_work
 
 if TYPE_CHECKING:
     from partax._explain.history import Record

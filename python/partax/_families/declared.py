@@ -36,7 +36,7 @@ _PENZAI_METHODS = ("tree_flatten", "tree_flatten_with_keys", "tree_unflatten", "
 
 
 def _fields_of_penzai(cls: type) -> Fields | None:
-    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are no children."""
+    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are static."""
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
         return None
@@ -220,5 +220,5 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
     for name, before, after in zip(names, values, rebuilt, strict=True):
         if before is not after:
             return f"unflattening makes another `{name}`"
-    object.__new__(cls)  # an error where that is no way to make one
+    object.__new__(cls)  # an error where this cannot make one
     return set_names

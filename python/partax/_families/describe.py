@@ -77,11 +77,6 @@ def why_called(cls: type) -> str:
     return reason
 
 
-def simple_key(entry: Any) -> str:
-    """An entry of a path without punctuation."""
-    return jax.tree_util.keystr((entry,), simple=True)
-
-
 def is_inexact(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 

@@ -1,4 +1,4 @@
-"""Equinox's modules, and what its predicates ask of an object beside its class."""
+"""Equinox's modules, and what its predicates ask of an object in addition to its class."""
 
 import dataclasses
 import functools

@@ -45,8 +45,8 @@ def at(
         or whole subtrees. It is called twice, the second time with a tree of other leaves, and must not depend on what
         these are.
       pytree: any pytree; it is not changed.
-      replace: what stands there instead; of a sequence of nodes a sequence of the same length.
-      replace_fn: called with each node instead of that; what it returns stands there.
+      replace: the new value; for a sequence of nodes, a sequence of the same length.
+      replace_fn: instead of `replace`, called with each node for its new value.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf. `lambda x: x is None` lets Nones be
         replaced.
 
@@ -105,7 +105,7 @@ def _check_independence(expected: Any, given: Any, is_leaf: _IsLeaf | None) -> N
 
 
 def _replacements(nodes: tuple[Any, ...], found: list[tuple[int, int]], replace: Any, replace_fn: Any) -> list[Any]:
-    """What stands in the place of each node that was found, in the order of the tree."""
+    """The new value of each node, in the order of the tree."""
     if (replace is _UNSET) == (replace_fn is _UNSET):
         raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
     if replace is _UNSET:
@@ -154,7 +154,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
       *pytrees: one or more trees of any kind.
       typematch: whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
         1 to 1.0.
-      rtol: relative tolerance for inexact arrays, as of `jax.numpy.allclose`.
+      rtol: relative tolerance for inexact arrays, as in `jax.numpy.allclose`.
       atol: absolute tolerance, the same.
 
     Returns:

@@ -3,51 +3,87 @@
 import dataclasses
 import difflib
 import heapq
+import inspect
 import os
 import re
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from partax import _core
-from partax._core import is_array as is_array
-from partax._core import is_array_like as is_array_like
-from partax._core import is_inexact_array as is_inexact_array
-from partax._core import is_inexact_array_like as is_inexact_array_like
 from partax._pytree.call_site import call_site
+from partax._pytree.paths import glob_of
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 
 # A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
 FilterSpec = Any
 
-_MAX_SEGMENTS = 63
-_MAX_ALTERNATIVES = 1024
-
-# A segment of a glob: None for `**`, else the literal pieces between its `*`.
-_Segment = tuple[str, ...] | None
+_Kind = Literal["predicate", "glob", "regex", "any", "all", "not"]
+_SIGNS: dict[str, str] = {"any": " | ", "all": " & "}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Filter:
-    """A filter made by `by_path`, `any_of`, `all_of` or `not_`: immutable, hashable, equal to another made alike.
+    """A filter that combines with any other: `a & b` takes what both take, `a | b` what either takes, `~a` what `a`
+    does not. The predicates such as `is_array` are such filters, and what `by_path` returns; `a` or `b` has to be one.
 
     Example:
       >>> weights = partax.by_path("**/weight")
-      >>> partax.not_(weights)
-      not_(by_path('**/weight'))
-      >>> weights == partax.by_path("**/weight")
-      True
+      >>> partax.is_array & ~weights
+      is_array & ~by_path('**/weight')
+      >>> partax.filter([1, 2.0, "three"], ~partax.is_array & (int | partax.by_path("2")))
+      [1, None, 'three']
+
+    It is immutable, hashable, and equal to another made alike. In `a & b`, `b` is asked only about what `a` takes.
     """
 
-    _text: str
-    _described: tuple[str, Any]  # as the native stages read it
-    _glob: str | None = None
+    _described: tuple[_Kind, Any]  # as the native stages read it
+
+    def __invert__(self) -> "Filter":
+        return Filter(("not", (self,)))
+
+    def __and__(self, other: FilterSpec) -> "Filter":
+        return _joined("all", self, other)
+
+    def __rand__(self, other: FilterSpec) -> "Filter":
+        return _joined("all", other, self)
+
+    def __or__(self, other: FilterSpec) -> "Filter":
+        return _joined("any", self, other)
+
+    def __ror__(self, other: FilterSpec) -> "Filter":
+        return _joined("any", other, self)
 
     def __repr__(self) -> str:
-        return one_line(self._text)
+        return one_line(_text(self))
+
+
+class Predicate(Filter):
+    """A native predicate. Each has a class of its own, so that a call of it runs no Python of ours."""
+
+    __name__: str
+
+    def __call__(self, element: object, /) -> bool: ...
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def _predicate(function: Callable[[Any], bool]) -> Predicate:
+    predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
+    names: dict[str, Any] = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
+    names |= {"__module__": "partax", "__doc__": function.__doc__, "__signature__": inspect.signature(function)}
+    vars(predicate).update(names)
+    return predicate
 
 
 Filter.__module__ = "partax"  # where users find it, and pickles too
+
+is_array = _predicate(_core.is_array)
+is_array_like = _predicate(_core.is_array_like)
+is_inexact_array = _predicate(_core.is_inexact_array)
+is_inexact_array_like = _predicate(_core.is_inexact_array_like)
 
 
 def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:
@@ -63,9 +99,9 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
     Args:
       glob: a pattern of the whole path of a leaf, such as `"layers/*/weight"`. The segments of a path are the names of
         attributes, indices and keys on the way to the leaf, as `jax.tree_util.keystr(path, simple=True)` writes them.
-        In a segment, `*` stands for any characters (alone: for one segment, whatever it is); the segment `**` for any
-        number of segments, also none; `{a,b}` for either of several patterns. A backslash takes the next character
-        as it is. What is below a node is `"layers/0/**"`.
+        In a segment, `*` matches any characters (alone: one segment, whatever it is); the segment `**` any number of
+        segments, also none; `{a,b}` either of several patterns. A backslash takes the next character as it is. What is
+        below a node is `"layers/0/**"`.
       regex: instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
         `^` and `$`.
 
@@ -74,84 +110,52 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
 
     Raises:
       TypeError: neither or both were given, or no string.
-      ValueError: the pattern is malformed, or has more than 1,024 alternatives or 63 segments.
+      ValueError: the pattern is malformed, or has more than 1,024 alternatives.
     """
     if (glob is None) == (regex is None):
         raise TypeError("by_path: found " + ("neither" if glob is None else "both") + ", expected a glob or a regex")
     if glob is not None:
         if not isinstance(glob, str):
             raise TypeError(f"by_path: found a `{type(glob).__name__}`, expected the glob as a str")
-        return Filter(f"by_path({glob!r})", ("glob", _parse_glob(glob)), glob)
+        glob_of(glob)  # which raises where it is malformed
+        return Filter(("glob", glob))
     try:
         pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - None was ruled out
         pattern.search("")
     except (re.error, TypeError) as error:
         kind = ValueError if isinstance(error, re.error) else TypeError
         raise kind(f"by_path: found the regex {regex!r}, expected a regular expression for str: {error}") from error
-    return Filter(f"by_path(regex={pattern.pattern!r})", ("regex", pattern))
+    return Filter(("regex", pattern))
 
 
-def any_of(*filters: FilterSpec) -> Filter:
-    """Takes the leaves that at least one filter takes.
-
-    Example:
-      >>> partax.filter([1, 2.0, "three"], partax.any_of(int, str))
-      [1, None, 'three']
-
-    Args:
-      *filters: as of `partition`.
-
-    Returns:
-      A filter; of no filters, one that takes nothing.
-
-    Raises:
-      ValueError: where it is used, if a member is no filter.
-    """
-    return _combination("any_of", "any", filters)
+def _joined(kind: Literal["any", "all"], left: FilterSpec, right: FilterSpec) -> Filter:
+    """Of a long chain one combination, so that it is not nested."""
+    members: list[FilterSpec] = []
+    for side in (left, right):
+        is_chain = isinstance(side, Filter) and side._described[0] == kind
+        members += side._described[1] if is_chain else (side,)
+    return Filter((kind, tuple(members)))
 
 
-def all_of(*filters: FilterSpec) -> Filter:
-    """Takes the leaves that every filter takes. The filters are asked in order, up to the first that does not.
-
-    Example:
-      >>> model = {"weight": jnp.ones(2), "bias": jnp.zeros(2), "name": "linear"}
-      >>> frozen = partax.all_of(partax.is_array, partax.not_(partax.by_path("bias")))
-      >>> partax.filter(model, frozen)
-      {'bias': None, 'name': None, 'weight': Array([1., 1.], dtype=float32)}
-
-    Args:
-      *filters: as of `partition`.
-
-    Returns:
-      A filter; of no filters, one that takes everything.
-
-    Raises:
-      ValueError: where it is used, if a member is no filter.
-    """
-    return _combination("all_of", "all", filters)
+def _text(filter: Filter) -> str:
+    kind, argument = filter._described
+    if kind in _SIGNS:
+        return _SIGNS[kind].join(_member_text(member, kind) for member in argument)
+    if kind == "not":
+        return "~" + _member_text(argument[0], kind)
+    if kind == "predicate":
+        return argument.__name__
+    return f"by_path({argument!r})" if kind == "glob" else f"by_path(regex={argument.pattern!r})"
 
 
-def not_(filter: FilterSpec) -> Filter:
-    """Takes the leaves that a filter does not take.
-
-    Example:
-      >>> partax.filter([1, 2.0, "three"], partax.not_(str))
-      [1, 2.0, None]
-
-    Args:
-      filter: as of `partition`.
-
-    Returns:
-      A filter.
-
-    Raises:
-      ValueError: where it is used, if `filter` is none.
-    """
-    return _combination("not_", "not", (filter,))
-
-
-def _combination(name: str, described: str, members: tuple[FilterSpec, ...]) -> Filter:
-    return Filter(f"{name}({', '.join(map(filter_name, members))})", (described, members))
+def _member_text(member: FilterSpec, outer: _Kind) -> str:
+    """A member of a combination, in parentheses where Python would read it as part of another one."""
+    if not isinstance(member, Filter):
+        name = filter_name(member)
+        return f"({name})" if isinstance(member, types.UnionType) else name
+    inner = member._described[0]
+    needs_parentheses = inner == "any" or (inner == "all" and outer == "not")
+    return f"({_text(member)})" if needs_parentheses else _text(member)
 
 
 def filter_name(filter: FilterSpec) -> str:
@@ -162,69 +166,10 @@ def filter_name(filter: FilterSpec) -> str:
     return name_text(name) if isinstance(name, str) else short_text(filter, LONGEST)
 
 
-def _parse_glob(glob: str) -> tuple[tuple[_Segment, ...], ...]:
-    """The alternatives of a glob, for the native matcher."""
-    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that takes it as it is
-    if tokens and tokens[-1] == "\\":
-        raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
-    alternatives = tuple(map(_split, _expand(tokens, glob)))
-    for segments in alternatives:
-        if len(segments) > _MAX_SEGMENTS:
-            raise ValueError(f"by_path: found {len(segments)} segments in {glob!r}, expected at most {_MAX_SEGMENTS}")
-    return alternatives
-
-
-def _expand(tokens: list[str], glob: str) -> list[list[str]]:
-    """Every way to choose one of each pair of braces' alternatives."""
-    # The open braces: what was read before each, and its alternatives so far. The outermost is the glob itself.
-    before: list[list[list[str]]] = []
-    choices: list[list[list[str]]] = []
-    current: list[list[str]] = [[]]
-    for token in tokens:
-        if token == "{":
-            before.append(current)
-            choices.append([])
-            current = [[]]
-        elif token == "," and before:
-            choices[-1] += current
-            current = [[]]
-        elif token == "}":
-            if not before:
-                raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
-            inner = choices.pop() + current
-            outer = before.pop()
-            if len(outer) * len(inner) > _MAX_ALTERNATIVES:
-                raise ValueError(
-                    f"by_path: found more than {_MAX_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
-                    "use any_of(...) or regex="
-                )
-            current = [prefix + suffix for prefix in outer for suffix in inner]
-        else:
-            for alternative in current:
-                alternative.append(token)
-    if before:
-        raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
-    return current
-
-
-def _split(tokens: list[str]) -> tuple[_Segment, ...]:
-    """The segments of one alternative; the root, which has none, is named by nothing."""
-    segments: list[_Segment] = []
-    pieces = [""]
-    for token in [*tokens, "/"] if tokens else ():
-        if token == "/":
-            segments.append(None if pieces == ["", "", ""] else tuple(pieces))
-            pieces = [""]
-        elif token == "*":
-            pieces.append("")
-        else:
-            pieces[-1] += token[-1]
-    return tuple(segments)
-
-
 def install() -> None:
     """Tells the native stages the class of filters that they read. Called once, when partax is imported."""
-    _core.configure(described_filter=Filter)
+    predicates = (is_array, is_array_like, is_inexact_array, is_inexact_array_like)
+    _core.configure(described_filter=Filter, predicates=predicates)
 
 
 _SHOWN_PATHS = 5
@@ -249,16 +194,19 @@ def check_used(
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
     for filter in (filters[i] for i in unused):
-        if not isinstance(filter, Filter) or filter._text in _warned or (filter._text, sum(counts)) in _used:
+        if not isinstance(filter, Filter) or not (asks_paths := list(_paths_asked(filter))):
+            continue
+        text = _text(filter)
+        if text in _warned or (text, sum(counts)) in _used:
             continue
         if len(_used) < _MOST_WARNED:
-            _used.add((filter._text, sum(counts)))
-        for asked in _paths_asked(filter):
+            _used.add((text, sum(counts)))
+        for asked in asks_paths:
             if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
                 if len(_warned) < _MOST_WARNED:
-                    _warned.add(filter._text)
-                text = f"a filter takes no leaf, {_unused_filter(asked, paths)}"
-                warnings.warn_explicit(text, UserWarning, *call_site())
+                    _warned.add(text)
+                message = f"a filter takes no leaf, {_unused_filter(asked, paths)}"
+                warnings.warn_explicit(message, UserWarning, *call_site())
 
 
 def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...]:
@@ -267,19 +215,19 @@ def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...
 
 def _paths_asked(filter: Filter) -> Iterator[Filter]:
     """The globs without which a filter takes nothing."""
-    name, members = filter._described
-    if filter._glob is not None:
+    kind, argument = filter._described
+    if kind == "glob":
         yield filter
-    elif name in ("any", "all"):
-        for member in members:
+    elif kind in _SIGNS:
+        for member in argument:
             if isinstance(member, Filter):
                 yield from _paths_asked(member)
 
 
 def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
     """A filter that takes none of the paths, and the nearest of them."""
-    pattern = filter._glob if isinstance(filter, Filter) else None
-    if pattern is None:
+    kind, pattern = filter._described if isinstance(filter, Filter) else ("predicate", "")
+    if kind != "glob":
         near, what = paths[:_SHOWN_PATHS], "there are"
     else:
         near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]

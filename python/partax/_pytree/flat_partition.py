@@ -40,7 +40,7 @@ def flat_partition(
 
     Args:
       pytree: any pytree.
-      *filters: which leaves go to each dictionary, as of `partition`.
+      *filters: which leaves go to each dictionary, as for `partition`.
       separator: how paths are written: None for the form of `jax.tree_util.keystr`, as in `.layers[0].weight`; else
         what stands between the segments, as in `layers/0/weight`. Of several leaves whose paths are written alike, the
         later ones have `#2`, `#3` and so on at the end.
@@ -88,7 +88,7 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
     Raises:
       KeyError: paths are missing, unexpected or in several dictionaries; the message lists them.
-      TypeError: `spec` is no `FlatSpec`, or an argument is no mapping.
+      TypeError: `spec` is not a `FlatSpec`, or an argument is not a mapping.
     """
     plain: list[dict[str, Any]] = []
     for i, part in enumerate(dicts):
@@ -96,22 +96,6 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
             raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
         plain.append(part if isinstance(part, dict) else dict(part))
     return _core.flat_combine(spec, tuple(plain))
-
-
-def told_apart(keys: tuple[str, ...]) -> list[str]:
-    """The keys; those that come again have `#2`, `#3` and so on at the end. Called by the native flat_partition."""
-    taken = set(keys)
-    counts: dict[str, int] = {}  # how often each key was met, and named
-    distinct: list[str] = []
-    for key in keys:
-        count, name = counts.get(key, 0) + 1, key
-        if count > 1:
-            while (name := f"{key}#{count}") in taken:
-                count += 1
-            taken.add(name)
-        counts[key] = count
-        distinct.append(name)
-    return distinct
 
 
 def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:

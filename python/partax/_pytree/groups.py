@@ -41,8 +41,8 @@ def labels(
       A tree of the structure of `pytree` with labels for leaves.
 
     Raises:
-      TypeError: `groups` is no mapping.
-      ValueError: no group takes some leaf and there is no default; or a label is no hashable leaf of pytrees.
+      TypeError: `groups` is not a mapping.
+      ValueError: no group takes some leaf and there is no default; or a label is not a hashable leaf of pytrees.
 
     optax calls what is callable. So where the model has a `__call__`, give optax a function that returns its labels:
     `optax.multi_transform(transforms, lambda _: label_tree)`.

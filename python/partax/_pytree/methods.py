@@ -27,7 +27,7 @@ def _is_method(leaf: Any) -> bool:
 
 
 def open_methods(tree: Any) -> Any:
-    """The tree with a node for each method of a node; the very same where it has none."""
+    """The tree with a node for each method of a node; the same object where it has none."""
     leaves, structure = jax.tree.flatten(tree)
     if not any(map(_is_method, leaves)):
         return tree
@@ -36,7 +36,7 @@ def open_methods(tree: Any) -> Any:
 
 
 def close_methods(tree: Any) -> Any:
-    """The tree with the methods that such nodes are in the place of; the very same where it has none."""
+    """The tree with methods again instead of such nodes; the same object where it has none."""
     leaves, structure = jax.tree.flatten(tree, is_leaf=_is_opened)
     if not any(map(_is_opened, leaves)):
         return tree

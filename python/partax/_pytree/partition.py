@@ -36,9 +36,9 @@ def partition(
     Args:
       pytree: any pytree.
       *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
-        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
+        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
-      replace: what stands in each tree for the leaves that went into the others.
+      replace: put in each tree in place of the leaves that went into the others.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
       strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
 
@@ -46,7 +46,7 @@ def partition(
       `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
 
     Raises:
-      ValueError: a leaf of a filter is none of the above, or its structure is no prefix of `pytree`; or, with
+      ValueError: a leaf of a filter is none of the above, or its structure is not a prefix of `pytree`; or, with
         `strict`, a filter takes nothing.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
@@ -86,9 +86,9 @@ def filter(
 
     Args:
       pytree: any pytree.
-      filter_spec: a filter as of `partition`.
+      filter_spec: a filter as for `partition`.
       inverse: keep the leaves that the filter does not take.
-      replace: what stands for the leaves that are not kept.
+      replace: put in place of the leaves that are not kept.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
 
     Returns:
@@ -101,7 +101,7 @@ def filter(
     if not isinstance(inverse, bool) and _is_filter(inverse):
         raise TypeError(
             f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
-            "any_of, all_of and not_"
+            "`&`, `|` and `~`"
         )
     kept, taken = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
     if taken == 0:
@@ -118,7 +118,7 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
       {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
 
     Args:
-      *pytrees: trees of one structure, in any order, in which None stands for what another has.
+      *pytrees: trees of one structure, in any order, with None for what another has.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
 
     Returns:
@@ -154,7 +154,7 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
     Raises:
       ValueError: the structure of `updates` does not match `model`; the message has the path.
-      TypeError: an update cannot be added to what it stands for; the message has the path.
+      TypeError: an update cannot be added to its part of the model; the message has the path.
     """
     try:
         return jax.tree.map(_updated, updates, model, is_leaf=is_none)

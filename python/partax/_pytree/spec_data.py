@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[Any, ...]]
 """Nodes in pre-order, static values, and the path of each node. A static value is (value,), or () where the field is
 absent, or None where it is gone. For a run of leaves, (the path of its parent, which child its first leaf is, the
-segments of the parent's children, none where they are numbered) stands in the place of a path."""
+segments of the parent's children, none where they are numbered) is given instead of a path."""
 
 DICTS = ("dict", "ordered_dict", "default_dict")
 
@@ -15,7 +15,7 @@ DICTS = ("dict", "ordered_dict", "default_dict")
 class Node(NamedTuple):
     """One node; one with static fields stands once more after its children, as an "end"."""
 
-    kind: str  # its family; a leaf of arity n > 0 stands for n leaves in a row
+    kind: str  # its family; a leaf of arity n > 0 is n leaves in a row
     cls: Any  # None for leaves
     type_name: str
     arity: int
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many children of its parent it stands for."""
+        """How many children of its parent it is."""
         return max(self.arity, 1) if self.is_leaf else 1
 
     @property
@@ -41,7 +41,7 @@ node_of = partial(tuple.__new__, Node)  # Node._make without its check, for thou
 
 
 def leaf_paths_of(node: Node, path: Any) -> list[str]:
-    """The path of each leaf that a node stands for; `path` is what the data has for it."""
+    """The path of each leaf in a node; `path` is what the data has for it."""
     if node.arity == 0:
         return [path]
     parent, first, segments = path
@@ -59,7 +59,7 @@ class Verbatim(str):
 
 
 def alike(first: str, second: str) -> str:
-    """What a message says beside the texts of two values that differ."""
+    """What a message adds to the texts of two values that differ."""
     return " (they look alike, but are not equal)" if first == second else ""
 
 
@@ -77,7 +77,7 @@ def shown(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> st
 ARRAY, VALUE, RUN, NODE, FIELD = range(5)
 Detail = tuple[str, int, Any]
 """What a static key tells apart: (path, ARRAY, None), (path, VALUE, the static value), (path,
-FIELD, the static value) of what is no leaf but belongs to a node, (path of a sequence, RUN, (index
+FIELD, the static value) of what belongs to a node without being a leaf, (path of a sequence, RUN, (index
 of the first, static values)) for many static leaves in a row, (path, NODE, (kind, type, number of children, or the keys
 of an OrderedDict))."""
 
@@ -94,7 +94,7 @@ def details(data: SpecData) -> Iterator[Detail]:
 
     # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are, and what
     # they tell is not kept.
-    array = None  # the one tuple that stands for all single arrays
+    array = None  # the one tuple of all single arrays
     for node, path in zip(nodes, all_paths, strict=True):
         if node is array:
             yield path, ARRAY, None

@@ -86,7 +86,7 @@ def _opened(data: SpecData) -> Any:
 
 
 def _own_fields(node: Node) -> list[str]:
-    """Without the names of a function that a module wraps, which are no part of its text."""
+    """Without the names of a function that a module wraps: its text leaves them out."""
     return [field for field in node.fields if not field.startswith("__")]
 
 
@@ -104,7 +104,7 @@ def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
 
 
 def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
-    """The message for a node, None if it is a leaf, that is not like the one of `what` beside it."""
+    """The message for a node, None if it is a leaf, that is unlike the node of `what` there."""
     node = Node(*expected[0][0])
     is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
     text = "an array" if is_array else f"a `{type_name}`"
@@ -116,7 +116,7 @@ def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, wha
 
 
 def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) -> tuple[str, str]:
-    """The path below the tree and the message for a static value that is not equal to the one of `what` beside it."""
+    """The path below the tree and the message for a static value that differs from the one of `what` there."""
     for fields, others, path in zip(found[0], expected[0], found[2], strict=True):
         node, other = Node(*fields), Node(*others)
         if node.kind in DICTS and 0 <= index - node.first_key < node.arity:

@@ -113,7 +113,7 @@ def filter_grad(
       wrt: a filter, as `partition` takes them, of what to differentiate in the first argument: of what it takes, the
         inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
         returns the very same objects. An optimiser starts from the same part of the model,
-        `filter(model, all_of(is_inexact_array, wrt))`. None: all inexact arrays.
+        `filter(model, is_inexact_array & wrt)`. None: all inexact arrays.
       holomorphic: as of `jax.grad`; all floating and complex arrays that `wrt` takes have to be complex then.
       allow_int: as of `jax.grad`; as in Equinox, integers have gradient None all the same.
 

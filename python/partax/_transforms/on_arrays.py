@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
-from partax._pytree.filters import FilterSpec, all_of, is_array, is_inexact_array
+from partax._pytree.filters import FilterSpec, is_array, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.partition import combine, is_none, partition
@@ -107,7 +107,7 @@ def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any
         raise ValueError(
             f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
         )
-    which = is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
+    which = is_inexact_array if wrt is None else is_inexact_array & wrt
     spec, taken, fixed = flat_partition(open_methods(tree), which)
 
     def whole(part: Any) -> Any:

@@ -1,0 +1,301 @@
+"""Paths of the leaves of a tree: their texts, and the globs and regular expressions that take leaves by them.
+
+The native stages give the names in a tree as rows, in pre-order: for each node (how its children are named, their
+names, how many they are, whether all are leaves). Unless all are, rows of the children follow, where a number is of
+leaves in a row, and None ends them.
+"""
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from jax.tree_util import keystr
+
+_INDICES, _FIELDS, _KEYS, _ENTRIES = range(4)  # how the children of a node are named; by keys of jax, or by indices
+
+_Row = tuple[int, Any, int, int] | int | None
+_Rows = tuple[_Row, ...]
+
+_MOST_ALTERNATIVES = 1024
+_MOST_RESULTS = 1 << 12  # that a glob remembers
+
+_Part = re.Pattern[str] | str | None
+"""What a glob has for a segment: a literal, or a pattern; None at its end."""
+
+_Matches = Callable[[str], re.Match[str] | None]
+_ANY_DEPTH, _ANY, _END = re.compile(r"\*\*"), re.compile(".*", re.DOTALL), None
+
+
+def taken_by_path(description: tuple[str, Any], rows: _Rows) -> bytes:
+    """For each leaf whether a filter by path takes it. Called by the native stages."""
+    kind, pattern = description
+    if kind == "glob":
+        return glob_of(pattern).taken(rows)
+    return bytes([pattern.search(path) is not None for path in path_texts(rows, "/")])
+
+
+def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
+    """The path of each leaf; of those that are written alike, the later ones end in `#2`, `#3` and so on. Called by the
+    native stages.
+    """
+    keys = path_texts(rows, separator)
+    taken = set(keys)
+    if len(taken) == len(keys):
+        return tuple(keys)
+    counts: dict[str, int] = {}  # how often each key was seen
+    for i, key in enumerate(keys):
+        count = counts.get(key, 0) + 1
+        if count > 1:
+            while (name := f"{key}#{count}") in taken:
+                count += 1
+            taken.add(name)
+            keys[i] = name
+        counts[key] = count
+    return tuple(keys)
+
+
+def path_texts(rows: _Rows, separator: str | None) -> list[str]:
+    """The path of each leaf: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
+    if len(rows) == 1 and isinstance(rows[0], int):
+        return [""]  # of a leaf alone
+    texts: list[str] = []
+    levels: list[Iterator[str]] = []
+    paths = iter(("",))  # of the children of a node that are still to come
+    for row in rows:
+        if row is None:
+            paths = levels.pop()
+        elif isinstance(row, int):
+            texts += itertools.islice(paths, row)
+        else:
+            kind, names, count, is_flat = row
+            path = next(paths)
+            if separator is None:
+                below = _keystr(path, kind, names, count)
+            else:
+                start = path + separator if levels else ""
+                below = [start + segment for segment in _segments(kind, names, count)]
+            if is_flat:
+                texts += below
+            else:
+                levels.append(paths)
+                paths = iter(below)
+    return texts
+
+
+def _keystr(path: str, kind: int, names: Any, count: int) -> list[str]:
+    if kind == _FIELDS:
+        return [f"{path}.{name}" for name in names]
+    if kind == _KEYS:
+        return [f"{path}[{key!r}]" for key in names]
+    if kind == _INDICES:
+        return [f"{path}[{i}]" for i in (range(count) if names is None else names)]
+    return [f"{path}[<flat index {key}>]" if isinstance(key, int) else f"{path}{key}" for key in names]
+
+
+def _segments(kind: int, names: Any, count: int) -> Sequence[str]:
+    """The names of the children of a node, as `jax.tree_util.keystr(path, simple=True)` has them."""
+    if kind == _FIELDS:
+        return names
+    if kind == _ENTRIES:
+        return [str(key) if isinstance(key, int) else keystr((key,), simple=True) for key in names]
+    return list(map(str, range(count) if names is None else names))
+
+
+class _Glob:
+    """A glob as an automaton over segments, whose states are sets of positions in its alternatives, as bits."""
+
+    def __init__(self, alternatives: Iterable[list[_Part]]) -> None:
+        self._parts: list[_Part] = []
+        self._start = self._ends = 0
+        for parts in alternatives:
+            self._start |= 1 << len(self._parts)
+            self._parts += [*parts, _END]
+            self._ends |= 1 << len(self._parts) - 1
+        self._start = self._closed(self._start)
+        self._steps: dict[tuple[int, str | None], int] = {}
+        self._nexts: dict[int, tuple[frozenset[str], int | None]] = {}
+        self._lasts: dict[int, tuple[bool, frozenset[str], _Matches | None]] = {}
+        self._of_fields: dict[tuple[int, tuple[str, ...]], bytes] = {}
+
+    def taken(self, rows: _Rows) -> bytes:
+        """For each leaf, whether the glob takes it."""
+        mask = bytearray()
+        levels: list[Iterator[int]] = []
+        states = iter((self._start,))  # of the children of a node that are still to come
+        for row in rows:
+            if row is None:
+                states = levels.pop()
+            elif isinstance(row, int):
+                mask += bytes([state & self._ends != 0 for state in itertools.islice(states, row)])
+            else:
+                kind, names, count, is_flat = row
+                state = next(states)
+                if is_flat:
+                    mask += self._taken_of(state, kind, names, count)
+                else:
+                    levels.append(states)
+                    states = iter(self._states_of(state, kind, names, count))
+        return bytes(mask)
+
+    def _taken_of(self, state: int, kind: int, names: Any, count: int) -> bytes:
+        """The same of the leaves that are the children of a node."""
+        if state == 0:
+            return bytes(count)
+        if kind == _FIELDS and (mask := self._of_fields.get((state, names))) is not None:
+            return mask
+        takes_all, literals, match = self._last(state)
+        if takes_all:
+            return b"\1" * count
+        if kind == _INDICES and match is None:
+            indices = bytearray(count)
+            for text in literals:
+                if _is_index(text, count):
+                    indices[int(text)] = 1
+            return bytes(indices)
+        segments = _segments(kind, names, count)
+        if match is None:
+            mask = bytes(map(literals.__contains__, segments))
+        else:
+            mask = bytes([text in literals or match(text) is not None for text in segments])
+        if kind == _FIELDS:
+            _keep(self._of_fields, (state, names), mask)
+        return mask
+
+    def _last(self, state: int) -> tuple[bool, frozenset[str], _Matches | None]:
+        """Which segments lead from a state to an end: whether all do, else literals and what patterns match."""
+        if state not in self._lasts:
+            before_end = [i for i in _positions(state & ~self._ends) if self._closed(2 << i) & self._ends]
+            parts = [self._parts[i] for i in before_end]
+            patterns = [part.pattern for part in parts if isinstance(part, re.Pattern)]
+            match = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.DOTALL).fullmatch
+            literals = frozenset(part for part in parts if isinstance(part, str))
+            takes_all = any(part is _ANY or part is _ANY_DEPTH for part in parts)
+            _keep(self._lasts, state, (takes_all, literals, match if patterns else None))
+        return self._lasts[state]
+
+    def _states_of(self, state: int, kind: int, names: Any, count: int) -> Iterable[int]:
+        if state not in self._nexts:
+            parts = [self._parts[position] for position in _positions(state & ~self._ends)]
+            literals = frozenset(part for part in parts if isinstance(part, str))
+            is_plain = all(isinstance(part, str) or part is _ANY or part is _ANY_DEPTH for part in parts)
+            _keep(self._nexts, state, (literals, self._step(state, None) if is_plain else None))
+        literals, after = self._nexts[state]  # after any segment but the literals; None where patterns decide
+        if after is None:
+            return [self._step(state, segment) for segment in _segments(kind, names, count)]
+        if not literals:
+            return itertools.repeat(after, count)
+        segments = _segments(kind, names, count)
+        return [self._step(state, segment) if segment in literals else after for segment in segments]
+
+    def _step(self, state: int, segment: str | None) -> int:
+        """The state after a segment."""
+        after = self._steps.get((state, segment))
+        if after is None:
+            after = 0
+            for position in _positions(state):
+                part = self._parts[position]
+                if part is _ANY_DEPTH:
+                    after |= 1 << position
+                elif part is _ANY or (segment is not None and _matches(part, segment)):
+                    after |= 2 << position
+            after = self._closed(after)
+            _keep(self._steps, (state, segment), after)
+        return after
+
+    def _closed(self, state: int) -> int:
+        """With the positions after each `**`, which may be of no segments."""
+        for position in _positions(state):
+            while self._parts[position] is _ANY_DEPTH:
+                position += 1
+                state |= 1 << position
+        return state
+
+
+def _matches(part: _Part, segment: str) -> bool:
+    return part.fullmatch(segment) is not None if isinstance(part, re.Pattern) else part == segment
+
+
+def _is_index(text: str, count: int) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < count
+
+
+def _keep(results: dict[Any, Any], key: Any, result: Any) -> None:
+    if len(results) >= _MOST_RESULTS:
+        results.clear()
+    results[key] = result
+
+
+def _positions(state: int) -> Iterator[int]:
+    while state:
+        position = state & -state
+        yield position.bit_length() - 1
+        state ^= position
+
+
+@functools.lru_cache(maxsize=256)
+def glob_of(glob: str) -> _Glob:
+    """The automaton of a glob; a ValueError says what is wrong with it."""
+    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that takes it as it is
+    if tokens and tokens[-1] == "\\":
+        raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
+    return _Glob(map(_split, _expand(tokens, glob)))
+
+
+def _expand(tokens: list[str], glob: str) -> list[list[str]]:
+    """Every way to choose one of each pair of braces' alternatives."""
+    # The open braces: what was read before each, and its alternatives so far. The outermost is the glob itself.
+    before: list[list[list[str]]] = []
+    choices: list[list[list[str]]] = []
+    current: list[list[str]] = [[]]
+    for token in tokens:
+        if token == "{":
+            before.append(current)
+            choices.append([])
+            current = [[]]
+        elif token == "," and before:
+            choices[-1] += current
+            current = [[]]
+        elif token == "}":
+            if not before:
+                raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
+            inner = choices.pop() + current
+            outer = before.pop()
+            if len(outer) * len(inner) > _MOST_ALTERNATIVES:
+                raise ValueError(
+                    f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
+                    "join several filters by `|`, or use regex="
+                )
+            current = [prefix + suffix for prefix in outer for suffix in inner]
+        else:
+            for alternative in current:
+                alternative.append(token)
+    if before:
+        raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
+    return current
+
+
+def _split(tokens: list[str]) -> list[_Part]:
+    """The segments of one alternative; the root, which has none, is named by nothing."""
+    segments: list[_Part] = []
+    pieces = [""]  # the texts between the stars of a segment
+    for token in [*tokens, "/"] if tokens else ():
+        if token == "/":
+            segments.append(_segment(pieces))
+            pieces = [""]
+        elif token == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += token[-1]
+    return segments
+
+
+def _segment(pieces: list[str]) -> _Part:
+    if not any(pieces) and len(pieces) in (2, 3):
+        return _ANY if len(pieces) == 2 else _ANY_DEPTH
+    if len(pieces) == 1:
+        return pieces[0]
+    first, *middle, last = map(re.escape, pieces)
+    # Each piece where it comes first, for good: many stars would take for ever to try all other ways.
+    return re.compile("".join([first, *(f"(?>.*?{piece})" for piece in middle), ".*", last]), re.DOTALL)
