@@ -142,7 +142,7 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tup
 def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
     """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
     given = set[str]().union(*of_values)
-    for option, names in (("donate", options.donate), ("trace", options.trace)):
+    for option, names in (("donate", options.donate), ("dynamic", options.dynamic)):
         for name in names if isinstance(names, tuple) else ():
             if name in given or is_argument_name(fun, name):
                 continue
