@@ -221,6 +221,6 @@ def test_functional_state_under_filter_jit() -> None:
 
 
 def test_carry_names_no_objects() -> None:
-    run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
+    run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry={"model": 0})
     with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):
         list(run(Counting(), over=[np.ones(2, "f4")] * 2))

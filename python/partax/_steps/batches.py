@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import ArrayType, Flat, first_difference
+from partax._pytree.short_text import short_text
+from partax._transforms.carry import Difference, Flat, array_type, first_difference
 from partax._transforms.loops import Results
 
 
@@ -60,45 +61,32 @@ class Batches:
         if len(self._names) == 1:
             return {self._names[0]: batch}
         by_name = batch._asdict() if hasattr(batch, "_asdict") else batch
-        expected = " and ".join(f"`{name}`" for name in self._names)
-        if isinstance(by_name, Mapping):
-            if set(by_name) != set(self._names):
-                names = ", ".join(map(repr, by_name)) or "none"
-                raise TypeError(f"batch {self._count}: found the names {names}, expected {expected}, and no others")
+        if isinstance(by_name, (tuple, list)) and len(by_name) == len(self._names):
+            by_name = dict(zip(self._names, by_name, strict=True))
+        if isinstance(by_name, Mapping) and set(by_name) == set(self._names):
             return {name: by_name[name] for name in self._names}
-        if not isinstance(batch, (tuple, list)) or len(batch) != len(self._names):
-            count = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
-            raise TypeError(
-                f"batch {self._count}: found a `{type(batch).__name__}`{count}, expected a tuple of "
-                f"{len(self._names)}, for {expected}, which the call gives no values for"
-            )
-        return dict(zip(self._names, batch, strict=True))
+        names = " and ".join(f"`{name}`" for name in self._names)
+        raise TypeError(
+            f"batch {self._count}: found {short_text(by_name)}, expected {names}, which the call gives no values for, "
+            "in a tuple or by name"
+        )
 
     def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
         """The arrays of a batch, and whether they have the shapes of those of the first."""
         leaves, spec = _core.flatten(batch, "batch")
-        flat = Flat(spec, list(map(_type_of, leaves)))
+        flat = Flat(spec, list(map(array_type, leaves)))
         first = self._first = self._first or flat
         difference = None if spec == first.spec else first_difference(first, flat, "batch")
+        for path, one, expected in zip(spec.dynamic_paths(), flat.arrays, first.arrays, strict=spec == first.spec):
+            if difference is None and one._replace(shape=expected.shape) != expected:
+                difference = Difference(path, expected.text, one.text)
         if difference is not None:
             raise TypeError(
                 f"batch {self._count}: `{difference.path}`: found {difference.second}, expected {difference.first}, as "
-                "in batch 0; batches may differ in their arrays alone: make a number one, as `np.float32(1)`"
+                "in batch 0; batches may differ in the shapes of their arrays alone: make a number one, as "
+                "`np.float32(1)`"
             )
-        for path, type, expected in zip(spec.dynamic_paths(), flat.arrays, first.arrays, strict=True):
-            if type._replace(shape=expected.shape) != expected:
-                raise ValueError(
-                    f"batch {self._count}: `{path}`: found {type.text}, expected {expected.text}, as in batch 0; "
-                    "batches may differ in their shapes alone"
-                )
         return leaves, flat.arrays == first.arrays
-
-
-def _type_of(leaf: Any) -> ArrayType:
-    """As it is given, also where jax takes it for another dtype."""
-    if isinstance(leaf, np.ma.MaskedArray):
-        raise TypeError("found a masked array in a batch, expected an array without a mask; give its `filled()`")
-    return ArrayType(np.shape(leaf), leaf.dtype, getattr(leaf, "weak_type", False))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -3,7 +3,7 @@
 import inspect
 import math
 import weakref
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from partax import _core
@@ -11,11 +11,11 @@ from partax._core import JitFunction
 from partax._pytree.short_text import short_text
 from partax._steps.batches import Batches, Group, join_results
 from partax._steps.chunk import VARIABLE, Settings, bind_arguments, chunk_of
-from partax._steps.places import Carry, Place, merge_result
+from partax._steps.places import Place, Places, with_parts
 
 
 def scan_steps(
-    step: JitFunction[..., Any], size: int, *, carry: Sequence[str] | Mapping[str, Place] | None = None, unroll: int = 1
+    step: JitFunction[..., Any], size: int, *, carry: Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
     """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
 
@@ -45,17 +45,11 @@ def scan_steps(
       step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk, and
         its `clear_cache` clears the chunks too.
       size: how many steps make a chunk.
-      carry: the names of the arguments that are carried; or a dictionary from each name to its place in the result: a
-        position, a key, or a tuple of these.
+      carry: for each argument that is carried its place in the result: a position, a key, or a tuple of these.
       unroll: as of `jax.lax.scan`.
 
     Returns:
       A function of the arguments of the first step.
-
-    Raises:
-      TypeError: `step` is no compiled function; what is carried or a batch has another structure or dtype in another
-        step; an object of Flax is in a batch or in the result.
-      ValueError: nothing is carried, or it could be one or the other; a step changes a Python number that is not.
     """
     if not isinstance(step, JitFunction):
         raise TypeError(
@@ -72,25 +66,24 @@ def scan_steps(
         raise ValueError(
             "`step`: found in_shardings or out_shardings, expected none; place its arguments by filter_shard"
         )
-    return Steps(step, size, _paths_by_name(carry), unroll)
+    return Steps(step, size, None if carry is None else _places_of(carry), unroll)
 
 
-def _paths_by_name(carry: Any) -> Carry | None:
-    if carry is None:
-        return None
-    carry = (carry,) if isinstance(carry, str) else carry
-    places = carry.values() if isinstance(carry, Mapping) else ()
-    paths = [tuple(it) if isinstance(it, (tuple, list)) else (it,) for it in places]
-    are_names = isinstance(carry, Collection) and all(isinstance(it, str) for it in carry)
-    if not are_names or not all(isinstance(key, (int, str)) for path in paths for key in path):
-        raise TypeError(
-            f"`carry`: found {short_text(carry)}, expected names of arguments, or a dictionary from these to places"
+def _places_of(carry: Mapping[str, Place]) -> Places:
+    if isinstance(carry, Mapping):
+        places = tuple(
+            (tuple(place) if isinstance(place, (tuple, list)) else (place,), name) for name, place in carry.items()
         )
-    return tuple(zip(carry, paths or [None] * len(carry), strict=True))
+        if all(isinstance(name, str) and all(isinstance(key, (int, str)) for key in path) for path, name in places):
+            return places
+    raise TypeError(
+        f"`carry`: found {short_text(carry)}, expected a dictionary from names of arguments to their places in the "
+        "result of a step: a position, a key, or a tuple of these"
+    )
 
 
 class Steps:
-    def __init__(self, step: JitFunction[..., Any], size: int, carry: Carry | None, unroll: int) -> None:
+    def __init__(self, step: JitFunction[..., Any], size: int, carry: Places | None, unroll: int) -> None:
         self._step, self._size, self._carry, self._unroll = step, size, carry, unroll
         self._signature = inspect.signature(step.__wrapped__)
         self._chunks: dict[tuple[Any, ...], JitFunction[..., Any]] = {}
@@ -135,13 +128,14 @@ class Steps:
 
     def _run(self, chunk: JitFunction[..., Any], values: dict[str, Any], taken: Group, size: int) -> Any:
         """Runs batches in calls of `size` steps. Updates `values`, which are carried."""
-        rests, places = list[Any](), ()
+        rests, places = list[Any](), Places()
         for start in range(0, len(taken.rows), size):
             args, kwargs = bind_arguments(self._signature, {**values, **taken.stacked(slice(start, start + size))})
             places, carried, rest = chunk(*args, **kwargs)
             values |= carried
             rests.append(rest)
-        return merge_result(dict(places), values, rests[0] if len(rests) == 1 else join_results(rests))
+        rest = rests[0] if len(rests) == 1 else join_results(rests)
+        return with_parts(rest, {path: values[name] for path, name in places})
 
     def _program(self, values: dict[str, Any]) -> "weakref.ref[Any]":
         """Refers to what the step's wrapper calls for these arguments. It is gone after `clear_cache`; so are the
