@@ -97,13 +97,14 @@ WITH_FLAX = pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
 # one of Equinox or nnx.jit returns more, so that XLA may fuse otherwise.
 WAYS = [
     ("equinox", "after"),
-    pytest.param("equinox", "another import", marks=pytest.mark.slow),
-    pytest.param("equinox", "accelerated", marks=pytest.mark.slow),
-    pytest.param("jax_jit", "after", marks=pytest.mark.slow),
-    pytest.param("flax_nnx", "after", marks=[WITH_FLAX, pytest.mark.slow]),
+    ("equinox", "another import"),
+    ("equinox", "accelerated"),
+    ("jax_jit", "after"),
+    pytest.param("flax_nnx", "after", marks=WITH_FLAX),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), WAYS)
 def test_a_script_trains_alike_by_partax(
     name: str, way: str, load: Load, before: Callable[[str], Outcome], tmp_path: pathlib.Path
@@ -130,6 +131,7 @@ def without_labels(program: str) -> str:
     return re.sub(r' \{jax\.result_info = "[^"]*"\}', "", program)
 
 
+@pytest.mark.slow
 def test_the_programs_of_jax_jit_are_the_same_before_and_after(load: Load) -> None:
     def lowered(which: str) -> str:
         script = load(source_of("jax_jit", which))

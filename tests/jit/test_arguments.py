@@ -235,6 +235,7 @@ def test_errors_name_the_array(arrays: list[jax.Array]) -> None:
         filter_jit(lambda arrays: bool(arrays[7][0]))(arrays[:10] + arrays[11:])
 
 
+@pytest.mark.slow
 def test_donated_arrays_are_given_away(arrays: list[jax.Array]) -> None:
     f = filter_jit(lambda arrays, n: ([x + n for x in arrays[1:]], arrays[0]), donate=("arrays",))
     for n in (1.0, 1.0):

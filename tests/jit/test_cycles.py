@@ -234,6 +234,7 @@ print("all")
 """
 
 
+@pytest.mark.slow
 def test_a_nest_of_any_depth_is_freed_on_a_small_stack() -> None:
     assert python("-c", NESTS).stdout.endswith("all\n")
 

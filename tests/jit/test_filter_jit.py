@@ -184,6 +184,7 @@ BODIES = {
 }
 
 
+@pytest.mark.slow
 @thorough
 @given(call_sequences(), st.sampled_from(sorted(BODIES)))
 def test_filter_jit_gives_the_model_s_results_and_number_of_traces(

@@ -101,6 +101,7 @@ def test_static_keys_of_one_wrapper_are_bounded(collect: Collect) -> None:
     assert alive("PjitFunction") - jitted <= 2 * 100
 
 
+@pytest.mark.slow
 def test_wrappers_of_callables_that_are_gone_are_bounded(collect: Collect) -> None:
     x, caches = array(2), alive("CallCache")
     adding = lambda n: lambda x: x + n

@@ -83,6 +83,7 @@ def places_of(home: str, devices: list[Any]) -> list[Any]:
             return [devices[int(home[-1])]]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_every_split_of_the_arrays(data: st.DataObject) -> None:

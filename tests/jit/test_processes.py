@@ -55,10 +55,11 @@ assert f.cache_info().hits >= 1
     [
         ("", "check(3, 2); check(3, 2); check(4, 3)", "check(3, 2)"),
         # New programs are another matter: XLA compiles with threads, and those stay in the parent.
-        (
+        pytest.param(
             "check(3, 2); check(4, 3); before = f.cache_info()",
             "check(3, 2); check(4, 3); assert f.cache_info().misses == before.misses; f.clear_cache()",
             "check(3, 2); check(5, 7)",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["before the first call", "after calls"],
@@ -100,6 +101,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.nightly), "fork"])
 def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: Path) -> None:
     if method not in multiprocessing.get_all_start_methods():
@@ -139,6 +141,7 @@ print("the main interpreter works")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [pytest.param("", marks=pytest.mark.nightly), "import partax"],
@@ -175,6 +178,7 @@ print(made(x), of_jax(x), decorated(x, 2), decorated._options.donate, x.is_delet
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_main_works_in_another_process(tmp_path: Path) -> None:
     script, file = tmp_path / "script.py", tmp_path / "file"
     script.write_text(SENDS)

@@ -7,7 +7,7 @@ from test_store import process
 
 from partax.__main__ import main
 
-pytestmark = pytest.mark.compiled_anew
+pytestmark = [pytest.mark.compiled_anew, pytest.mark.slow]
 
 SCRIPT = """
 import os, pathlib, sys, threading

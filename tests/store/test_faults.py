@@ -94,6 +94,7 @@ def assert_whole(store: Path, at_most: int) -> int:
     return len(folder.files())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, pytest.param(8, marks=[pytest.mark.nightly] * IS_SHORT)])
 def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -> None:
     started = [writer(tmp_path, 12) for _ in range(processes)]
@@ -105,6 +106,7 @@ def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -
     assert writer(tmp_path, 12).communicate()[0] == "begun\ndone 1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no kill")
 def test_processes_that_are_killed_leave_nothing_half_written(tmp_path: Path) -> None:
     chance = np.random.default_rng(0)

@@ -7,6 +7,8 @@ import pytest
 
 from processes import python
 
+pytestmark = pytest.mark.slow
+
 TOP = """
 import argparse, collections, dataclasses, enum, functools, logging, os, time, types, typing
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np, optax, partax
@@ -155,13 +157,6 @@ def kinds(calls: dict[str, Call], names: dict[str, str], expected: Call) -> list
     return [f"{names[module]}: {call}" for module, call in calls.items() if call != expected]
 
 
-def test_one_function_is_stored_and_loaded(tmp_path: Path) -> None:
-    source = {"module": CHANGES["a config object"]}
-    assert run(tmp_path, source)[0] == {"module": Call(1, 0, True)}
-    assert run(tmp_path, source)[0] == {"module": Call(0, 1, True)}
-
-
-@pytest.mark.slow
 def test_what_is_the_same_is_loaded_and_what_has_changed_is_traced(tmp_path: Path) -> None:
     sources, names = modules_of(CHANGES | STORED, "module")
     changed = [module for module, name in names.items() if name in CHANGES]
@@ -171,7 +166,6 @@ def test_what_is_the_same_is_loaded_and_what_has_changed_is_traced(tmp_path: Pat
     assert kinds(again, names, Call(1, 0, True)) == []
 
 
-@pytest.mark.slow
 def test_what_cannot_be_proven_is_named_and_not_stored(tmp_path: Path) -> None:
     sources, names = modules_of({name: source for name, (source, _) in REFUSED.items()}, "refused")
     calls, said = run(tmp_path, sources)
@@ -182,7 +176,6 @@ def test_what_cannot_be_proven_is_named_and_not_stored(tmp_path: Path) -> None:
     assert "the store has neither stored nor loaded anything" in last and "'time.time'" in last
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [
@@ -200,7 +193,6 @@ def test_another_environment_is_another_program(environment: dict[str, str], tmp
     assert run(tmp_path, source, **environment)[0] == {"module": Call(1, 0, True)}
 
 
-@pytest.mark.slow
 def test_another_version_of_a_library_is_another_program(tmp_path: Path) -> None:
     source = {"module": "import library\npartax.declare_pure('library')\ndef f(x): return library.twice(x)"}
     for version, traces in (("1.0", 1), ("1.0", 0), ("1.1", 1)):
