@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ import pytest
 BENCH = Path(__file__).parents[1] / "bench"
 RESULTS = BENCH / "results"
 sys.path += [str(BENCH), str(BENCH.parent / "docs")]
-for needed in ("equinox", "optax", "rich", "sklearn", "tqdm"):
-    pytest.importorskip(needed)
-pytestmark = pytest.mark.nightly
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(not all(map(find_spec, ("equinox", "optax", "rich", "sklearn", "tqdm"))), reason="needs `demo`"),
+]
 
 
 def drawing(*names: str) -> list[Any]:

@@ -168,7 +168,7 @@ def two_changes(transformed: Iterable[str]) -> list[Any]:
     """Each transformation with two of the changes, in turn."""
     every = list(CHANGES)
     return [
-        pytest.param(name, every[(i + j) % len(every)], marks=[pytest.mark.slow] * (j > 0))
+        pytest.param(name, every[(i + j) % len(every)], marks=[pytest.mark.nightly] * (j > 0))
         for i, name in enumerate(transformed)
         for j in (0, 2)
     ]
