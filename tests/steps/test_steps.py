@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import partax
 from transformed import assert_close_trees
@@ -238,47 +236,3 @@ def test_nothing_is_kept_of_a_run_that_is_left() -> None:
             assert dead() is None
     finally:
         gc.enable()
-
-
-leaves = st.sampled_from([1.5, 2, "a", None, (), (3,), (2, 3)])
-trees = st.recursive(
-    leaves.map(lambda it: jnp.ones(it, "f4") if isinstance(it, tuple) else it),
-    lambda inner: (
-        st.lists(inner, min_size=1, max_size=3)
-        | st.tuples(inner, inner)
-        | st.dictionaries(st.sampled_from("ab"), inner, min_size=1)
-    ),
-    max_leaves=5,
-)
-
-
-@pytest.mark.slow
-@given(
-    carried=trees,
-    fixed=trees,
-    batch=st.sampled_from([(), (2,), (1, 2)]),
-    size=st.integers(1, 4),
-    count=st.integers(0, 7),
-    first=st.booleans(),
-)
-@settings(max_examples=30, deadline=None, derandomize=True)
-def test_random_states(carried: Any, fixed: Any, batch: tuple[int, ...], size: int, count: int, first: bool) -> None:
-    def step(state: Any, fixed: Any, x: Any) -> Any:
-        moved = jax.tree.map(lambda it: it * 0.5 + x.sum() if isinstance(it, jax.Array) else it, state)
-        seen = {"x": x * 2, "fixed": fixed, "mark": "a"}
-        return (moved, seen) if first else (seen, moved)
-
-    state = {"state": [carried, jnp.zeros(2)]}
-    moved_at, seen_at = (0, 1) if first else (1, 0)
-    over = [np.full(batch, float(i), "f4") for i in range(count)]
-    jitted = partax.filter_jit(step)
-    right, at = [], state
-    for x in over:
-        right.append(jitted(at, fixed, x))
-        at = right[-1][moved_at]
-    chunks = list(partax.scan_steps(jitted, size, carry={"state": moved_at})(state, fixed, over=over))
-    parts = [right[done : done + size] for done in range(0, count, size)]
-    for chunk, part in zip(chunks, parts, strict=True):
-        close(chunk[moved_at], part[-1][moved_at])
-        close(chunk[seen_at]["x"], jnp.stack([it[seen_at]["x"] for it in part]))
-        assert chunk[seen_at]["mark"] == "a"
