@@ -61,7 +61,7 @@ def test_what_is_returned_is_carried_beside_the_objects() -> None:
     def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
         return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
 
-    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4)
+    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4, carry={"count": 1})
     counts = [int(count["count"]) for _, count in run(*objects(), {"count": jnp.zeros((), int)}, over=batches(10))]
     assert counts == [4, 8, 10]
 

@@ -1,8 +1,7 @@
 """Batches: copied from an iterator as they are given, and stacked, on the host where they are there."""
 
-import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,20 +10,6 @@ import numpy as np
 from partax import _core
 from partax._pytree.short_text import short_text
 from partax._transforms.carry import Difference, Flat, array_type, first_difference
-from partax._transforms.loops import Results
-
-
-class Group(NamedTuple):
-    """Some batches of equal shapes: the leaves of each."""
-
-    spec: _core.TreeSpec
-    rows: list[list[Any]]
-
-    def stacked(self, part: slice) -> dict[str, Any]:
-        """Some of them as one tree whose arrays have a new leading axis."""
-        columns = list(zip(*self.rows[part], strict=True))
-        on_device = iter(_combine_each(jnp.stack, [it for it in columns if isinstance(it[0], jax.Array)]))
-        return self.spec.rebuild([next(on_device) if isinstance(it[0], jax.Array) else np.stack(it) for it in columns])
 
 
 class Batches:
@@ -35,8 +20,10 @@ class Batches:
         self._first: Flat | None = None
         self._odd: list[Any] | None = None  # the leaves of a batch of other shapes, which is a group of its own
 
-    def take(self) -> Group | None:
-        """The next batches; fewer at the end, and before an error or a batch of other shapes. None if none are left."""
+    def take(self) -> tuple[int, dict[str, Any]] | None:
+        """How many batches come next, and these as one tree whose arrays have a new leading axis: fewer at the end, and
+        before an error or a batch of other shapes. None if none are left.
+        """
         rows = list[list[Any]]()
         while len(rows) < self._size and self._odd is None and self.error is None:
             try:
@@ -55,7 +42,12 @@ class Batches:
                 self.error = error
         if not rows and self._odd is not None:
             rows, self._odd = [self._odd], None
-        return Group(self._first.spec, rows) if rows and self._first is not None else None
+        if not rows or self._first is None:
+            return None
+        columns = list(zip(*rows, strict=True))
+        on_device = iter(_stack_each([it for it in columns if isinstance(it[0], jax.Array)]))
+        arrays = [next(on_device) if isinstance(it[0], jax.Array) else np.stack(it) for it in columns]
+        return len(rows), self._first.spec.rebuild(arrays)
 
     def _by_name(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -66,10 +58,7 @@ class Batches:
         if isinstance(by_name, Mapping) and set(by_name) == set(self._names):
             return {name: by_name[name] for name in self._names}
         names = " and ".join(f"`{name}`" for name in self._names)
-        raise TypeError(
-            f"batch {self._count}: found {short_text(by_name)}, expected {names}, which the call gives no values for, "
-            "in a tuple or by name"
-        )
+        raise TypeError(f"batch {self._count}: found {short_text(by_name)}, expected {names}, in a tuple or by name")
 
     def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
         """The arrays of a batch, and whether they have the shapes of those of the first."""
@@ -83,18 +72,11 @@ class Batches:
         if difference is not None:
             raise TypeError(
                 f"batch {self._count}: `{difference.path}`: found {difference.second}, expected {difference.first}, as "
-                "in batch 0; batches may differ in the shapes of their arrays alone: make a number one, as "
-                "`np.float32(1)`"
+                "in batch 0; make arrays of numbers, as shapes of arrays are all that may differ"
             )
         return leaves, flat.arrays == first.arrays
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _combine_each(combine: Any, columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
-    return [combine(column) for column in columns]
-
-
-def join_results(results: list[Any]) -> Any:
-    """The results of several chunks as one: arrays concatenated, all else as it is in each, or a TypeError."""
-    joined = Results("result")
-    return joined.rebuilt(_combine_each(jnp.concatenate, list(zip(*map(joined.arrays, results), strict=True))))
+@jax.jit
+def _stack_each(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
+    return [jnp.stack(column) for column in columns]

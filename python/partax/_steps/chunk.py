@@ -13,7 +13,7 @@ from partax._core import JitFunction
 from partax._jit.lost_changes import make_changes, refuse_lost, watch_named
 from partax._steps.places import Places, find_carry, part_at, with_parts
 from partax._transforms.carry import in_place_of
-from partax._transforms.loops import check_leading_axis, scan
+from partax._transforms.loops import scan
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan; no argument can have it
@@ -58,10 +58,13 @@ class _Chunk:
         signature = inspect.signature(self.step)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values.pop(name) for name in self.settings.batch_names}
-        check_leading_axis(*_core.flatten(batches, "batch"), self.settings.size, "the chunk has steps")
-        objects, candidates = self._objects(values, batches)
+        objects, candidates = None, values
+        if self.settings.has_graph:
+            from partax._steps.objects import split_arguments
+
+            objects, candidates = split_arguments(values, batches)
         fixed, fixed_spec = _core.flatten({name: value for name, value in values.items() if name in candidates})
-        places: Places = ()
+        places = Places()
 
         def call_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             """The result of a step, and the state of the objects after it."""
@@ -101,14 +104,3 @@ class _Chunk:
         """The body of a loop in whose place jax's messages show the step, with the names of the body's arguments."""
         body.__signature__ = inspect.signature(body)
         return in_place_of(self.step, body)
-
-    def _objects(self, values: dict[str, Any], batches: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The arguments that are changed in place, if any, and those that may be carried."""
-        if not self.settings.has_graph:
-            return None, values
-        from partax._steps.objects import ObjectsInPlace, has_objects, has_only_variables, refuse_objects
-
-        refuse_objects(batches)
-        in_place = {name: it for name, it in values.items() if has_objects(it)}
-        candidates = {name: it for name, it in values.items() if name not in in_place or has_only_variables(it)}
-        return ObjectsInPlace(in_place) if in_place else None, candidates

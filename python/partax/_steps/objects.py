@@ -11,27 +11,31 @@ from partax._libraries.flax.graph import Variable, is_object
 from partax._steps.places import path_text
 
 
-def has_objects(value: Any) -> bool:
-    """Whether an argument holds what a step may change in place."""
-    return bool(_objects(value))
+def split_arguments(values: dict[str, Any], batches: dict[str, Any]) -> "tuple[ObjectsInPlace | None, dict[str, Any]]":
+    """The arguments that steps change in place, if any, and those that may be carried: also a tree whose only objects
+    are Variables, such as an optimizer's state.
+    """
+    _refuse_objects(batches)
+    in_place = {name: value for name, value in values.items() if _objects(value)}
+    candidates = {name: value for name, value in values.items() if name not in in_place or _has_only_variables(value)}
+    return ObjectsInPlace(in_place) if in_place else None, candidates
 
 
-def has_only_variables(value: Any) -> bool:
-    """Whether an argument is a tree whose only objects are Variables, such as an optimizer's state."""
+def _has_only_variables(value: Any) -> bool:
     return not is_object(value) and all(isinstance(it, Variable) for it in _objects(value))
 
 
 def refuse_method(step: Any) -> None:
     """Raises a TypeError for a step that belongs to an object, which a chunk could not change."""
     owner = getattr(step, "__self__", None)
-    if has_objects([owner]):
+    if _objects([owner]):
         raise TypeError(
             f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
             "that takes the object as an argument"
         )
 
 
-def refuse_objects(batch: dict[str, Any]) -> None:
+def _refuse_objects(batch: dict[str, Any]) -> None:
     """Raises a TypeError for a batch with objects: the steps of a chunk see copies of these."""
     for path in sorted((path for path, it in nnx.iter_graph(batch) if is_object(it)), key=len):
         raise TypeError(
@@ -68,7 +72,7 @@ class ObjectsInPlace:
             id(it)
             for value in values.values()
             for it in _objects(value)
-            if not isinstance(it, Variable) or has_only_variables(value)
+            if not isinstance(it, Variable) or _has_only_variables(value)
         }
         for path, it in nnx.iter_graph(result):
             if id(it) in arguments:

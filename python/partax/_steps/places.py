@@ -29,29 +29,23 @@ class _Part(NamedTuple):
         return cls(Flat(spec, types), dict(zip(paths, types, strict=True)))
 
     @property
-    def is_array(self) -> bool:
-        return self.types.keys() == {""}
-
-    @property
     def may_be_metric(self) -> bool:
-        is_key = self.is_array and jnp.issubdtype(self.types[""].dtype, jax.dtypes.prng_key)
-        return not is_key and (self.is_array or all(type.shape == () for type in self.types.values()))
+        is_array = self.types.keys() == {""}
+        is_key = is_array and jnp.issubdtype(self.types[""].dtype, jax.dtypes.prng_key)
+        return not is_key and (is_array or all(type.shape == () for type in self.types.values()))
 
 
 def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, has_objects: bool) -> Places:
     """The parts of a result that are arguments of the next step: those that a user names, else each that matches one
     argument and no other. `has_objects`: whether a step changes objects too, and may return nothing.
     """
-    arguments = {name: _Part.of(value, name) for name, value in values.items()}
-    for path, name in carry or ():
+    for _, name in carry or ():
         if name not in values:
             names = ", ".join(f"`{name}`" for name in values) or "none, as objects of Flax are changed in place"
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {names}")
-        difference = _difference(arguments[name], _Part.of(part_at(result, path)), name)
-        if difference is not None:
-            raise TypeError(_changed(difference, path))
     if carry is not None:
         return carry
+    arguments = {name: _Part.of(value, name) for name, value in values.items()}
     places = _matches(result, {name: argument for name, argument in arguments.items() if argument.types})
     for path, name in places:
         alike = [place for place in places if place[0] == path or place[1] == name]
@@ -61,7 +55,7 @@ def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, has
             raise ValueError(
                 f"found {texts} of the structure and types of {names}, expected one of each; {_remedy(places)}"
             )
-        is_alone = len(values) == 1 and not (has_objects and arguments[name].is_array)
+        is_alone = len(values) == 1 and not has_objects
         if not is_alone and arguments[name].may_be_metric:
             raise ValueError(
                 f"found {texts} of the type of {name!r}, an array or scalars alone, expected no doubt whether these "
@@ -99,10 +93,7 @@ def _difference(argument: _Part, part: _Part, name: str) -> Difference | None:
             return difference
     for path, after in part.types.items():
         before = argument.types.get(path)
-        if before is None:
-            if after.shape != ():
-                return Difference(name + path, "a number", array_text(after))
-        elif before[:2] != after[:2] and not (before.weak and joined(before, after)):
+        if before is not None and before[:2] != after[:2] and not (before.weak and joined(before, after)):
             return Difference(name + path, array_text(before), array_text(after))
     return None
 
@@ -117,26 +108,23 @@ def _refuse_near(arguments: Mapping[str, _Part], result: Any, places: Places) ->
         part = _Part.of(value)
         for name, argument in arguments.items():
             shared = argument.types.keys() & part.types.keys() - {""}
-            are_numbers = not argument.types and not part.types
-            if are_numbers and first_difference(argument.flat, part.flat, name, numbers_settle=True) is None:
-                difference = first_difference(argument.flat, part.flat, name)
-            elif (
-                (shared
-                and argument.types.keys() == part.types.keys())
-                or any(argument.types[at][:2] == part.types[at][:2] for at in shared)
+            is_near = argument.types.keys() == part.types.keys()
+            if (
+                is_near
+                and not argument.types
+                and first_difference(argument.flat, part.flat, name, numbers_settle=True) is None
             ):
+                difference = first_difference(argument.flat, part.flat, name)
+            elif shared and (is_near or any(argument.types[at][:2] == part.types[at][:2] for at in shared)):
                 difference = _difference(argument, part, name)
             else:
                 continue
             if difference is not None:
-                raise TypeError(f"{_changed(difference, path)}, or {_remedy((*places, (path, name)))}")
-
-
-def _changed(difference: Difference, path: Path) -> str:
-    return (
-        f"`{difference.path}`: {difference.first} before a step, {difference.second} after it, in "
-        f"`{path_text(path)}`; expected the same structure, dtypes and shapes in what is carried"
-    )
+                raise TypeError(
+                    f"`{difference.path}`: {difference.first} before a step, {difference.second} after it, in "
+                    f"`{path_text(path)}`; expected the same structure, dtypes and shapes in what is carried, or "
+                    f"{_remedy((*places, (path, name)))}"
+                )
 
 
 def _remedy(places: Places) -> str:

@@ -1,5 +1,6 @@
 """`steps`: a compiled function as a loop of so many of its steps in one call."""
 
+import dataclasses
 import inspect
 import math
 import weakref
@@ -9,7 +10,7 @@ from typing import Any
 from partax import _core
 from partax._core import JitFunction
 from partax._pytree.short_text import short_text
-from partax._steps.batches import Batches, Group, join_results
+from partax._steps.batches import Batches
 from partax._steps.chunk import VARIABLE, Settings, bind_arguments, chunk_of
 from partax._steps.places import Place, Places, with_parts
 
@@ -30,20 +31,17 @@ def scan_steps(
       [ 0. -1.]
 
     Called with the arguments of a step except the batch, and with the batches as `over`, it gives an iterator over
-    chunks of steps. Of each it gives what the last step returned, with all that is not carried stacked.
+    chunks of steps: of each what the last step returned, with all that is not carried stacked.
 
     A returned value is carried to the argument that has its structure and types if there is exactly one such argument
     and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other arguments, may be
     metrics and need `carry=` too; a random key does not. Returned values are the result and what is in its tuples,
-    lists, dicts and named tuples. Types settle as in `filter_scan`. Python numbers alone are carried only if `carry`
-    names them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk.
-
-    What fills no chunk at the end runs step by step, and a batch of another shape than the first by itself. If taking a
-    batch raises, what has been taken is run and handed out first.
+    lists, dicts and named tuples. Python numbers alone are carried only if `carry` names them. The objects of Flax that
+    `partax.nnx.jit` changes in place are changed once a chunk. The last chunk may be shorter, and a batch of another
+    shape than the first runs by itself. If taking a batch raises, what has been taken is run first.
 
     Args:
-      step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk, and
-        its `clear_cache` clears the chunks too.
+      step: what `filter_jit` or `partax.nnx.jit` returned, with its options and its `clear_cache`.
       size: how many steps make a chunk.
       carry: for each argument that is carried its place in the result: a position, a key, or a tuple of these.
       unroll: as of `jax.lax.scan`.
@@ -52,10 +50,7 @@ def scan_steps(
       A function of the arguments of the first step.
     """
     if not isinstance(step, JitFunction):
-        raise TypeError(
-            f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned; what "
-            "is bound to one goes with each call"
-        )
+        raise TypeError(f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `nnx.jit` returned")
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ValueError(f"`size`: found {short_text(size)}, expected a positive number of steps")
     if step._options.graph is not None:
@@ -63,23 +58,13 @@ def scan_steps(
 
         refuse_method(step.__wrapped__)
     if step._options.in_shardings is not None or step._options.out_shardings is not None:
-        raise ValueError(
-            "`step`: found in_shardings or out_shardings, expected none; place its arguments by filter_shard"
-        )
-    return Steps(step, size, None if carry is None else _places_of(carry), unroll)
-
-
-def _places_of(carry: Mapping[str, Place]) -> Places:
-    if isinstance(carry, Mapping):
-        places = tuple(
-            (tuple(place) if isinstance(place, (tuple, list)) else (place,), name) for name, place in carry.items()
-        )
-        if all(isinstance(name, str) and all(isinstance(key, (int, str)) for key in path) for path, name in places):
-            return places
-    raise TypeError(
-        f"`carry`: found {short_text(carry)}, expected a dictionary from names of arguments to their places in the "
-        "result of a step: a position, a key, or a tuple of these"
-    )
+        raise ValueError("`step`: found in_shardings or out_shardings; place its arguments by filter_shard instead")
+    if carry is None:
+        return Steps(step, size, None, unroll)
+    if not isinstance(carry, Mapping):
+        raise TypeError(f"`carry`: found {short_text(carry)}, expected a dictionary from names to places in the result")
+    places = ((tuple(at) if isinstance(at, (tuple, list)) else (at,), name) for name, at in carry.items())
+    return Steps(step, size, tuple(places), unroll)
 
 
 class Steps:
@@ -113,35 +98,26 @@ class Steps:
     def _results(self, values: dict[str, Any], names: tuple[str, ...], batches: Batches) -> Generator[Any]:
         taken, program = batches.take(), None
         while taken is not None:
+            size, batch = taken
+            args, kwargs = bind_arguments(self._signature, values | batch)
             if program is None or program() is None:
-                program = self._program({**values, **taken.spec.rebuild(taken.rows[0])})
-            size = self._size if len(taken.rows) == self._size else 1
-            settings = Settings(self._carry, names, size, self._unroll, self._step._options.graph is not None)
+                program = self._program(args, kwargs)
+            has_graph = self._step._options.graph is not None
+            settings = Settings(self._carry, names, size, self._unroll, has_graph)
             chunk = self._chunks.get((program, settings))
             if chunk is None:  # of two threads the first one counts
                 chunk = self._chunks.setdefault((program, settings), chunk_of(self._step, settings))
-            result = self._run(chunk, values, taken, size)
+            places, carried, rest = chunk(*args, **kwargs)
+            values |= carried
             taken = batches.take()  # while the chunk runs
-            yield result
+            yield with_parts(rest, {path: carried[name] for path, name in places})
         if batches.error is not None:
             raise batches.error
 
-    def _run(self, chunk: JitFunction[..., Any], values: dict[str, Any], taken: Group, size: int) -> Any:
-        """Runs batches in calls of `size` steps. Updates `values`, which are carried."""
-        rests, places = list[Any](), Places()
-        for start in range(0, len(taken.rows), size):
-            args, kwargs = bind_arguments(self._signature, {**values, **taken.stacked(slice(start, start + size))})
-            places, carried, rest = chunk(*args, **kwargs)
-            values |= carried
-            rests.append(rest)
-        rest = rests[0] if len(rests) == 1 else join_results(rests)
-        return with_parts(rest, {path: values[name] for path, name in places})
-
-    def _program(self, values: dict[str, Any]) -> "weakref.ref[Any]":
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "weakref.ref[Any]":
         """Refers to what the step's wrapper calls for these arguments. It is gone after `clear_cache`; so are the
         chunks that were made for it.
         """
-        args, kwargs = bind_arguments(self._signature, values)
         program = weakref.ref(_core.PreparedCall(self._step, args, kwargs, True).run(lambda target, _: target))
         for key in list(self._chunks):
             if key[0]() is None and (chunk := self._chunks.pop(key, None)) is not None:
@@ -149,20 +125,16 @@ class Steps:
         return program
 
 
+@dataclasses.dataclass(eq=False)
 class Run(Iterator[Any]):
-    """A loop of steps: an iterator over its chunks, for one use. `close` ends it."""
+    """A loop of steps: an iterator over its chunks, for one use."""
 
-    def __init__(self, results: Generator[Any], over: Any, size: int) -> None:
-        self._results, self._over, self._size = results, over, size
+    results: Generator[Any]
+    over: Any
+    size: int
 
     def __len__(self) -> int:
-        return math.ceil(len(self._over) / self._size)
-
-    def __bool__(self) -> bool:
-        return True  # also where it has no length
+        return math.ceil(len(self.over) / self.size)
 
     def __next__(self) -> Any:
-        return next(self._results)
-
-    def close(self) -> None:
-        self._results.close()
+        return next(self.results)
