@@ -166,30 +166,3 @@ def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
         (store / "other").unlink()
         assert run(SOURCE, tmp_path, store).traces == 1
         assert run(SOURCE, tmp_path, store).traces == 0
-
-
-def test_a_disk_that_may_only_be_read_is_read(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with small_disk(store):
-        assert run(SOURCE, tmp_path, store).traces == 1
-        subprocess.run(["mount", "-o", "remount,ro", str(store)], check=True)
-        assert run(SOURCE, tmp_path, store).traces == 0
-        with pytest.warns(RuntimeWarning, match="nothing is stored in"):
-            assert run(SOURCE.replace("2", "3"), tmp_path, store).traces == 1
-
-
-@pytest.mark.skipif(os.name != "posix", reason="other systems have no limit of a process")
-def test_a_file_that_may_not_be_so_large_costs_a_warning(tmp_path: Path) -> None:
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        with pytest.warns(RuntimeWarning, match="nothing is stored in .*: File too large"):
-            found = run(SOURCE, tmp_path, tmp_path / "store")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert_right(found.value)
-    assert list((tmp_path / "store").iterdir()) == []

@@ -265,11 +265,10 @@ AS_IT_IS = {
 
 
 @pytest.mark.parametrize("hook", [*HOOKS, *AS_IT_IS])
-@pytest.mark.parametrize("held", ["N(x * 2, 7)", "[{'a': N(x * 2, 7)}, x]"])
-def test_a_result_that_its_class_does_not_write_whole_is_not_stored(held: str, hook: str, tmp_path: Path) -> None:
+def test_a_result_that_its_class_does_not_write_whole_is_not_stored(hook: str, tmp_path: Path) -> None:
     source = (
         "import equinox as eqx\nclass N(eqx.Module):\n  w: object\n  k: int = eqx.field(static=True, default=1)\n"
-        f"  {(HOOKS | AS_IT_IS)[hook]}\ndef f(x): return {held}\nmake = lambda: f"
+        f"  {(HOOKS | AS_IT_IS)[hook]}\ndef f(x): return [{{'a': N(x * 2, 7)}}, x]\nmake = lambda: f"
     )
     for traces in (1, int(hook in HOOKS)):
         found = run(source, tmp_path, tmp_path / "store")
