@@ -35,7 +35,6 @@ def test_the_harness_sees_deliberate_bugs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", ["hit: many leaves", "flat_combine: a key too few"])
-def test_an_operation_survives_each_failed_allocation(operation: str) -> None:
-    out = table("--no-self-check", "--quick", "--only", operation)
+def test_an_operation_survives_each_failed_allocation() -> None:
+    out = table("--no-self-check", "--quick", "--only", "hit: many leaves")
     assert "1 operations" in out and " 0 with faults" in out
