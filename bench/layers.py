@@ -29,7 +29,7 @@ except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
 LOOP = "loop"
-LIST = "fold of a list"
+LIST = "scan_layers of a list"
 FORMS = (LOOP, LIST, PARTAX)
 DEPTH, WIDTH = 64, 16
 # One program adds in another order than the other: float32, relative to the largest gradient.

@@ -107,6 +107,18 @@ def gpu(results: Results) -> str:
     return as_table(head, rows)
 
 
+def warm_start(results: Results) -> str:
+    """First calls in a new process, in seconds."""
+    forms = ("cold", "jax's cache", "partax.store")
+    head = ("first call", "cold", "JAX's cache", "`partax.store`", "over JAX's cache", "budget")
+    rows = (
+        (row.work.removeprefix("first call, "), *(seconds(row, form) for form in forms), measured(row), budget(row))
+        for row in results.rows
+        if row.seconds.keys() == {*forms}
+    )
+    return as_table(head, rows)
+
+
 def missed(results: Sequence[Results]) -> str:
     """Why rows are over their budgets, as far as that is known."""
     lines = [f"- {said(of.name, row)}" for of in results for row in of.rows if not row.met]
@@ -138,4 +150,5 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "families": families,
     "nnx": nnx,
     "gpu": gpu,
+    "warm_start": warm_start,
 }

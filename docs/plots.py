@@ -1,4 +1,4 @@
-"""Draws the figures of the page on benchmarks, and writes its tables, from bench/results/*.json alone.
+"""Draws the figures and writes the tables of the pages on benchmarks and on the store, from bench/results/*.json alone.
 
     python docs/plots.py [--check] [--results FOLDER] [--into FOLDER]
 
@@ -27,6 +27,7 @@ from plot_results import BENCHMARKS, SWEEPS, Results, ResultsError, read
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "bench" / "results"
 PAGE = "benchmarks.md"
+PAGE_OF_BLOCK = {"warm_start table": "guides/warm_start.md"}  # else PAGE
 VERSION = re.compile(r"<!-- matplotlib (\S+) -->")
 
 
@@ -45,22 +46,23 @@ def shown_table(name: str, results: Results) -> str:
 
 
 def blocks(results: Mapping[str, Results]) -> dict[str, str]:
-    """What is between `<!-- NAME begin -->` and `<!-- NAME end -->` of the page."""
+    """The text between `<!-- NAME begin -->` and `<!-- NAME end -->` of a page, by name."""
     benchmarks = [results[name] for name in BENCHMARKS]
     return {
         **{f"{name} plot": shown_figure(name, figure, results[figure.source]) for name, figure in FIGURES.items()},
         **{f"{name} table": shown_table(name, results[name]) for name in plot_tables.TABLES},
-        "missed": plot_tables.missed([results[name] for name in plot_tables.TABLES]),
+        "missed": plot_tables.missed(benchmarks),
         "summary": plot_tables.summary(benchmarks),
     }
 
 
-def filled(page: str, shown: Mapping[str, str]) -> str:
-    """The page with what is to be shown between its markers."""
-    for name, text in shown.items():
+def filled(file: str, blocks: Mapping[str, str]) -> str:
+    """A page with its blocks between their markers."""
+    page = (DOCS / file).read_text(encoding="utf-8")
+    for name, text in blocks.items():
         begin, end = f"<!-- {name} begin -->\n", f"<!-- {name} end -->"
         if page.count(begin) != 1 or page.count(end) != 1:
-            raise ResultsError(f"docs/{PAGE} has no {begin.strip()} and {end}, or more than one")
+            raise ResultsError(f"docs/{file} has no {begin.strip()} and {end}, or more than one")
         before, _, rest = page.partition(begin)
         page = f"{before}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}"
     return page
@@ -75,12 +77,15 @@ def drawn(folder: Path) -> dict[str, str]:
             for name, figure in FIGURES.items()
             for theme in THEMES
         }
-        shown = blocks(results)
+        texts = blocks(results)
     except KeyError as error:
         raise ResultsError(
             f"{folder} has nothing of {error}: run `python bench/record.py`, which measures it"
         ) from error
-    return files | {PAGE: filled((DOCS / PAGE).read_text(encoding="utf-8"), shown)}
+    pages: dict[str, dict[str, str]] = {}
+    for name, text in texts.items():
+        pages.setdefault(PAGE_OF_BLOCK.get(name, PAGE), {})[name] = text
+    return files | {file: filled(file, blocks_of_page) for file, blocks_of_page in pages.items()}
 
 
 def differing(files: Mapping[str, str], docs: Path) -> list[str]:

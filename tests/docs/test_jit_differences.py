@@ -81,16 +81,16 @@ dtype of `jit(lambda holder: holder.mode * ints)(holder)` for a static `mode` of
     ints = jnp.arange(2)
     f = jit(lambda holder: holder.mode * ints)
     [f(Holder(mode=mode)).dtype.name for mode in (1, 1.0)]
-what a Variable with a Python number holds after a call that does not change it
+type of the value of a Variable with a Python number, after a call that does not change it
     holder = Holder(count=nnx.Variable(3))
     jit(lambda holder: None)(holder)
     type(holder.count.get_value()).__name__
-whether a list of arrays that is not changed is the same list afterwards
+whether an unchanged list of arrays is the same list after the call
     holder = Holder(arrays=nnx.data([x, x]))
     arrays = holder.arrays
     jit(lambda holder: None)(holder)
     holder.arrays is arrays
-`holder.count.set_metadata("seen", True)` inside; whether it is set after it
+`holder.count.set_metadata("seen", True)` inside; whether it is set after the call
     holder = Holder(count=nnx.Variable(x))
     jit(lambda holder: holder.count.set_metadata("seen", True))(holder)
     holder.count.has_metadata("seen")
@@ -111,7 +111,7 @@ EQUINOX_CASES = cases(r"""
 `f(0.0), f(-0.0)`
     f = eqx.filter_jit(lambda n: n)
     f(0.0), f(-0.0)
-traces of three calls with a NaN made anew
+traces of three calls, each with a new NaN
     traces = []
     f = eqx.filter_jit(lambda n: traces.append(n))
     [f(float("nan")) for _ in range(3)]
@@ -132,7 +132,7 @@ a NumPy array in a static field
 `filter_jit(f, out_shardings=sharding)`
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     eqx.filter_jit(lambda x: x + 1, out_shardings=sharding)(x).sharding == sharding
-whether a weight that a step returns as it came is the same array
+whether a weight that a step returns unchanged is the same array
     model = Model(x)
     eqx.filter_jit(lambda model: model)(model).weight is model.weight
 `filter_grad(loss, wrt=by_path("a"))({"a": x, "b": x})`

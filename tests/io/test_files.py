@@ -259,5 +259,5 @@ def test_permissions_links_and_what_is_no_file(path: Path) -> None:
     link.symlink_to(path)
     save(link, {"w": array(2)})
     assert link.is_symlink() and load(path)["w"].shape == (2,) and stat.S_IMODE(path.stat().st_mode) == 0o640
-    with pytest.raises(FileExistsError, match="found something that is no regular file"):
+    with pytest.raises(FileExistsError, match="found something other than a regular file"):
         save(path.parent, {"w": array(1)})

@@ -1,1 +1,1 @@
-"""Arrays in files: in come trees, out come safetensors files, and trees of them; files that are replaced at once."""
+"""Saving and loading of arrays in safetensors files, which are replaced atomically."""

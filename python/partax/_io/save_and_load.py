@@ -20,16 +20,20 @@ float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"""
 
 
 def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | None = None) -> None:
-    """Saves the arrays of a tree in a safetensors file, each under its path.
+    """Save the arrays of a tree in a safetensors file, each under its path.
 
     Example:
       >>> partax.save("model.safetensors", {"weight": jnp.ones(2), "name": "linear"})
 
     Args:
-      path: the file. One that exists is replaced, at once or not at all.
-      tree_or_dict: any pytree. Its arrays are stored under the paths of `flat_partition`; those of a dictionary of
-        leaves under its own keys, where all are str. Arrays that cannot be stored are a TypeError with their path.
-      separator: how paths are written, as of `flat_partition`.
+      path: the file. An existing one is replaced atomically.
+      tree_or_dict: any pytree. Its arrays are stored under the paths of `flat_partition`; those of a flat dictionary
+        with str keys under its keys.
+      separator: the separator in paths. Same as in `flat_partition`.
+
+    Raises:
+      TypeError: an array cannot be stored; the message has its path.
+      OSError: the file cannot be written.
     """
     library = _safetensors(path, "save(path, tree)")
     leaves, _ = _by_path(tree_or_dict, separator, lambda leaf: is_array(leaf) or bool(_advice(leaf)))
@@ -37,7 +41,7 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
         if advice := ("rename it, since safetensors has this name" if key == "__metadata__" else _advice(leaf)):
             raise TypeError(f"`{key or 'tree'}`: found {short_text(leaf)}, expected an array to store; {advice}")
     if not leaves:
-        warnings.warn(f"`{os.fspath(path)}` has no array, as there is none in what is saved", stacklevel=2)
+        warnings.warn(f"`{os.fspath(path)}` has no arrays, since the saved tree has none", stacklevel=2)
     keys = {key: str(jax.random.key_impl(leaf)) for key, leaf in leaves.items() if _is_key(leaf)}
     arrays = jax.device_get({key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()})
     arrays = {key: np.asarray(array, order="C") for key, array in arrays.items()}
@@ -49,7 +53,7 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
 
 
 def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | None = None) -> Any:
-    """Loads the arrays of a safetensors file, of `save` or of another tool.
+    """Load the arrays of a safetensors file, written by `save` or by another tool.
 
     Example:
       >>> partax.save("model.safetensors", {"weight": jnp.ones(2)})
@@ -58,22 +62,26 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
 
     Args:
       path: the file.
-      like: a tree like the one to return, with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (of
-        NumPy or JAX) and shardings to return. None for a dict of all that is in the file, by path.
-      separator: how the paths in the file are written, as of `flat_partition`.
+      like: a tree of the structure to return, with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (of
+        NumPy or JAX) and shardings to return. None (the default) for a dict of all arrays in the file, by path.
+      separator: the separator in the paths of the file. Same as in `flat_partition`.
 
     Returns:
-      A tree like `like`, or the dict. What does not fit is a ValueError that lists it by path, as is a broken file.
+      A tree like `like`, or the dict.
+
+    Raises:
+      ValueError: the file does not fit `like`; the message lists the differences by path. Or it is not a safetensors
+        file.
     """
     arrays = _read(_safetensors(path, "load(path, like)"), os.fsdecode(path))
     if like is None:
         return {key: _alike(arrays[key], None) for key in sorted(arrays)}
     wanted, rebuild = _by_path(like, separator, lambda leaf: is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
-    found, expected = ({key: array_text(it) for key, it in group.items()} for group in (arrays, wanted))
+    stored, expected = ({key: array_text(leaf) for key, leaf in group.items()} for group in (arrays, wanted))
     lines: list[str] = []
-    for key in (*expected, *sorted(found.keys() - expected)):
-        one, other = found.get(key, "nothing"), expected.get(key, "nothing")
-        lines += [f"  `{printable(key)}`: found {one}, expected {other}"] * (one != other)
+    for key in (*expected, *sorted(stored.keys() - expected)):
+        text, other = stored.get(key, "nothing"), expected.get(key, "nothing")
+        lines += [f"  `{printable(key)}`: found {text}, expected {other}"] * (text != other)
     if lines:
         lines[100:] = [f"  ... and {len(lines) - 100} more"] * (len(lines) > 100)
         raise ValueError("\n".join([f"`{os.fspath(path)}` does not fit `like`:", *lines]))
@@ -89,12 +97,12 @@ def _safetensors(path: Any, usage: str) -> Any:
         raise ImportError('`save` and `load` need safetensors: pip install "partax[io]"', name="safetensors") from error
 
 
-def _by_path(tree: Any, separator: str | None, takes: Callable[[Any], bool]) -> tuple[dict[str, Any], Any]:
+def _by_path(tree: Any, separator: str | None, is_saved: Callable[[Any], bool]) -> tuple[dict[str, Any], Any]:
     is_flat = type(tree) is dict and all(isinstance(key, str) for key in tree)
     if is_flat and jax.tree_util.all_leaves(value for value in tree.values() if value is not None):
-        return {key: leaf for key, leaf in tree.items() if takes(leaf)}, lambda leaves: {**tree, **leaves}
-    spec, taken, rest = flat_partition(tree, takes, separator=separator)
-    return taken, lambda leaves: flat_combine(spec, leaves, rest)
+        return {key: leaf for key, leaf in tree.items() if is_saved(leaf)}, lambda leaves: {**tree, **leaves}
+    spec, leaves, rest = flat_partition(tree, is_saved, separator=separator)
+    return leaves, lambda loaded: flat_combine(spec, loaded, rest)
 
 
 def _is_key(array: Any) -> bool:
@@ -102,9 +110,9 @@ def _is_key(array: Any) -> bool:
 
 
 def _advice(leaf: Any) -> str:
-    """What to do about a leaf that has or describes arrays and cannot be stored, else empty."""
+    """The remedy for a leaf that has or describes arrays and cannot be stored, else empty."""
     if isinstance(leaf, np.ma.MaskedArray) or not is_array(leaf):
-        attributes = jax.tree.leaves(getattr(leaf, "__dict__", None))  # as of an `nnx.Module` that is no pytree
+        attributes = jax.tree.leaves(getattr(leaf, "__dict__", None))  # of an `nnx.Module` with pytree=False, say
         describes = isinstance(leaf, jax.ShapeDtypeStruct) or hasattr(type(leaf), "__array__")
         return "save the arrays that it has or describes" if describes or any(map(is_array, attributes)) else ""
     if isinstance(leaf, Tracer):
@@ -119,7 +127,7 @@ def _advice(leaf: Any) -> str:
 
 
 def _read(library: Any, name: str) -> dict[str, Any]:
-    """The arrays of a file: NumPy arrays, and typed PRNG keys. The library's functions for NumPy have no float8."""
+    """The arrays of a file: NumPy arrays and typed random keys. safetensors' own reader has no float8."""
     codes = {library.TensorSpec(dtype=name, shape=(0,), data_ptr=0, data_len=0).dtype: name for name in _DTYPES.split()}
     try:
         with open(name, "rb") as file, library.safe_open(name, "numpy", backend="pread") as header:
@@ -135,10 +143,10 @@ def _read(library: Any, name: str) -> dict[str, Any]:
 
 
 def _alike(array: Any, leaf: Any) -> Any:
-    """The array as what `leaf` is, of JAX if it is None and JAX does not change the dtype."""
+    """The array as an array of the kind of `leaf`: of JAX if that is None and JAX has the dtype."""
     if isinstance(leaf, (np.generic, np.ndarray)):
         return array[()] if isinstance(leaf, np.generic) else array.astype(leaf.dtype, copy=False)
     if leaf is None and not _is_key(array) and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         return array
-    with jax.enable_x64(True):  # else 64-bit values would be cut
+    with jax.enable_x64(True):  # keeps 64-bit values
         return jax.device_put(array, getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None)

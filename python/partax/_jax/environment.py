@@ -1,4 +1,4 @@
-"""Has options of jax read from an environment that a script sets before it imports jax: partax has imported it."""
+"""Applies the environment variables that a script sets before it imports jax, which partax has imported already."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import jax
 
 
 def read_environment_when_imported() -> None:
-    """The next import of jax, which is not made again, takes the options whose variables have changed until then."""
+    """Make the next import of jax, which is cached, apply the variables that have changed since."""
     sys.meta_path.insert(0, _Finder())
     sys.modules.pop("jax", None)
 
@@ -27,7 +27,7 @@ class _Finder:
         del self.loader["create_module"], self.loader["exec_module"]
         for name, text in os.environ.items():
             if name.startswith("JAX_") and self.before.get(name) != text:
-                with contextlib.suppress(AttributeError, ValueError):  # of what is no option, or no value of it
+                with contextlib.suppress(AttributeError, ValueError):  # unknown options and invalid values
                     now: Any = getattr(jax.config, name.lower())
                     kind = type(now) if isinstance(now, int | float) else str
                     is_set = text.lower() in ("y", "yes", "t", "true", "on", "1")

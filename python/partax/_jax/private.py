@@ -1,6 +1,7 @@
 """Names of jax that are not public, which no file outside of this folder uses.
 
-Each is taken by `_name` or `_attribute`, with the public names that serve where it is gone, and what that costs.
+Each is looked up by `_name` or `_attribute`. Where one is missing, public names replace it, at a cost that a
+comment states.
 """
 
 import functools
@@ -14,7 +15,7 @@ import jax
 
 
 def _name(name: str) -> Any:
-    """What jax has by this dotted name, or None where it has none."""
+    """The object with this dotted name, or None."""
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute, None)
@@ -23,7 +24,7 @@ def _name(name: str) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """An attribute of an object of jax's, or None where it has none."""
+    """An attribute of an object of jax, or None."""
     return getattr(owner, name, None)
 
 
@@ -31,17 +32,17 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def concrete_array_type() -> type | None:
-    """The type of concrete arrays, `jaxlib`'s ArrayImpl. None where this jax does not tell: then the first array that
-    comes tells it, as making one here would start jax's backends.
+    """The type of concrete arrays, `jaxlib`'s ArrayImpl. None if it is unknown until the first array of a call, since
+    creating one here would start jax's backends.
     """
-    found = _name("jax._src.array.ArrayImpl")
-    return found if isinstance(found, type) else None
+    array_type = _name("jax._src.array.ArrayImpl")
+    return array_type if isinstance(array_type, type) else None
 
 
 # --- functions and programs
 
 
-# Where the function is from, which is no option but a part of the function itself.
+# The origin of the function is a part of the function, not an option.
 _NO_OPTIONS = ("fun_sourceinfo", "fun_signature")
 _NEEDED_OPTIONS = {"static_argnums", "donate_argnums", "inline", "keep_unused", "in_shardings_leaves"}
 
@@ -53,8 +54,8 @@ def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
 
 
 def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
-    """The function behind a `jax.jit` and its options. One that was copied or unpickled has none of its attributes:
-    there both are in the closure of what jax calls for what its dispatch does not know.
+    """The function behind a `jax.jit` and its options. A copied or unpickled one has lost its attributes, so both are
+    read from the closure of its `_cache_miss`.
     """
     if hasattr(jitted, "__wrapped__"):
         return jitted.__wrapped__, _attribute(jitted, "_jit_info")
@@ -67,14 +68,14 @@ def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
 
 
 def jit_parts(jitted: Any) -> tuple[Any, Any]:
-    """The function behind a `jax.jit` and all its options, or what equals nothing where this jax does not tell them."""
+    """The function behind a `jax.jit` and its options, or a new object if this jax does not have them."""
     wrapped, info = _wrapped_and_info(jitted)
     read = _options_reader(type(info))
     return wrapped, object() if read is None else read(info)
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:
-    """The options of a `jax.jit` by name, or None where this jax does not tell them."""
+    """The options of a `jax.jit` by name, or None if this jax does not have them."""
     _, info = _wrapped_and_info(jitted)
     if _options_reader(type(info)) is None:
         return None
@@ -82,14 +83,14 @@ def jit_options(jitted: Any) -> dict[str, Any] | None:
 
 
 def direct_call(compiled: Any) -> Callable[..., Any]:
-    """What a `jax.stages.Compiled` calls once it has run: jax's native dispatch, or itself, a Python call slower."""
+    """The native dispatch of a `jax.stages.Compiled` that has run, or the object itself, which costs a Python call."""
     call = _attribute(compiled, "_call")
     return call if callable(call) else compiled
 
 
 def context_mesh() -> Any:
-    """The mesh with devices that `jax.set_mesh` has set, also in a trace. None where there is none; the fallback knows
-    of none, and explanations of traces do not tell that it has changed.
+    """The mesh with devices that `jax.set_mesh` has set, also in a trace, or None. With the fallback, always None,
+    explanations of retraces do not name a changed mesh.
     """
     mesh = None if _concrete_mesh is None else _concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
@@ -99,7 +100,7 @@ _concrete_mesh: Callable[[], Any] | None = _name("jax._src.mesh.get_concrete_mes
 
 
 def mesh_of_call() -> Any:
-    """The same outside of a trace, by jax's public name."""
+    """The mesh with devices that `jax.set_mesh` has set, outside a trace; a public name of jax."""
     mesh = jax.sharding.get_mesh()
     return None if mesh.empty else mesh
 
@@ -109,9 +110,9 @@ _PUBLIC = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", 
 
 
 def configuration() -> dict[str, Any]:
-    """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes. The
-    fallback has numbers for names, beside a few public options. Without the values it knows only these: explanations
-    tell of no others.
+    """The current configuration that a trace depends on, by name; the same dictionary until a value changes. The
+    fallback uses numbers as names, and a few public options. Without the values it has only these options, and
+    explanations name no others.
     """
     global _latest
     context = () if _context is None else _context()
@@ -133,7 +134,7 @@ def names_configuration() -> bool:
 
 @functools.cache
 def _names() -> tuple[str, ...]:
-    """The names of the configuration's values; none where this jax does not tell, as before 0.10.2."""
+    """The names of the configuration's values; empty before jax 0.10.2, which has no names for them."""
     try:
         return () if _context_names is None else tuple(_context_names())
     except NotImplementedError:
@@ -145,7 +146,7 @@ _context_names: Callable[[], tuple[str, ...]] | None = _name("jax._src.config.tr
 
 
 def _plain(value: Any) -> Any:
-    """A configuration value as something small that compares by what it says."""
+    """A configuration value as a small object that compares by content."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, tuple) and not value:
@@ -174,8 +175,8 @@ _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
 def unmapped_result(error: BaseException) -> int | None:
-    """Which array of a result `jax.vmap` was to give without an axis and could not, by the error that it has raised.
-    None for other errors; the fallback is None for all, whose messages then name the place in out_axes alone.
+    """The index of the array of a result that has a mapped axis although out_axes is None for it, by the error of
+    `jax.vmap`. None for other errors. With the fallback, always None, messages name only the place in out_axes.
     """
     cause = error.__context__
     return cause.leaf_idx if _SpecMatchError is not None and isinstance(cause, _SpecMatchError) else None  # type: ignore[attr-defined]
@@ -184,10 +185,10 @@ def unmapped_result(error: BaseException) -> int | None:
 _SpecMatchError: type[BaseException] | None = _name("jax._src.interpreters.batching.SpecMatchError")
 
 
-# --- what jax tells of its work
+# --- jax's monitoring events
 
-# Where none of these comes, reports have no seconds of lowering and compiling, and nothing is told of what is compiled
-# again; where the last does not, that is told when it is lowered or compiled, not before.
+# Without these events reports have no times of lowering and compiling, and recompilations are not reported. Without the
+# last one a recompilation is reported after it, not before.
 _STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
@@ -197,7 +198,7 @@ _BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
 
 
 def stage_of(event: str) -> str | None:
-    """Which stage has taken the time that an event tells: `trace`, `lower`, `compile`, or None for none of them."""
+    """The stage whose time an event reports: `trace`, `lower`, `compile`, or None."""
     return _STAGES.get(event)
 
 
@@ -206,7 +207,7 @@ def function_name(details: Mapping[str, Any]) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A function's name, of which jax sometimes tells `jit(name)`."""
+    """A function's name, which some events report as `jit(name)`."""
     return name[4:-1] if name.startswith("jit(") else name
 
 
@@ -215,14 +216,14 @@ def is_before_compiling(event: str) -> bool:
     return event == _BEFORE_COMPILING
 
 
-# What says how programs are kept, logged or explained, and changes none.
-_OF_KEEPING = ("compilation_cache", "persistent_cache", "log_", "logging", "explain_cache_misses", "dump_")
+# Settings for caching, logging and explaining, which change no program.
+_SIDE_SETTINGS = ("compilation_cache", "persistent_cache", "log_", "logging", "explain_cache_misses", "dump_")
 
 
 def every_setting() -> tuple[tuple[str, str], ...]:
-    """The values of jax's configuration that are in force now, as texts. The fallback does not see what a context
-    manager has set for this thread.
+    """The current values of jax's configuration, as strings. The fallback does not see the context managers of this
+    thread.
     """
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)
-    return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _OF_KEEPING)))
+    return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _SIDE_SETTINGS)))

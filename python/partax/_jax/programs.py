@@ -1,4 +1,4 @@
-"""The only file that looks at programs while jax makes them, by names of jax's that are not public."""
+"""Reads, runs, serializes and loads the programs of jax, by private names of jax."""
 
 import copyreg
 import functools
@@ -18,20 +18,20 @@ _context = _name("jax._src.core.trace_ctx")
 
 
 def open_equations() -> list[Any] | None:
-    """The equations so far of the program that this thread traces, also those that no result needs. None where this jax
-    does not tell. The finished program has them too; to ask jax for it takes 3 microseconds for each of its arguments.
+    """The equations so far of the program that this thread traces, including unused ones. None if this jax does not
+    have them. The finished program has them too, but asking jax for it takes 3 microseconds for each argument.
     """
-    noted = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
-    if not isinstance(noted, list):
+    records = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
+    if not isinstance(records, list):
         return None
-    equations = [note() if callable(note) else note for note in noted]
-    found = [equation for equation in equations if equation is not None]
-    return found if all(hasattr(equation, "params") for equation in found) else None
+    references = (record() if callable(record) else record for record in records)
+    equations = [equation for equation in references if equation is not None]
+    return equations if all(hasattr(equation, "params") for equation in equations) else None
 
 
 def open_constants() -> list[Any] | None:
-    """The arrays that the program which this thread traces has captured so far, and programs inside of it. None where
-    this jax does not tell.
+    """The arrays that the program which this thread traces, and programs in it, have captured so far. None if this jax
+    does not have them.
     """
     by_variable = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "constvar_to_val")
     equations = open_equations()
@@ -39,18 +39,17 @@ def open_constants() -> list[Any] | None:
         return None
     constants = list(by_variable.values())
     for equation in every_equation(equations):
-        operands = getattr(equation, "invars", None) or [it.val for it in getattr(equation, "in_tracers", ())]
-        constants += [it.val for it in operands if isinstance(it, Literal) and getattr(it.aval, "shape", ())]
+        operands = getattr(equation, "invars", None) or [tracer.val for tracer in getattr(equation, "in_tracers", ())]
+        literals = (operand for operand in operands if isinstance(operand, Literal))
+        constants += [literal.val for literal in literals if getattr(literal.aval, "shape", ())]
         for _, holder, _ in held_programs(equation):
             constants += getattr(holder, "consts", ())
     return constants
 
 
 def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
-    """The frames that an equation comes from, from its own on to that of the function that was traced.
-
-    Returns:
-      Their code, and in each the instruction; nothing where jax or its library does not tell.
+    """The code and the instructions of the frames that an equation comes from, its own first, the traced function
+    last. Empty if jax has no traceback for it.
     """
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = getattr(traceback, "raw_frames", None)
@@ -58,13 +57,13 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
 
 
 def is_read_of_programs(name: str) -> bool:
-    """Whether jax reads this attribute of a compiled program to serialize it."""
+    """Whether jax reads this attribute of a compiled program when it serializes the program."""
     return name in ("_executable", "_no_kwargs", "_params", "args_info", "in_tree", "out_tree")
 
 
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
-    """A compiled program that takes and returns its arrays in other trees with as many leaves. None where this jax
-    makes none, and it is compiled once more.
+    """A compiled program with other trees of arguments and results, of as many leaves. None if this jax cannot build
+    one, so that it has to be compiled again.
     """
     executable = _attribute(compiled, "_executable")
     constants = _attribute(_attribute(compiled, "_params"), "const_args")
@@ -89,33 +88,33 @@ _call = _attribute(jax.stages.Compiled, "call")
 
 
 Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
-Instead = Callable[[Any, Exception], Callable[..., Any] | None]
+Replace = Callable[[Any, Exception], Callable[..., Any] | None]
 
 
-def dispatched(name: str, choose: Choose, instead: Instead) -> Callable[..., Any]:
+def dispatched(name: str, choose: Choose, replace: Replace) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
-    `choose` gives the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once and
-    asked for again. `instead` gives what is called in the place of a program whose first run has failed with an error,
-    or None. The fallback asks in each call.
+    `choose` returns the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once.
+    `replace` returns a function to call instead of a program whose first run has failed, or None. The fallback calls
+    `choose` in each call.
     """
 
     def run(program: Any, call: Any, args: tuple[Any, ...]) -> tuple[Any, bool]:
-        """What a program gives, or what is called in its place; and whether it was itself."""
+        """The result of a program or of its replacement, and whether it is the program's own."""
         try:
             return call(*args), True
         except jax.errors.JaxRuntimeError as error:
-            other = instead(program, error)
-            if other is None:
+            replacement = replace(program, error)
+            if replacement is None:
                 raise
-            return other(*args), False
+            return replacement(*args), False
 
-    def asked(*args: Any) -> Any:
+    def run_uncached(*args: Any) -> Any:
         program = choose(args)
         return run(program, program, args)[0]
 
     if None in (_pjit, _cache_keys, _fast_data, _fast_tree, _replicated, _registry, _shard_arg, _call):
-        return asked
+        return run_uncached
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
         program = choose(args)
@@ -123,21 +122,21 @@ def dispatched(name: str, choose: Choose, instead: Instead) -> Callable[..., Any
             return program(*args), None, False
         params: Any = _attribute(program, "_params")
         if params is None:
-            return asked(*args), None, False
-        found, is_its = run(program, functools.partial(_call, params), args)  # pyright: ignore[reportArgumentType]
-        if not is_its:
-            return found, None, False
-        outs, out_flat, args_flat = found
+            return run_uncached(*args), None, False
+        result, is_own = run(program, functools.partial(_call, params), args)  # pyright: ignore[reportArgumentType]
+        if not is_own:
+            return result, None, False
+        outs, out_flat, args_flat = result
         return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
 
-    call = _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
-    call._fun = asked  # which jax calls where its check of what a program gives, as for NaN, fails
+    call = _pjit(name, run_uncached, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+    call._fun = run_uncached  # jax calls it if its check of the results, as for NaN, fails
     return call
 
 
 def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any]) -> Any:
-    """What `jax.jit` has made, but `choose` gives, once for each signature of arrays, the one whose program a call of
-    them runs from then on. The fallback asks in each call.
+    """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs from
+    then on. The fallback calls `choose` in each call.
     """
     function, name = jitted.__wrapped__, jitted.__name__
     if None in (_pjit, _cache_keys, _registry, _shard_arg) or _attribute(jitted, "_cache_miss") is None:
@@ -160,8 +159,8 @@ _memory_kinds: Callable[[Any], Sequence[Any]] | None = _name("jax._src.interpret
 
 
 def used_inputs(traced: Any) -> tuple[list[bool], bool]:
-    """Which inputs a program uses, and whether something in it says on which devices it runs. The fallback knows of
-    neither.
+    """Which inputs a program uses, and whether something in it fixes the devices that it runs on. With the fallback no
+    input is used and nothing is fixed.
     """
     program = traced.jaxpr.jaxpr
     used = [False] * len(program.invars)
@@ -175,14 +174,14 @@ def used_inputs(traced: Any) -> tuple[list[bool], bool]:
 
 
 def varying_axes(array: Any) -> frozenset[Any]:
-    """The mesh axes along which an array of a function under `shard_map` differs. The fallback knows of none, and
-    jax's own error names no path.
+    """The mesh axes along which an array of a function under `shard_map` differs. With the fallback, always empty,
+    jax's own error is raised, which names no path.
     """
     return frozenset(getattr(getattr(getattr(array, "aval", None), "mat", None), "varying", ()))
 
 
 def _plain_call(executable: Any, params: Any) -> Any:
-    """What runs an executable that takes and gives arrays, and does nothing else; None of others."""
+    """The call of an executable that only computes arrays from arrays; None if it has effects or callbacks."""
     call = executable.unsafe_call
     does_more = call.has_unordered_effects or call.ordered_effects or call.has_host_callbacks or executable._mut
     is_plain = isinstance(call, _replicated) and not does_more  # pyright: ignore[reportArgumentType]
@@ -190,20 +189,21 @@ def _plain_call(executable: Any, params: Any) -> Any:
 
 
 def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int) -> Any:
-    """What jax's native dispatch needs to call an executable; None where it must not, or this jax has it otherwise."""
+    """The data with which jax's native dispatch calls an executable; None if it must not, or this jax differs."""
     try:
         if _plain_call(executable, params) is None:
             return None
         flat, tree = _fast_tree(params.out_tree, out_flat)  # pyright: ignore[reportOptionalCall]
-        if not all(type(it) is concrete_array_type() for it in flat):
+        if not all(type(array) is concrete_array_type() for array in flat):
             return None
         shardings = [
-            _physical(aval, it) for aval, it in zip(executable.in_avals, executable._in_shardings, strict=True)
+            _physical(aval, sharding)
+            for aval, sharding in zip(executable.in_avals, executable._in_shardings, strict=True)
         ]
-        kept = [i in executable._kept_var_idx for i in range(count)]
-        avals, committed = [it.aval for it in flat], [it._committed for it in flat]
+        used = [i in executable._kept_var_idx for i in range(count)]
+        avals, committed = [array.aval for array in flat], [array._committed for array in flat]
         return _fast_data(  # pyright: ignore[reportOptionalCall]
-            *(executable.xla_executable, tree, shardings, executable._out_shardings, avals, committed, kept),
+            *(executable.xla_executable, tree, shardings, executable._out_shardings, avals, committed, used),
             *(executable._dispatch_in_layouts, []),
         )
     except AttributeError:
@@ -213,8 +213,8 @@ def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int
 trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_context") or tuple
 """All of jax's configuration that a trace depends on."""
 
-# What else a run by jax's dispatch depends on: a hook after it, as that of `jax_debug_nans`; whether some function is
-# being traced; and how it is compiled.
+# The other settings that jax's dispatch reads: a hook after a run, as for `jax_debug_nans`; whether a function is being
+# traced; and options of the compiler.
 _settings = (
     _name("jax._src.api._post_hook_state"),
     _name("jax._src.core.trace_state"),
@@ -227,12 +227,13 @@ _settings = (
 
 
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
-    """What runs a compiled program past jax's dispatch, for calls that have the leaves `free` anew, of the same types.
+    """The parts with which C++ runs a compiled program without jax's dispatch, for new values of the leaves `free`, of
+    the same types.
 
     Returns:
-      (what reads aval, sharding, committed, layout of an array, jax's configuration, settings with what reads each,
-      what runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place
-      there of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
+      (readers of aval, sharding, committed and layout of an array; jax's configuration; settings, each with its reader;
+      the function that runs a list of arrays; the handlers of its results; that list, with None for free leaves; the
+      index there of each free leaf, or -1). None if jax's dispatch does more, or this jax differs.
     """
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
@@ -255,15 +256,15 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
         arrays: Any = concrete_array_type()
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
-        settings = tuple((type(it).value.fget, it) for it in _settings if it is not None)
-        readers = tuple(it.fget for it in properties)
+        settings = tuple((type(setting).value.fget, setting) for setting in _settings if setting is not None)
+        readers = tuple(one.fget for one in properties)
         return readers, trace_context(), settings, run, handlers, arguments, tuple(places.values())
     except (AttributeError, TypeError):
         return None
 
 
 def _physical(aval: Any, sharding: Any) -> Any:
-    """How the data of an array of keys is sharded, where it is one."""
+    """The sharding of an array's data, which is another one for arrays of random keys."""
     if not jnp.issubdtype(aval.dtype, jax.dtypes.extended):
         return sharding
     if _of_keys is None:
@@ -272,19 +273,19 @@ def _physical(aval: Any, sharding: Any) -> Any:
 
 
 def runs_compiled(leaves: Sequence[Any]) -> bool:
-    """Whether a call runs a program now: no trace or transformation is under way, and jit is not turned off."""
+    """Whether a call runs a program: outside traces and transformations, and with jit enabled."""
     return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
 
 
 def held_programs(equation: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The programs (`Jaxpr`s) that are parameters of an equation, in their order: the parameter's name, what holds the
-    program (itself, or a `ClosedJaxpr`), and the program.
+    """The programs (`Jaxpr`s) among the parameters of an equation, in order: the parameter's name, its value (the
+    program or a `ClosedJaxpr`), and the program.
     """
     for name, parameter in equation.params.items():
-        for it in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-            program = getattr(it, "jaxpr", it)
+        for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            program = getattr(value, "jaxpr", value)
             if hasattr(program, "eqns"):
-                yield name, it, program
+                yield name, value, program
 
 
 def programs_in(equation: Any) -> Iterator[Any]:
@@ -305,7 +306,7 @@ def every_equation(equations: Iterable[Any]) -> Iterator[Any]:
 
 
 def has_callbacks(program: Any) -> bool:
-    """Whether a jaxpr, or one inside of it, calls Python when it runs."""
+    """Whether a jaxpr, or one in it, calls Python when it runs."""
     names = (equation.primitive.name for equation in every_equation(program.eqns))
     return any("callback" in name or name == "debug_print" for name in names)
 
@@ -315,15 +316,15 @@ _auto_layout = _name("jax._src.layout.AutoLayout")
 
 @functools.cache
 def _keep_one_of_each() -> None:
-    """Has what newer jax compares by identity, a part of the type of each array, pickled by its name."""
+    """Pickle by name a part of the array types that newer jax compares by identity."""
     if _auto_layout is not None and not isinstance(_auto_layout, type):
         copyreg.pickle(type(_auto_layout), lambda _: "AutoLayout")
 
 
 def serialized(program: Any) -> bytes | None:
-    """A compiled program as bytes; None where this backend or this program has none."""
+    """A compiled program as bytes; None if this backend or this program cannot be serialized."""
     _keep_one_of_each()
-    from jax.experimental import serialize_executable  # few programs are stored
+    from jax.experimental import serialize_executable  # imported late: few programs are stored
 
     try:
         return serialize_executable.serialize(program)[0]
@@ -332,7 +333,7 @@ def serialized(program: Any) -> bytes | None:
 
 
 def _find_lapack() -> None:
-    """Has jaxlib look for the functions of LAPACK, as jax does when it lowers a call of one."""
+    """Make jaxlib look up the functions of LAPACK, as jax does when it lowers a call of one."""
     initialize = _name("jaxlib.lapack._lapack.initialize")
     if initialize is None:
         jax.jit(jnp.linalg.cholesky).lower(jnp.eye(1))
@@ -341,10 +342,10 @@ def _find_lapack() -> None:
 
 
 def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> Any:
-    """The compiled program of `serialized` for these devices, which takes and returns arrays in these trees.
+    """The compiled program of `serialized` for these devices and trees.
 
     Raises:
-      Exception: of whatever kind, where these bytes are no program for it.
+      Exception: of any type, if the bytes are not a program for these devices.
     """
     from jax.experimental import serialize_executable
 
@@ -371,8 +372,8 @@ def _listen() -> None:
 
 
 def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, bool]:
-    """Compiles a program: it, and whether XLA has, so that it can be serialized. On a CPU, one that jax's own
-    compilation cache has given loads, but does not run.
+    """Compile a program. Also returns whether XLA compiled it now: on a CPU, a program from jax's compilation cache
+    that is serialized once more loads, but does not run.
     """
     _listen()
     before = getattr(_hits, "count", 0)
@@ -380,6 +381,6 @@ def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, 
     return program, getattr(_hits, "count", 0) == before or jax.default_backend() != "cpu"
 
 
-def compiled_anew(lowered: Any) -> tuple[Any, bool]:
-    """The same past jax's own compilation cache, by an option that makes no difference to the program."""
+def compile_uncached(lowered: Any) -> tuple[Any, bool]:
+    """Compile a program without jax's compilation cache, by an option that does not change the program."""
     return compiled(lowered, {"xla_cpu_parallel_codegen_split_count": 31})

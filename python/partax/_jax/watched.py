@@ -1,4 +1,4 @@
-"""The only file that has jax tell what it compiles and runs, by names of jax's that are not public."""
+"""Watches what jax compiles and runs, by private names of jax."""
 
 import functools
 import time
@@ -21,10 +21,10 @@ def _put(until: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 
 def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered, until all is put back;
-    says whether this jax lets it.
+    """Call `seen(jaxpr, name, donated)` before each program of this process is lowered, until `until` is closed.
 
-    Without it, a script is examined by the traces of partax alone.
+    Returns:
+      Whether this jax allows it. If not, only the functions of partax in a script are examined.
     """
     module = _name("jax._src.interpreters.pxla")
     lower = getattr(module, _FUNCTION, None)
@@ -41,45 +41,46 @@ def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], 
 
 
 MISS = "jax/_src/pjit.py", "cache_miss"
-"""The file and the function that make each call of a `jax.jit` which jax's native dispatch does not know yet."""
+"""The file and the function in which jax handles a call that is not in its native dispatch cache."""
 
 
 def static_arguments(variables: Mapping[str, Any]) -> tuple[int | str, ...]:
-    """The positions and the names of static arguments, by the variables of such a call."""
+    """The positions and names of static arguments, by the variables of a frame of `MISS`."""
     info = variables.get("jit_info")
     return *(_attribute(info, "static_argnums") or ()), *(_attribute(info, "static_argnames") or ())
 
 
-_RUN = "_run_python_pjit"  # what makes such a call
+_RUN = "_run_python_pjit"
 
 
 def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> None:
-    """Has `ran(name, seconds)`, of this thread's time, called after each operation of jax's that runs by itself, if
-    this jax lets it.
+    """Call `ran(name, seconds)`, in seconds of this thread, after each operation of jax that runs outside jit, if this
+    jax allows it.
 
-    An operation is a function of `jax.numpy` or a primitive. Such calls take jax's slow path each time.
+    An operation is a function of `jax.numpy` or a primitive. While it is watched, it uses jax's slow path.
     """
     module = _name("jax._src.pjit")
     run: Any = getattr(module, _RUN, None)
     if run is None:
         return
 
-    def watched(*given: Any, **keywords: Any) -> Any:
-        fun = given[2]  # after the parameters and the leaves
-        name: Any = _attribute(fun, "__name__")  # which what `shard_map` makes has not
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        fun = args[2]  # after the parameters and the leaves
+        name: Any = _attribute(fun, "__name__")  # functions made by `shard_map` have none
         is_operation = name is not None and str(_attribute(fun, "__module__")).startswith("jax.")
         if under_trace() or not is_operation:
-            return run(*given, **keywords)
+            return run(*args, **kwargs)
         begin = time.thread_time()
-        result = run(*given, **keywords)
+        result = run(*args, **kwargs)
         ran(str(name), time.thread_time() - begin)
-        return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
+        # With an executable in the result, jax would dispatch the next call natively.
+        return tuple(None if type(part) is _executable else part for part in result)
 
     _put(until, module, _RUN, watched)
 
 
 class _Builtin:
-    """A function that becomes no method as the attribute of a class, and is pickled by its name."""
+    """A function that does not become a method as the attribute of a class, and is pickled by its name."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, call)
@@ -92,15 +93,15 @@ class _Builtin:
         return self._call.__name__
 
 
-FETCH, WAIT = "fetch", "wait"  # the names of what reads an array's value, and of `block_until_ready`
+FETCH, WAIT = "fetch", "wait"  # a read of an array's value, and `block_until_ready`
 
 
 def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> None:
-    """Has `awaited(FETCH, seconds)` called after the host has read an array of jax's, by Python or by NumPy, and with
-    `WAIT` after `block_until_ready`.
+    """Call `awaited(FETCH, seconds)` after the host has read an array of jax, by Python or by NumPy, and
+    `awaited(WAIT, seconds)` after `block_until_ready`.
     """
     arrays: Any = concrete_array_type() or jax.Array
-    wait = _attribute(arrays, "block_until_ready")  # which has no name for a wrapper to take
+    wait = _attribute(arrays, "block_until_ready")  # a builtin without a name
 
     def timed(name: str, run: Any, of: Any) -> Callable[..., Any]:
         @functools.wraps(run)
@@ -117,7 +118,7 @@ def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> Non
     read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
     if read is not None:
         _put(until, arrays, "_value", property(timed(FETCH, read, arrays)))
-    for owner, run in ((arrays, wait and (lambda it: wait(it))), (jax, jax.block_until_ready)):
+    for owner, run in ((arrays, wait and (lambda array: wait(array))), (jax, jax.block_until_ready)):
         if run is not None:
             _put(until, owner, "block_until_ready", timed(WAIT, run, object))
     for name in ("array", "asarray", "asanyarray"):

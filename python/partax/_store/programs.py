@@ -18,8 +18,8 @@ import numpy as np
 from partax import _core
 from partax._jax.private import configuration
 from partax._jax.programs import (
+    compile_uncached,
     compiled,
-    compiled_anew,
     dispatched,
     has_callbacks,
     runs_compiled,
@@ -287,7 +287,7 @@ class Programs:
         threading.main_thread().join(min(record["seconds"], 1.0))
         try:
             if not is_whole:
-                program, is_whole = compiled_anew(lowered)
+                program, is_whole = compile_uncached(lowered)
             data = serialized(program) if is_whole else None
             if data is None:
                 self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
