@@ -1,4 +1,4 @@
-"""Batches: copied from an iterator as they are given, and stacked, on the host where they are there."""
+"""Batches: copied from an iterator, and stacked: on the host if they are there."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ class Batches:
             try:
                 leaves, is_like_first = self._leaves(self._by_name(next(self._iterator)))
                 # A copy: the iterator may put the next batch into the same arrays.
-                leaves = [it if isinstance(it, jax.Array) else np.array(it) for it in leaves]
+                leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
                 self._count += 1
                 if is_like_first:
                     rows.append(leaves)
@@ -45,8 +45,8 @@ class Batches:
         if not rows or self._first is None:
             return None
         columns = list(zip(*rows, strict=True))
-        on_device = iter(_stack_each([it for it in columns if isinstance(it[0], jax.Array)]))
-        arrays = [next(on_device) if isinstance(it[0], jax.Array) else np.stack(it) for it in columns]
+        on_device = iter(_stack_each([column for column in columns if isinstance(column[0], jax.Array)]))
+        arrays = [next(on_device) if isinstance(column[0], jax.Array) else np.stack(column) for column in columns]
         return len(rows), self._first.spec.rebuild(arrays)
 
     def _by_name(self, batch: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan
 
 def bind_arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values by name as the arguments of a call: by position where that goes, as options may mean positions."""
-    names = [it.name for it in signature.parameters.values() if it.name in values and it.kind not in VARIABLE]
+    names = [one.name for one in signature.parameters.values() if one.name in values and one.kind not in VARIABLE]
     bound = inspect.BoundArguments(signature, {name: values[name] for name in names})  # type: ignore[arg-type]
     return bound.args, {**bound.kwargs, **{name: values[name] for name in sorted(values.keys() - set(names))}}
 
@@ -39,7 +39,7 @@ def chunk_of(step: JitFunction[..., Any], settings: Settings) -> JitFunction[...
     chunk: Any = _Chunk(function, settings)
     # Options, such as `donate`, and messages mean arguments by these names.
     parameters = inspect.signature(function).parameters.values()
-    chunk.__signature__ = inspect.Signature([inspect.Parameter(it.name, it.kind) for it in parameters])
+    chunk.__signature__ = inspect.Signature([inspect.Parameter(one.name, one.kind) for one in parameters])
     chunk.__name__ = chunk.__qualname__ = f"{getattr(function, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(function, "__module__", __name__)
     return _core.make_jit_function(chunk, step._options)
@@ -71,9 +71,9 @@ class _Chunk:
             carried = dict(carry)
             copies = objects.copies(carried.pop(_OBJECTS)) if objects else {}
             # Flax's Variables have to be of the trace that they are used in.
-            given = {**fixed_spec.rebuild(fixed), **batch, **carried}
-            contents = watch_named(given.items())
-            by_position, by_name = bind_arguments(signature, {**given, **copies})
+            arguments = {**fixed_spec.rebuild(fixed), **batch, **carried}
+            contents = watch_named(arguments.items())
+            by_position, by_name = bind_arguments(signature, {**arguments, **copies})
             with make_changes():
                 result = self.step(*by_position, **by_name)
             refuse_lost(contents, result)

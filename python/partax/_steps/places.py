@@ -133,8 +133,8 @@ def _remedy(places: Places) -> str:
     for path, name in places:
         if name not in carry and path not in carry.values():
             carry[name] = path
-    shown = {name: path[0] if len(path) == 1 else path for name, path in carry.items()}
-    return f"say what is carried, as carry={shown}"
+    places_by_name = {name: path[0] if len(path) == 1 else path for name, path in carry.items()}
+    return f"say what is carried, as carry={places_by_name}"
 
 
 def _children(value: Any) -> dict[Any, Any]:

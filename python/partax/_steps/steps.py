@@ -44,7 +44,7 @@ def scan_steps(
       step: what `filter_jit` or `partax.nnx.jit` returned, with its options and its `clear_cache`.
       size: how many steps make a chunk.
       carry: for each argument that is carried its place in the result: a position, a key, or a tuple of these.
-      unroll: as of `jax.lax.scan`.
+      unroll: as in `jax.lax.scan`.
 
     Returns:
       A function of the arguments of the first step.
@@ -87,18 +87,18 @@ class Steps:
             raise TypeError(f"`over`: found a `{type(over).__name__}`, expected an iterable with a batch for each step")
         parameters = self._signature.parameters.values()
         values = dict(self._signature.bind_partial(*args, **kwargs).arguments)
-        for name in [it.name for it in parameters if it.kind is it.VAR_KEYWORD and it.name in values]:
+        for name in [one.name for one in parameters if one.kind is one.VAR_KEYWORD and one.name in values]:
             values = dict(**values.pop(name), **values)
-        required = [it for it in parameters if it.kind not in VARIABLE and it.default is it.empty]
-        names = tuple(it.name for it in required if it.name not in values)
+        required = [one for one in parameters if one.kind not in VARIABLE and one.default is one.empty]
+        names = tuple(one.name for one in required if one.name not in values)
         if not names:
             raise TypeError(f"found a value for each parameter of {self._step.__name__}, expected one for the batch")
         return Run(self._results(values, names, Batches(over, self._size, names)), over, self._size)
 
     def _results(self, values: dict[str, Any], names: tuple[str, ...], batches: Batches) -> Generator[Any]:
-        taken, program = batches.take(), None
-        while taken is not None:
-            size, batch = taken
+        next_batches, program = batches.take(), None
+        while next_batches is not None:
+            size, batch = next_batches
             args, kwargs = bind_arguments(self._signature, values | batch)
             if program is None or program() is None:
                 program = self._program(args, kwargs)
@@ -109,7 +109,7 @@ class Steps:
                 chunk = self._chunks.setdefault((program, settings), chunk_of(self._step, settings))
             places, carried, rest = chunk(*args, **kwargs)
             values |= carried
-            taken = batches.take()  # while the chunk runs
+            next_batches = batches.take()  # while the chunk runs
             yield with_parts(rest, {path: carried[name] for path, name in places})
         if batches.error is not None:
             raise batches.error
