@@ -201,8 +201,8 @@ configured() {
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" "$@" >"$build.log" || { cat "$build.log"; return 1; }
 }
 
-# tidy PYTHON: clang-tidy, with clang's warnings as errors, over all files, compiled together as CMakeLists.txt has it, which
-# takes a third of the time.
+# tidy PYTHON: clang-tidy, with clang's warnings as errors, over all files, compiled together as CMakeLists.txt has it,
+# which takes a third of the time.
 tidy() {
   local build="$WORK/tidy" units
   configured "$1" "$build" -DCMAKE_CXX_COMPILER=g++ -DCMAKE_UNITY_BUILD=ON -DPARTAX_WERROR=ON \
