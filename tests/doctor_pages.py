@@ -7,37 +7,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax import Diagnosis, Finding, doctor
+from partax import doctor
+from partax.reports import Diagnosis, Finding
 
 LAYERS = 6
 
 
-def layer(w: Any, h: Any) -> Any:
-    h = jnp.tanh(h @ w)
-    return h / (1 + jnp.abs(h).mean())
-
-
-def model(ws: Any, x: Any) -> Any:
-    for w in ws:
-        x = layer(w, x)
-    return x.sum()
-
-
 def step(ws: Any, x: Any, rate: Any) -> Any:
-    loss, grads = jax.value_and_grad(model)(ws, x)
-    return [w - rate * g for w, g in zip(ws, grads, strict=True)], loss
+    for w in ws:
+        x = jnp.tanh(x @ w)
+    return [w - rate * x.sum() for w in ws]
 
 
-def arguments(rows: int = 8) -> tuple[Any, ...]:
-    array = jax.ShapeDtypeStruct
-    return [array((64, 64), "float32")] * LAYERS, array((rows, 64), "float32"), array((), "float32")
-
-
-def diagnosis(**options: Any) -> Diagnosis:
+def diagnosis() -> Diagnosis:
     """Of `step`, with findings of each severity, one of which would break a page that escapes nothing."""
-    found = doctor(step, *arguments(), **options)
-    lines, first = inspect.getsourcelines(layer)
-    at = (__file__, first + 1, lines[1].strip())
+    array = jax.ShapeDtypeStruct
+    plain = doctor(step, [array((64, 64), "float32")] * LAYERS, array((8, 64), "float32"), array((), "float32"))
+    lines, first = inspect.getsourcelines(step)
+    at = (__file__, first + 2, lines[2].strip())
     hostile = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'
     findings = (
         Finding(
@@ -49,4 +36,4 @@ def diagnosis(**options: Any) -> Diagnosis:
         ),
         Finding("host", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
     )  # fmt: skip
-    return dataclasses.replace(found, findings=findings, name=f"step {hostile}")
+    return dataclasses.replace(plain, findings=findings, name=f"step {hostile}")

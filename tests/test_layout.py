@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python" / "partax"
 # `partax._core`, and the top files all.
 FOLDERS = ["base", "classes", "statics", "tree", "partition", "call"]  # of which `call` needs no partition
 PACKAGES = [
-    "_jax", "_families", "_functions", "_pytree", "_jit", "_transforms", "_libraries", "_report", "_steps", "_io",
+    "_jax", "_families", "_functions", "_pytree", "_jit", "_transforms", "_libraries", "_explain", "_steps", "_io",
     "_store", "_doctor",
 ]  # fmt: skip
 LONGEST = 400

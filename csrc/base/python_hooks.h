@@ -84,10 +84,10 @@ inline PythonFunction apply_changes{"partax._libraries.flax.graph_call", "apply"
 inline PythonFunction current_trace{"partax._libraries.flax.graph_call", "current_trace"};
 inline PythonFunction read_graph{"partax._libraries.flax.graph_call", "read"};
 inline PythonFunction traced_graph{"partax._libraries.flax.graph_call", "traced"};
-inline PythonFunction begin_trace{"partax._report.history", "begin_trace"};
-inline PythonFunction end_trace{"partax._report.history", "end_trace"};
-inline PythonFunction new_history{"partax._report.history", "new_history"};
-inline PythonFunction warn_of_constants{"partax._report.static_arrays", "warn_of_constants"};
+inline PythonFunction begin_trace{"partax._explain.history", "begin_trace"};
+inline PythonFunction end_trace{"partax._explain.history", "end_trace"};
+inline PythonFunction new_history{"partax._explain.history", "new_history"};
+inline PythonFunction warn_of_constants{"partax._jit.static_arrays", "warn_of_constants"};
 inline PythonFunction stored_result{"partax._store.results", "stored_result"};
 inline PythonFunction stored_programs{"partax._store.programs", "stored_programs"};
 

@@ -118,12 +118,12 @@ class TraceRecorder {
     const Ref history = frame.call.history();
     end_ = python::end_trace.get();
     const Ref epoch = number(TypeTable::instance().epoch());
-    const bool first = frame.entry->log.empty();
+    const Ref first = number(frame.entry->log.empty() ? 0 : frame.entry->log.front().number);
     Ref described = std::move(frame.described);
     if (!described) described = spec_data(spec, frame.call.names());
-    record_ = python::begin_trace(
-        history, frame.call.jit().function, described, values.tuple(), tuple_of(tracers, count), truth(first),
-        truth(cache.table.size() >= cache.table.max_size()), epoch, exact_unicode(frame.entry->difference));
+    record_ = python::begin_trace(history, frame.call.jit().function, described, values.tuple(),
+                                  tuple_of(tracers, count), first, truth(cache.table.size() >= cache.table.max_size()),
+                                  epoch, exact_unicode(frame.entry->difference));
     frame.record = record_;
     const std::size_t number = size_of_number(attribute(record_.get(), "number").get());
     frame.entry->log.push_back(EntryTrace{number, nullptr});

@@ -5,7 +5,8 @@ from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax import _jax as _jax  # first: it refuses subinterpreters
-from partax._doctor import install as _doctor_install
+from partax._explain import install as _explain_install
+from partax._explain.explain import RetraceError, RetraceWarning, explain
 from partax._families import describe as _families
 from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
@@ -25,8 +26,6 @@ from partax._pytree.filters import (
 )
 from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
-from partax._report import install as _report_install
-from partax._report.explain import RetraceError, RetraceWarning, explain
 from partax._transforms.filter_grad import (
     filter_grad,
     filter_hessian,
@@ -39,15 +38,13 @@ if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
+    from partax import reports as reports
     from partax import tree as tree
-    from partax._doctor.diagnosis import Diagnosis
     from partax._doctor.doctor import doctor
-    from partax._doctor.finding import Finding
+    from partax._explain.function_reports import report
     from partax._functions.pure import declare_pure
     from partax._io.save_and_load import load, save
     from partax._jit.shardings import filter_shard
-    from partax._report.function_reports import report
-    from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, TraceReport
     from partax._steps.steps import scan_steps
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
@@ -68,40 +65,34 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "CacheInfo", "Compiled", "Diagnosis", "Filter", "Finding", "FlatSpec", "FunctionReport", "KeyReport", "LoadReport",
-    "Lowered", "Report", "RetraceError", "RetraceWarning", "Static",
-    "TraceReport", "Traced", "all_of", "any_of", "apply_updates", "by_path", "combine",
-    "declare_pure", "doctor", "explain", "filter",
+    "CacheInfo", "Compiled", "Filter", "FlatSpec", "Lowered", "RetraceError", "RetraceWarning", "Static", "Traced",
+    "all_of", "any_of", "apply_updates", "by_path", "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_linearize", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
-    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array",
-    "is_array_like", "is_inexact_array", "load", "not_", "partition",
-    "register_fields", "report", "save", "scan_layers", "scan_steps", "store",
+    "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array", "is_array_like",
+    "is_inexact_array", "load", "not_", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps",
+    "store",
 ]  # fmt: skip
 
 _families.install()
 _filters.install()
 _flat_partition.install()
 _filter_jit.install()
-_doctor_install.install()
-_report_install.install()
+_explain_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
-_MODULES = ("debug", "equinox", "nnx", "tree")
+_MODULES = ("debug", "equinox", "nnx", "reports", "tree")
 _OF_MODULES = {
-    "_doctor.finding": ("Finding",),
-    "_doctor.diagnosis": ("Diagnosis",),
     "_doctor.doctor": ("doctor",),
     "_functions.pure": ("declare_pure",),
     "_io.save_and_load": ("load", "save"),
     "_jit.shardings": ("filter_shard",),
-    "_report.function_reports": ("report",),
-    "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"),
+    "_explain.function_reports": ("report",),
     "_steps.steps": ("scan_steps",),
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),

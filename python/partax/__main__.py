@@ -17,7 +17,6 @@ from partax import explain, report
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
 from partax._libraries.equinox.on_import import accelerate_when_imported
-from partax._report.history import keep_all
 from partax._store import command as store_command
 
 # Of each command that runs a script: its name, its help, the rest of its description, and the files it can write.
@@ -33,7 +32,7 @@ _COMMANDS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         "run a script and report, line by line, what makes its compiled programs slow",
         ". At the end the compiled programs, of the script and of libraries, are listed on the standard error, the "
         "most expensive first, with the findings of partax.doctor.",
-        {"html": "also write the findings and the memory of each program to this file (needs partax[doctor])"},
+        {"html": "also write the findings to this file (needs partax[doctor])"},
     ),
     (
         "equinox",
@@ -122,7 +121,6 @@ def _equinox(options: argparse.Namespace) -> None:
 def _explain(options: argparse.Namespace) -> None:
     accelerate_when_imported()
     explain()
-    keep_all()
     try:
         _run(options)
     finally:  # also if the script fails or exits
@@ -139,7 +137,6 @@ def _doctor(options: argparse.Namespace) -> None:
 
     if options.html is not None:
         refuse_unwritable(options.html)
-    keep_all()
     watch, raised = Watch(), False
     try:
         _run(options)

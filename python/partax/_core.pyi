@@ -6,14 +6,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, o
 
 from typing_extensions import disjoint_base
 
-from partax._doctor.diagnosis import Diagnosis
+from partax._explain.history import History, Record
+from partax._explain.results import FunctionReport
 from partax._jit.ahead_of_time import Lowered, Traced
 from partax._jit.filter_jit import CacheInfo
 from partax._jit.options import CallShape, Options
 from partax._pytree.spec_data import SpecData
-from partax._report.history import History
-from partax._report.report import FunctionReport
-from partax._report.snapshot import Record
 from partax._store.programs import Programs
 
 _P = ParamSpec("_P")
@@ -48,12 +46,11 @@ class JitFunction(Generic[_P, _R_co]):
         self: JitFunction[Concatenate[_S, _Q], _T], instance: _S, owner: type[Any] | None = None, /
     ) -> JitFunction[_Q, _T]: ...
 
-    # Attached by `partax._jit.filter_jit` and `partax._doctor.install`. Their arguments may hold
+    # Attached by `partax._jit.filter_jit`. Their arguments may hold
     # `jax.ShapeDtypeStruct`s in place of arrays, so the types of the wrapped callable's parameters would be too narrow.
     def cache_info(self) -> CacheInfo: ...
     def clear_cache(self) -> None: ...
     def report(self) -> FunctionReport: ...
-    def doctor(self, /, *args: Any, **kwargs: Any) -> Diagnosis: ...
     def trace(self, /, *args: Any, **kwargs: Any) -> Traced: ...
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered: ...
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any: ...

@@ -1,19 +1,21 @@
 """Limits on tracing, for tests and for production: no step may take minutes because something is traced again."""
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Generator
 from typing import Any
 
+import jax
+
 from partax import _core
-from partax._jax.private import under_trace
+from partax._explain.description import Description
+from partax._explain.explain import counters, forbidden
+from partax._explain.history import History, Occasion
+from partax._jax.private import function_name, stage_of, under_trace
+from partax._jit.ahead_of_time import during
 from partax._jit.options import check_max_traces
-from partax._report.explain import forbidden, limited
-from partax._report.history import History
-from partax._report.monitor import watching_traces
-from partax._report.reasons import Occasion
-from partax._report.snapshot import Snapshot, described_call
-from partax._transforms.wrapper import Transformed, transformation
+from partax._transforms.wrapper import Transformed, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
@@ -114,7 +116,7 @@ def _limit(fun: Any, max_traces: int | None) -> "_Limited":
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
     name = getattr(fun, "__name__", None)
-    history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, 0, False, nested=True)
+    history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, nested=True)
     return _Limited(fun, history)
 
 
@@ -128,10 +130,10 @@ class _Limited(Transformed[..., Any]):
         if under_trace():
             return self._traced_call(args, kwargs)
         if isinstance(fun, _core.JitFunction):
-            with limited(fun, self.history):
+            with during(counters, (*counters.get(), (fun, self.history))):
                 return fun(*args, **kwargs)
         if hasattr(fun, "lower"):  # a compiled function of others
-            with watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
+            with _watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
                 return fun(*args, **kwargs)
         return fun(*args, **kwargs)
 
@@ -141,7 +143,7 @@ class _Limited(Transformed[..., Any]):
         return self._options[0]
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self.history.begin(_snapshot(self.history, self.__wrapped__, args, kwargs), Occasion())
+        record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
         failed = True
         try:
             result = self.__wrapped__(*args, **kwargs)
@@ -152,10 +154,47 @@ class _Limited(Transformed[..., Any]):
 
     def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
         if name == self.history.name:
-            record = self.history.begin(_snapshot(self.history, self.__wrapped__, args, kwargs), Occasion())
+            record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
             self.history.end(record, False)
 
 
-def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:
-    described, values = described_call(fun, args, kwargs)
-    return history.take(described, values, values)
+def _description(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Description:
+    """What a static key of a call would tell apart, for a function that others have compiled."""
+    nodes, statics, paths, leaves = list[Any](), list[Any](), list[Any](), list[Any]()
+    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
+        try:
+            data, arrays = _core.describe_tree(value, name)
+        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
+            data, arrays = _core.describe_tree(type(value), name)
+        nodes += [(*node[:4], node[4] + len(statics), *node[5:]) for node in data[0]]
+        statics += data[1]
+        paths += data[2]
+        leaves += arrays
+    return Description((tuple(nodes), tuple(statics), tuple(paths)), leaves, leaves)
+
+
+# ---- The traces of compiled functions of others.
+
+_watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
+
+
+def _watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
+    if not _hears_traces():
+        raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
+    return during(_watcher, seen)
+
+
+@functools.cache
+def _hears_traces() -> bool:
+    jax.monitoring.register_event_duration_secs_listener(_on_duration)
+    names: list[str] = []
+    with during(_watcher, names.append):
+        jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
+    return bool(names)
+
+
+def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
+    watcher = _watcher.get()
+    if watcher is not None and stage_of(event) == "trace":
+        watcher(function_name(kwargs))

@@ -36,7 +36,7 @@ def on_pages() -> list[tuple[str, str]]:
     return [(found[1], found[2]) for block in blocks for found in DIRECTIVE.finditer(block)]
 
 
-MODULES = ["partax", "partax.debug", "partax.tree", *(["partax.nnx"] if HAS_FLAX else [])]
+MODULES = ["partax", "partax.debug", "partax.reports", "partax.tree", *(["partax.nnx"] if HAS_FLAX else [])]
 EQUINOX = ["Accelerated", "accelerate"]  # the other names of partax.equinox are Equinox's or partax's
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the doctor share: types of arrays, findings of one kind, lines that are found by a comment."""
+"""What the tests of the doctor share: types of arrays, findings of one kind, lines that are marked by a comment."""
 
 import inspect
 from collections.abc import Callable
@@ -7,9 +7,7 @@ from typing import Any
 import jax
 
 import partax
-from partax import Finding
-
-Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
+from partax.reports import Finding
 
 
 def floats(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
@@ -20,13 +18,9 @@ def ints(*shape: int) -> jax.ShapeDtypeStruct:
     return floats(*shape, dtype="int32")
 
 
-def findings_of_kind(kind: str) -> Callable[..., list[Finding]]:
+def findings_of(kind: str, function: Any, *args: Any, **options: Any) -> list[Finding]:
     """What `partax.doctor` finds of one kind in the program of a call."""
-
-    def found(function: Any, *args: Any, **options: Any) -> list[Finding]:
-        return [it for it in partax.doctor(function, *args, **options).findings if it.kind == kind]
-
-    return found
+    return [finding for finding in partax.doctor(function, *args, **options).findings if finding.kind == kind]
 
 
 def marked(function: Callable[..., Any], comment: str = "here") -> int:

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from examining import Call, floats, ints
+from examining import floats, ints
 from flax import nnx
 from jax import lax
 
 import partax
 from partax import filter_jit
 
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 MEMORY = 80 << 30  # of the machine that the programs are for, whichever runs the tests
-entropy = lambda model, x, labels: optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
 CORPUS: list[Callable[[], Call]] = []  # each gives a function that has nothing to mend, and its arguments
 
 
@@ -25,16 +25,17 @@ def built(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return eqx.filter_eval_shape(make, *args, **kwargs, key=jax.random.key(0))
 
 
-def training(model: Any, optimiser: Any, loss: Callable[..., Any], *data: Any, jit: Any = filter_jit) -> Call:
+def training(model: Any, optimiser: Any, loss: Callable[..., Any], *data: Any) -> Call:
     """A step as optax's and Equinox's users write it."""
 
+    @filter_jit(donate="all")
     def step(model: Any, state: Any, *data: Any) -> Any:
         value, slope = eqx.filter_value_and_grad(loss)(model, *data)
         updates, state = optimiser.update(slope, state, eqx.filter(model, eqx.is_inexact_array))
         return eqx.apply_updates(model, updates), state, value
 
     state = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
-    return jit(step), (model, state, *data)
+    return step, (model, state, *data)
 
 
 class Block(eqx.Module):
@@ -54,33 +55,6 @@ class Block(eqx.Module):
         return x + jax.vmap(self.mlp)(jax.vmap(self.norms[1])(x))
 
 
-class Vision(eqx.Module):
-    patches: Any
-    place: Any
-    blocks: list[Any]
-    head: Any
-
-    def __init__(self, depth: int, key: Any) -> None:
-        keys = jax.random.split(key, depth)
-        self.patches = eqx.nn.Conv2d(3, 32, 4, stride=4, key=key)
-        self.place = jax.random.normal(key, (64, 32))
-        self.blocks = [Block(k) for k in keys]
-        self.head = eqx.nn.Linear(32, 10, key=key)
-
-    def __call__(self, image: Any) -> Any:
-        x = self.patches(image).reshape(32, -1).T + self.place
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x.mean(0))
-
-
-@CORPUS.append
-def vision_transformer() -> Call:
-    """Four blocks, so an update of some 60 arrays."""
-    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
-    return training(built(Vision, 4), optimiser, entropy, floats(4, 3, 32, 32), ints(4))
-
-
 @CORPUS.append
 def deep_transformer_scanned() -> Call:
     """Twelve blocks of the size of a small language model, stacked; the state is donated."""
@@ -89,7 +63,7 @@ def deep_transformer_scanned() -> Call:
         return jnp.mean(partax.scan_layers(blocks, x, call=lambda block, x: jax.vmap(block)(x), remat=True) ** 2)
 
     blocks = built(lambda key: eqx.filter_vmap(lambda key: Block(key, 768))(jax.random.split(key, 12)))
-    return training(blocks, optax.adamw(1e-4), loss, floats(4, 256, 768), jit=filter_jit(donate="all"))
+    return training(blocks, optax.adamw(1e-4), loss, floats(4, 256, 768))
 
 
 @CORPUS.append
@@ -107,22 +81,6 @@ def decoding_with_a_cache() -> Call:
     return jax.jit(decode, donate_argnums=1), (weights, cache, ints(), floats(16, 1024))
 
 
-@CORPUS.append
-def differential_equation() -> Call:
-    """The stages of the solver are the library's to repeat."""
-    diffrax = pytest.importorskip("diffrax")
-
-    def solve(start: Any, rates: Any) -> Any:
-        def field(t: Any, y: Any, args: Any) -> Any:
-            return jnp.stack([args[0] * y[0] - y[0] * y[1], y[0] * y[1] - args[1] * y[1]])
-
-        save, control = diffrax.SaveAt(ts=jnp.linspace(0, 10, 50)), diffrax.PIDController(1e-4, 1e-4)
-        term, options = diffrax.ODETerm(field), {"saveat": save, "stepsize_controller": control}
-        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0, 10, 0.1, start, args=rates, **options).ys
-
-    return eqx.filter_jit(solve), (floats(2), floats(2))
-
-
 class Dropped(nnx.Module):
     def __init__(self, rngs: nnx.Rngs, rate: float = 0.1) -> None:
         self.first = nnx.Linear(8, 32, rngs=rngs)
@@ -133,22 +91,21 @@ class Dropped(nnx.Module):
         return self.second(self.dropout(nnx.gelu(self.first(x))))
 
 
-def changed_in_place(jit: Any, optimiser: Any) -> Call:
-    def step(model: Any, optimiser: Any, x: Any, y: Any) -> Any:
+@CORPUS.append
+def nnx_dropout() -> Call:
+    """The model and its optimizer change in place."""
+
+    @partax.nnx.jit
+    def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
         value, slope = nnx.value_and_grad(lambda model: jnp.mean((model(x) - y) ** 2))(model)
-        optimiser.update(model, slope)
+        optimizer.update(model, slope)
         return value
 
     def make() -> Any:
         model = Dropped(nnx.Rngs(0))
-        return model, nnx.Optimizer(model, optimiser, wrt=nnx.Param)
+        return model, nnx.Optimizer(model, optax.sgd(0.1, 0.9), wrt=nnx.Param)
 
-    return jit(step), (*nnx.eval_shape(make), floats(16, 8), floats(16, 4))
-
-
-@CORPUS.append
-def nnx_dropout() -> Call:
-    return changed_in_place(partax.nnx.jit, optax.sgd(0.1, 0.9))
+    return step, (*nnx.eval_shape(make), floats(16, 8), floats(16, 4))
 
 
 @pytest.mark.parametrize("make", CORPUS)

@@ -186,7 +186,7 @@ def test_the_cache_is_cleared_beside_calls() -> None:
 
 
 def test_explain_and_report_are_on() -> None:
-    f, whole = filter_jit(lambda x, n: x * len(n)), list[partax.Report]()
+    f, whole = filter_jit(lambda x, n: x * len(n)), list[partax.reports.Report]()
 
     def work(rng: random.Random) -> None:
         x, n = numbers(rng, rng.randrange(1, 4)), "n" * rng.randrange(4)

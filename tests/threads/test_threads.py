@@ -172,19 +172,6 @@ def test_max_traces_is_never_exceeded() -> None:
     assert (traces.count, len(refused)) == (3, THREADS - 3)
 
 
-def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
-    from partax._report.explain import explaining
-
-    before = explaining()
-    first, second = partax.explain(), partax.explain()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert explaining()
-    second.__exit__(None, None, None)
-    assert explaining() == before
-
-
 def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
     def unusable(x: jax.Array) -> jax.Array:
         pause()

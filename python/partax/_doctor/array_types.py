@@ -11,7 +11,7 @@ def type_of(aval: Any) -> tuple[Any, ...]:
 
 
 def traced_type(aval: Any) -> tuple[Any, ...]:
-    """The same, and whether that is a weak type: for another one a function is traced again."""
+    """The same, and whether the type is weak: for another one a function is traced again."""
     return (*type_of(aval), bool(getattr(aval, "weak_type", False)))
 
 

@@ -4,14 +4,12 @@ import dataclasses
 from pathlib import Path
 
 from partax._doctor.finding import Figures, Finding
-from partax._doctor.program import Program
 from partax._pytree.short_text import angled
-from partax._report.table import counted
 
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What `partax.doctor` has found of one program; `print` it, or write a page by `html`.
+    """What `partax.doctor` says of one program; `print` it, or write a page by `html`.
 
     Example:
       >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
@@ -27,19 +25,15 @@ class Diagnosis:
       figures: of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`, `trace_seconds`;
         `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
         peak is XLA's own figure.
-      program: the traced program, of which a page draws the memory; it keeps the arguments alive.
-      is_of_library: whether the function is one of jax or a library, and not the user's own.
     """
 
     name: str
     defined: str
     findings: tuple[Finding, ...]
     figures: Figures
-    program: Program | None = dataclasses.field(default=None, repr=False, compare=False)
-    is_of_library: bool = False
 
     def html(self, path: str | Path) -> None:
-        """Writes one HTML file that needs no network: the findings, then the memory along the program.
+        """Writes the findings to one HTML file that needs no network.
 
         Example:
           >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
@@ -60,13 +54,14 @@ class Diagnosis:
     def _head(self) -> str:
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
         head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
-        return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
+        count = len(self.findings)
+        return head + (f"{count} finding{'s' if count > 1 else ''}" if count else "nothing found")
 
     def __repr__(self) -> str:
-        return angled(f"partax.Diagnosis of {self._head}")
+        return angled(f"partax.reports.Diagnosis of {self._head}")
 
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])
 
 
-Diagnosis.__module__ = "partax"  # where users find it, and pickles too
+Diagnosis.__module__ = "partax.reports"  # where users find it, and pickles too

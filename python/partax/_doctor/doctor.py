@@ -7,32 +7,18 @@ from typing import Any
 
 from partax._doctor.array_types import bytes_of
 from partax._doctor.diagnosis import Diagnosis
-from partax._doctor.finding import Figures, Finding, worst_first
+from partax._doctor.finding import Figures, worst_first
 from partax._doctor.flat_program import flat_program
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program, trace_program
 from partax._doctor.rules import checkpoint, constants, donation, host, memory, repeats, retraces
 
-# What each looks for, and the rule.
-RULES: tuple[Callable[[Program], list[Finding]], ...] = (
-    repeats.find,
-    constants.find,
-    retraces.find,
-    memory.find,
-    checkpoint.find,
-    donation.find,
-    host.find,
-)
-_FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
+RULES = (repeats, constants, retraces, memory, checkpoint, donation, host)
+_FEW_EQUATIONS = 2_000  # of a program whose peak is always a figure; a larger one is walked where memory is at stake
 
 
 def doctor(
-    function: Callable[..., Any],
-    /,
-    *args: Any,
-    compile: bool = False,
-    memory_limit: int | None = None,
-    **kwargs: Any,
+    function: Callable[..., Any], /, *args: Any, compile: bool = False, memory_limit: int | None = None, **kwargs: Any
 ) -> Diagnosis:
     """Reads the program of a call before it is compiled, and says why it costs what it costs, by line.
 
@@ -43,8 +29,7 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated. On a terminal with rich installed, its stages are shown once they have
-    taken a second.
+    Nothing is run, and no array is allocated.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
@@ -59,8 +44,8 @@ def doctor(
       The `Diagnosis`: its `findings` are empty for a healthy program.
 
     Raises:
-      TypeError: `function` is none, or raises when it is traced; the cause is its own exception. Or `memory_limit` is
-        no number of bytes.
+      TypeError: `function` is not callable, or raises when it is traced; the cause is its own exception. Or
+        `memory_limit` is not a number of bytes.
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")
@@ -79,9 +64,8 @@ def doctor(
 
 
 def diagnosis_of(program: Program) -> Diagnosis:
-    """What all rules find in a program."""
-    findings = [finding for find in RULES for finding in find(program)]
-    return Diagnosis(program.name, program.defined, worst_first(findings), _figures(program), program)
+    findings = [finding for rule in RULES for finding in rule.find(program)]
+    return Diagnosis(program.name, program.defined, worst_first(findings), _figures(program))
 
 
 def _figures(program: Program) -> Figures:
@@ -89,7 +73,7 @@ def _figures(program: Program) -> Figures:
     figures: Figures = {
         "equations": size,
         "argument_bytes": sum(leaf.bytes for leaf in program.arguments),
-        "result_bytes": sum(leaf.bytes for leaf in program.results),
+        "result_bytes": program.result_bytes,
         "constant_bytes": sum(map(bytes_of, program.jaxpr.consts)),
         "trace_seconds": program.trace_seconds,
     }

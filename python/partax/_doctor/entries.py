@@ -16,7 +16,7 @@ NUMBERS = (bool, int, float, complex)
 
 class Entry(NamedTuple):
     kind: int  # `ARRAY`, `NODE`, or of a static value
-    value: Any  # an array, a static value, or what `details` has for a node
+    value: Any  # an array or its type, a static value, or what `details` has for a node
 
     @property
     def is_none(self) -> bool:
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it is in a finding."""
+        """What a finding calls it."""
         if self.kind == ARRAY:
             return type_text(jax.typeof(self.value) if isinstance(self.value, jax.Array) else self.value)
         if self.kind == NODE:
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The same, and whose it is: an object's with its address, which is one text for each object that lives."""
+        """The same, with the address of an object: one text for each object that lives."""
         if self.kind in (ARRAY, NODE):
             return self.text
         if type(self.value) in (*NUMBERS, str, bytes, type(None)):
@@ -53,9 +53,7 @@ class Entry(NamedTuple):
             return False
         if self.kind == ARRAY:
             return traced_type(self.value) == traced_type(other.value)
-        if self.kind == NODE:
-            return self.value == other.value
-        return _core.static_equal(self.value, other.value)
+        return self.value == other.value if self.kind == NODE else _core.static_equal(self.value, other.value)
 
 
 def entries_of(tree: Any, root: str) -> dict[str, Entry]:
@@ -69,9 +67,9 @@ def entries_of(tree: Any, root: str) -> dict[str, Entry]:
     for path, kind, value in details(data):
         if kind == RUN:
             first, values = value
-            entries.update((f"{path}[{i}]", Entry(RUN, it)) for i, it in enumerate(values, first))
+            entries.update((f"{path}[{i}]", Entry(RUN, static)) for i, static in enumerate(values, first))
+        elif isinstance(value, jax.ShapeDtypeStruct):
+            entries[path] = Entry(ARRAY, value)
         else:
             entries[path] = Entry(kind, next(arrays) if kind == ARRAY else value)
-            if isinstance(value, jax.ShapeDtypeStruct):
-                entries[path] = Entry(ARRAY, value)
     return entries

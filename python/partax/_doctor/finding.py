@@ -35,7 +35,7 @@ class Finding:
       path: the argument or result that it is about, such as `model.layers[0].weight`, or an empty string.
       figures: what makes it believable, by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds
         (`..._seconds`).
-      message: what was found, in one sentence.
+      message: what costs time or memory, in one sentence.
       advice: what to do, in one sentence.
     """
 
@@ -56,7 +56,7 @@ class Finding:
 
     def __repr__(self) -> str:
         where = f" at {self.where}" if self.where else ""
-        return angled(f"partax.Finding: {self.severity} {self.kind}{where}: {self.message}")
+        return angled(f"partax.reports.Finding: {self.severity} {self.kind}{where}: {self.message}")
 
     def __str__(self) -> str:
         lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
@@ -74,7 +74,9 @@ def finding_at(
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings by severity, then by the share of the program that they are about."""
-    return tuple(sorted(findings, key=lambda it: (SEVERITIES.index(it.severity), -float(it.figures.get("share", 0)))))
+    return tuple(
+        sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), -float(one.figures.get("share", 0))))
+    )
 
 
-Finding.__module__ = "partax"  # where users find it, and pickles too
+Finding.__module__ = "partax.reports"  # where users find it, and pickles too

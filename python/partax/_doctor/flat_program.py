@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from jax.extend.core import Literal
 
 from partax._doctor.lines import Line, nearest_line, stack_of
-from partax._doctor.program import Program, kept
+from partax._doctor.program import Program, read_once
 from partax._jax.programs import held_programs
 
 LITERAL = -1
@@ -30,6 +30,9 @@ class Body(NamedTuple):
     operands: Sequence[int | None]  # for each input the operand that it is; None where it changes from turn to turn
 
 
+Programs = dict[int, "FlatProgram"]  # by the id of the jaxpr
+
+
 class FlatProgram:
     """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside of calls.
 
@@ -39,25 +42,19 @@ class FlatProgram:
     """
 
     def __init__(
-        self,
-        jaxpr: Any,
-        constants: Sequence[Any],
-        programs: dict[int, "FlatProgram"],
-        times: int = 1,
-        eqn: Any = None,
-        outer: Call | None = None,
+        self, jaxpr: Any, constants: Sequence[Any], programs: Programs, times: int, eqn: Any, outer: Call | None
     ) -> None:
         self.jaxpr = jaxpr
         self.eqn = eqn  # that this is a body of; None of the outermost program
         self.times = times  # how often it runs in one run of the outermost; the turns of a while loop count as one
-        self._programs = programs  # this one, and those around and inside of it, by the id of the jaxpr
+        self._programs = programs  # this one, and those around and inside of it
         programs[id(jaxpr)] = self
         self.values = 0  # how many numbers there are
         self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
         self.eqns: list[Any] = []
         self.reads: list[tuple[int, ...]] = []  # what each equation reads; `LITERAL` for a literal
         self.writes: list[tuple[int, ...]] = []
-        self.treatments: list[int | None] = []  # see `treatment_of`
+        self.treatments: list[int | None] = []  # how each treats its operands; None of what is not known
         self.calls: list[Call] = []  # that each is inside of
         self.weights: list[int] = []  # how many equations each is, with those of its bodies
         self.bodies: dict[int, list[Body]] = {}  # by the index of the equation
@@ -82,18 +79,17 @@ class FlatProgram:
         numbers = call.numbers
         for eqn in call.jaxpr.eqns:
             name = eqn.primitive.name
-            treatment = TREATMENT.get(name)
+            treatment = TREATMENT.get(name, IN_PLACE if name.startswith("scatter") else None)
             reads = tuple([LITERAL if type(var) is Literal else numbers[var] for var in eqn.invars])
             bodies: list[Body] = []
             if treatment is None:
-                inner, constants = _called(eqn) if name in _INLINED else (None, ())
+                inner, constants = _callee(eqn) if name in _INLINED else (None, ())
                 if inner is not None:
                     own = (*self._capture(inner, constants), *reads)
                     of_inner = dict(zip((*inner.constvars, *inner.invars), own, strict=True))
                     numbers.update(zip(eqn.outvars, self._read(Call(eqn, call, inner, of_inner)), strict=True))
                     continue
-                treatment = treatment_of(eqn)
-                if treatment is None and name != "pallas_call":  # whose arrays are in the memory of a core
+                if name != "pallas_call":  # whose arrays are in the memory of a core
                     bodies = list(self._bodies(eqn, call, reads))
                     self.bodies.update({len(self.eqns): bodies} if bodies else {})
             writes = self._new(eqn.outvars)
@@ -110,8 +106,8 @@ class FlatProgram:
         kind = eqn.primitive.name
         times = self.times * (int(eqn.params["length"]) if kind == "scan" else 1)
         solve = getattr(eqn.params.get("jaxprs"), "solve", None)  # of a linear solve, which compiles nothing else
-        held = held_programs(eqn) if solve is None else [("", solve, solve.jaxpr)]
-        for name, holder, jaxpr in held:
+        programs = held_programs(eqn) if solve is None else [("", solve, solve.jaxpr)]
+        for name, holder, jaxpr in programs:
             operands, count = list[int | None](reads), len(jaxpr.invars)
             if kind == "scan":
                 consts = scan_parts(eqn).consts
@@ -130,13 +126,8 @@ class FlatProgram:
             yield Body(program, operands if len(operands) == count else [None] * count)
 
     @property
-    def all(self) -> list["FlatProgram"]:
+    def all_programs(self) -> list["FlatProgram"]:
         return list(self._programs.values())
-
-    @functools.cached_property
-    def makers(self) -> dict[int, int]:
-        """The index of the equation that makes each value, without inputs and constants."""
-        return {number: i for i, writes in enumerate(self.writes) for number in writes}
 
     @functools.cached_property
     def readers(self) -> dict[int, list[int]]:
@@ -146,7 +137,7 @@ class FlatProgram:
                 readers.setdefault(number, []).append(i)
         return readers
 
-    def around(self, index: int) -> Iterator[Any]:
+    def enclosing(self, index: int) -> Iterator[Any]:
         """The calls, loops and branches that an equation is inside of, the innermost first."""
         call: Call | None = self.calls[index]
         while call is not None and call.eqn is not None:
@@ -155,7 +146,7 @@ class FlatProgram:
 
     def line(self, index: int) -> Line:
         """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""
-        return nearest_line((self.eqns[index], *self.around(index)))
+        return nearest_line((self.eqns[index], *self.enclosing(index)))
 
     def stack(self, index: int) -> tuple[Line, ...]:
         """The lines that an equation comes from, with those of the calls in this program, the outermost first."""
@@ -179,19 +170,19 @@ class Place(NamedTuple):
         return self.program.line(self.at)
 
 
-@kept
+@read_once
 def flat_program(program: Program) -> FlatProgram:
     """Time and memory grow linearly with the equations."""
-    return FlatProgram(program.jaxpr.jaxpr, program.jaxpr.consts, {})
+    return FlatProgram(program.jaxpr.jaxpr, program.jaxpr.consts, {}, 1, None, None)
 
 
 def places_of(program: Program, *names: str) -> list[Place]:
     """The equations of these primitives, also in bodies."""
-    flat = flat_program(program).all
-    return [Place(it, i) for it in flat for i, eqn in enumerate(it.eqns) if eqn.primitive.name in names]
+    programs = flat_program(program).all_programs
+    return [Place(flat, i) for flat in programs for i, eqn in enumerate(flat.eqns) if eqn.primitive.name in names]
 
 
-def _called(eqn: Any) -> tuple[Any, Sequence[Any]]:
+def _callee(eqn: Any) -> tuple[Any, Sequence[Any]]:
     """The program that a call runs, and what that has captured; None where its inputs are not those of the call."""
     _, holder, inner = next(held_programs(eqn), ("", None, None))
     is_plain = inner is not None and len(inner.invars) == len(eqn.invars)
@@ -203,7 +194,6 @@ class ScanParts(NamedTuple):
 
     consts: int
     carries: int
-    xs: int  # whose elements the turns take
 
 
 def scan_parts(eqn: Any) -> ScanParts:
@@ -215,7 +205,7 @@ def scan_parts(eqn: Any) -> ScanParts:
 
     xs, ys = count_stacked(eqn.invars, body.invars), count_stacked(eqn.outvars, body.outvars)
     carries = len(eqn.outvars) - ys
-    return ScanParts(len(eqn.invars) - carries - xs, carries, xs)
+    return ScanParts(len(eqn.invars) - carries - xs, carries)
 
 
 # What XLA does not give a buffer of its own, a rule of thumb by the names of primitives: how each treats its operands.
@@ -227,7 +217,7 @@ REDUCE = 4  # reads what elementwise operations give while they give it
 IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs that
 
 _NAMES: dict[int, str] = {
-    # Without inner programs, all of them: what is not named here is asked for some.
+    # All without inner programs: what is not listed here is asked for some. `scatter`s write in place.
     OPAQUE: """
         dot_general conv_general_dilated gather sort top_k cumsum cumprod cummax cummin cumlogsumexp fft random_bits
         random_seed random_split random_fold_in random_wrap random_unwrap rng_bit_generator threefry2x32
@@ -248,10 +238,3 @@ TREATMENT: dict[str, int] = {name: treatment for treatment, names in _NAMES.item
 ELEMENTWISE = (VIEW, CHEAP, COSTLY)
 # Whose inner program XLA takes as if it stood there itself.
 _INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "custom_jvp_call", "custom_vjp_call"})
-
-
-def treatment_of(eqn: Any) -> int | None:
-    """How an operation treats its operands; None of one that is not known, and may have inner programs."""
-    name = eqn.primitive.name
-    treatment = TREATMENT.get(name)
-    return IN_PLACE if treatment is None and name.startswith("scatter") else treatment

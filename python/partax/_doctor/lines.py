@@ -29,12 +29,8 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is as its user writes it, such as `train.py:12`; empty where that is not known."""
+        """Where it is as its user writes it, such as `train.py:12`; empty where that is unknown."""
         return site_text((self.file, self.line))
-
-    @property
-    def short_place(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
 
     @property
     def is_users(self) -> bool:
@@ -43,20 +39,20 @@ class Line(NamedTuple):
 
 NOWHERE = Line("", 0, "")  # where no line is known
 
-It = TypeVar("It")
+Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 
-def grouped(items: Iterable[It], key: Callable[[It], Key]) -> dict[Key, list[It]]:
-    found: dict[Key, list[It]] = {}
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    groups: dict[Key, list[Item]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
-_UNSEEN = (
+_HIDDEN = (
     str(Path(str(jax.__file__)).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep,
     "<frozen", "<string>", "<__array_function__", "<eqx",
 )  # fmt: skip
@@ -66,7 +62,7 @@ USERS = 2
 @functools.lru_cache(maxsize=1 << 16)
 def rank(file: str) -> int:
     """0 of jax's, partax's and Python's files, 1 of those of libraries, `USERS` of the user's."""
-    if file.startswith(_UNSEEN):
+    if file.startswith(_HIDDEN):
         return 0
     if is_of_library(file):
         return 1
@@ -74,14 +70,14 @@ def rank(file: str) -> int:
 
 
 # By the id of a code object, whose hash is one of all its constants, and the instruction. The object is kept alive.
-_known: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
+_lines: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
 
 
 def _line_at(code: types.CodeType, instruction: int) -> Line:
-    if (id(code), instruction) not in _known:
-        lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-        _known[id(code), instruction] = code, Line(code.co_filename, next(lines, 0) or 0, code.co_qualname)
-    return _known[id(code), instruction][1]
+    if (id(code), instruction) not in _lines:
+        numbers = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+        _lines[id(code), instruction] = code, Line(code.co_filename, next(numbers, 0) or 0, code.co_qualname)
+    return _lines[id(code), instruction][1]
 
 
 def nearest_line(equations: Iterable[Any]) -> Line:
@@ -96,8 +92,8 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
-    """The first line of the function that jax has traced to a program; None if it does not tell."""
+def first_line_of(jaxpr: Any, name: str) -> Line | None:
+    """The first line of the function that jax has traced to a program; None if jax does not say."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
     return Line(file, int(number), name) if file and number.isdigit() else None
@@ -119,9 +115,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def loops_around(line: Line) -> list[tuple[int, int]]:
     """The first and the last line of each loop around a line, in its own function; the innermost loop first."""
     loops: list[tuple[int, int]] = []
-    left: list[ast.AST] = [it for it in [_tree(line.file)] if it is not None]
-    while left:
-        node = left.pop()
+    module = _syntax_tree(line.file)
+    nodes: list[ast.AST] = [] if module is None else [module]
+    while nodes:
+        node = nodes.pop()
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
         if last is not None and not first <= line.line <= last:
             continue
@@ -129,12 +126,12 @@ def loops_around(line: Line) -> list[tuple[int, int]]:
             loops.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
         elif isinstance(node, _LOOPS):
             loops.append((first, int(last or first)))
-        left += ast.iter_child_nodes(node)
+        nodes += ast.iter_child_nodes(node)
     return sorted(loops, key=lambda loop: loop[1] - loop[0])
 
 
 @functools.lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
+def _syntax_tree(file: str) -> ast.Module | None:
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:

@@ -19,13 +19,12 @@ from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
-from partax._jit.forwarded_arrays import arrays_in_several_places
 from partax._pytree.short_text import one_line
 from partax._transforms.wrapper import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
-Kind = Literal["partax", "partax.nnx", "jax", "equinox", "nnx"]
-Read = TypeVar("Read")
+Kind = Literal["partax", "jax", "equinox", "nnx"]
+Value = TypeVar("Value")
 
 
 def definition(function: Any) -> Line:
@@ -44,8 +43,6 @@ def wrapper_kind(wrapper: Any) -> Kind:
     equinox_jit = equinox_private.jit_class()
     if equinox_jit is not None and isinstance(wrapper, equinox_jit):
         return "equinox"
-    if isinstance(wrapper, _core.JitFunction) and wrapper._options.graph is not None:
-        return "partax.nnx"
     return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
 
 
@@ -60,10 +57,9 @@ def names_text(names: Sequence[str]) -> str:
 
 
 class Leaf(NamedTuple):
-    path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
+    path: str  # from the user's own argument, such as `model.layers[0].weight`
     aval: Any
-    donated: bool = False
-    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` replaced it, and of results
+    donated: bool
 
     @property
     def bytes(self) -> int:
@@ -72,15 +68,15 @@ class Leaf(NamedTuple):
 
 @dataclasses.dataclass
 class Program:
-    """A traced program, and what is known of it."""
+    """A traced program, and how it is called."""
 
     name: str
     defined: str  # such as `train.py:12`
     function: Any  # the user's, without the wrappers of jit
-    kind: Kind | None  # whose jit compiles it; None where that is not known
+    kind: Kind  # whose jit compiles it
     jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
-    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns unchanged is not an output of the jaxpr
+    result_bytes: int  # with those of what partax returns unchanged, which is not an output of the jaxpr
     trace_seconds: float
     statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # the static arguments, by path
     out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
@@ -89,34 +85,32 @@ class Program:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None  # bytes that the program may take; None for those of the device
     compiled: Any = None
-    same_arrays: Sequence[Sequence[int]] = ()  # the indices of arguments that are one array, for each such array
-    readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
+    readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])  # see `read_once`
+
+    def name_arguments(self, paths: Sequence[str]) -> None:
+        """Gives the arguments these paths, if there is one for each."""
+        if len(paths) == len(self.arguments):
+            pairs = zip(self.arguments, paths, strict=True)
+            self.arguments = tuple(leaf._replace(path=path) for leaf, path in pairs)
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
         """The arguments of the call by name, without those that it leaves to their defaults."""
-        with contextlib.suppress(TypeError, ValueError):  # no signature is known
+        with contextlib.suppress(TypeError, ValueError):  # there is no signature
             return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
         return {"args": self.args, **self.kwargs}
 
-    @property
-    def forwarded(self) -> Sequence[int]:
-        """The indices of the arguments that partax returns unchanged: they are not among the program's results."""
-        if not isinstance(self.traced, Traced):
-            return ()
-        return _core.output_info(self.traced._of_jax.out_info)[0]
 
-
-def kept(read: Callable[[Program], Read]) -> Callable[[Program], Read]:
+def read_once(read: Callable[[Program], Value]) -> Callable[[Program], Value]:
     """Keeps what is read of a program as long as that lives: several rules ask for the same."""
 
     @functools.wraps(read)
-    def once(program: Program) -> Read:
+    def read_or_reuse(program: Program) -> Value:
         if read not in program.readings:
             program.readings[read] = read(program)
         return program.readings[read]
 
-    return once
+    return read_or_reuse
 
 
 def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
@@ -133,12 +127,10 @@ def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise TypeError(f"{message}too: {one_line(str(error), _LONGEST)}") from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
-    pairs, _ = tree_flatten_with_path(traced.out_info)
-    results = [Leaf("result" + keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)]
+    result_bytes = sum(map(bytes_of, jax.tree.leaves(traced.out_info)))
     return Program(
-        name, definition(plain).place, plain, wrapper_kind(function), traced.jaxpr, arguments, tuple(results), seconds,
+        name, definition(plain).place, plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
         statics, traced.out_info, traced, args, kwargs,
-        same_arrays=arrays_in_several_places([leaf.value for leaf in arguments]),
     )  # fmt: skip
 
 
@@ -150,15 +142,15 @@ def _traceable(function: Any) -> tuple[Any, Any]:
     if (kind == "jax" and hasattr(function, "trace")) or isinstance(function, _core.JitFunction):
         return function, plain
     if kind == "equinox":
-        of_equinox = equinox_private.jit_options(function)
-        return filter_jit(plain, donate=of_equinox[0] if of_equinox is not None else "none"), plain
+        options = equinox_private.jit_options(function) or ("none",)
+        return filter_jit(plain, donate=options[0].replace("warn", "all")), plain  # which only warns less
     if kind == "nnx":
         from partax._libraries.flax.options import made_jit  # it imports Flax
 
-        given = jit_options(getattr(function, "jitted_fn", None)) or {}
-        static, donated = ((given.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
-        options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
-        return made_jit(plain, None, None, static=static, donated=donated, **options), plain
+        flax_options = jit_options(getattr(function, "jitted_fn", None)) or {}
+        static, donated = ((flax_options.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
+        others: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
+        return made_jit(plain, None, None, static=static, donated=donated, **others), plain
     return filter_jit(function), plain
 
 
@@ -166,26 +158,19 @@ def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
     """The arrays of the arguments, and the static values by path."""
-    names = names_of_arguments(function, len(args))
-    bound = [*zip(names, args, strict=True), *kwargs.items()]
-    known: dict[str, Any] = {}
-    owner = getattr(function, "__self__", None)  # a method's object; an object that is called has arrays of its own
-    own = [(type(function).__name__, function) if owner is None else ("self", owner)]
-    for name, value in (*bound, *([] if inspect.isfunction(function) else own)):
-        leaves, spec = _core.flatten(value, name)
-        known.update(zip(spec.dynamic_paths(), leaves, strict=True))
     if isinstance(traced, Traced):
         infos, statics = traced.args_info, traced.statics
     else:
-        given = (jit_options(wrapper) or {}).get("static_argnums") or ()
-        static = {at + len(args) if at < 0 else at for at in given}  # some may be of arguments that are left out
+        names = names_of_arguments(function, len(args))
+        numbers = (jit_options(wrapper) or {}).get("static_argnums") or ()
+        static = {at + len(args) if at < 0 else at for at in numbers}  # some may be of arguments that are left out
         dynamic = [name for at, name in enumerate(names) if at not in static]
         pairs, _ = tree_flatten_with_path(traced.args_info)
         infos = {_path(dynamic, keys): info for keys, info in pairs}
-        taken = [f"{path}." for path in infos]
-        statics = {name: it for name, it in bound if not any(it.startswith((f"{name}.", f"{name}[")) for it in taken)}
+        statics = {name: value for at, (name, value) in enumerate(zip(names, args, strict=True)) if at in static}
+        statics |= {name: value for name, value in kwargs.items() if name not in map(argument_name, infos)}
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
-    return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
+    return tuple(Leaf(path, aval, bool(info.donated)) for (path, info), aval in leaves), statics
 
 
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:

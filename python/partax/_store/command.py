@@ -5,8 +5,8 @@ import re
 import sys
 import time
 
+from partax._explain.table import table_lines
 from partax._pytree.short_text import printable
-from partax._report.table import Table
 from partax._store.folder import Folder
 from partax._store.records import Record, record_of
 
@@ -32,23 +32,21 @@ def run(options: argparse.Namespace) -> None:
             if records.get(it.key) is None:
                 it.path.unlink(missing_ok=True)
                 dropped += 1
-    print(_table(folder, records))
+    print("\n".join(_table(folder, records)))
     if dropped:
         print(f"{dropped} dropped")
 
 
-def _table(folder: Folder, records: dict[str, Record | None]) -> Table:
+def _table(folder: Folder, records: dict[str, Record | None]) -> list[str]:
     files = folder.files()
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[str, ...]] = [("function", "used", "bytes", "saves s")]
     for it in files:
         record = records.get(it.key)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(it.used))
         name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
         rows.append((name, when, f"{it.size:,}", saves))
     rows.append((f"{len(files)} programs", "", f"{sum(it.size for it in files):,}", ""))
-    return Table(
-        ("function", "used", "bytes", "saves s"), (tuple(rows[:-1]), (rows[-1],)), frozenset({0, 1}), ruled=True
-    )
+    return table_lines(rows, {0, 1})
 
 
 def _number(text: str | None, option: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import atexit
 
-from partax._report.explain import report_line
+from partax._explain.explain import report_line
 
 _first_refusal: list[tuple[tuple[str, int], str]] = []  # its place, and the reason
 _is_useful = False

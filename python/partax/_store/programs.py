@@ -16,6 +16,9 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._explain.explain import explaining, report_line
+from partax._explain.history import History as History  # which the first load makes
+from partax._explain.results import LoadReport
 from partax._jax.private import configuration
 from partax._jax.programs import (
     compile_uncached,
@@ -30,9 +33,6 @@ from partax._jit.build_target import TracedFunction
 from partax._jit.forwarded_arrays import is_of_lost_arrays, refuse_lost_in
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
-from partax._report.explain import explaining, report_line
-from partax._report.history import History as History  # which the first load makes
-from partax._report.report import LoadReport
 from partax._store import UnstoredError, placement, switch
 from partax._store.folder import Folder
 from partax._store.key import Key, Wanted, what_changed

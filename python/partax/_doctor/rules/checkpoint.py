@@ -1,69 +1,54 @@
 """Finds what the gradient of a scan keeps of each step, where computing it again would save much memory."""
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, flat_program, scan_parts
 from partax._doctor.lines import Line
-from partax._doctor.liveness import memory_limit, peak_bytes
+from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program
-from partax._report.table import bytes_text
 
 _FEWEST_SAVED = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
-_SHARE_OF_LIMIT = 0.25  # from which less is worth a word too
 _SHARE_OF_PEAK = 0.5
-_SHARE_WHERE_TOO_MUCH = 0.15
-
-
-class Residuals(NamedTuple):  # what a forward scan keeps for its backward scan
-    line: Line  # of the forward scan
-    length: int  # how many steps it has
-    bytes: int  # of all steps
-    kept_bytes: int  # that remain with `jax.checkpoint`: the carries that the same arrays are computed from again
-
-    @property
-    def saved_bytes(self) -> int:
-        return self.bytes - self.kept_bytes
 
 
 def find(program: Program) -> list[Finding]:
-    limit = memory_limit(program, of_host=False)
-    enough = _FEWEST_SAVED if limit is None else min(_FEWEST_SAVED, _SHARE_OF_LIMIT * limit)
-    large = [it for flat in flat_program(program).all for it in _residuals(flat) if it.saved_bytes >= enough]
-    peak = peak_bytes(program) if large else 0
-    least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
     findings: list[Finding] = []
-    for it in large:
-        if it.saved_bytes <= least * peak:
-            continue
-        figures = {"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak}
-        of = f"of the {it.length:,} steps of this scan; the program takes {bytes_text(peak)} at once"
-        message = f"The gradient keeps {bytes_text(it.bytes)} {of}."
-        advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
-        advice += f"scan's body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(it.kept_bytes)}; "
-        advice += f"a scan over chunks of {math.isqrt(it.length):,} steps, each a checkpointed scan, keeps less."
-        findings.append(finding_at(it.line, "checkpoint", "medium", message, advice, **figures))
+    for flat in flat_program(program).all_programs:
+        for i in flat.bodies:
+            length, size, carried = _residual_bytes(flat, i)
+            if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
+                findings.append(_finding(flat.line(i), length, size, carried, peak_bytes(program)))
     return findings
 
 
-def _residuals(flat: FlatProgram) -> Iterator[Residuals]:
-    """What each forward scan of a program keeps for a backward scan, and for nothing else."""
-    for i in flat.bodies:
-        eqn = flat.eqns[i]
-        if eqn.primitive.name != "scan":
-            continue
-        stacked = range(scan_parts(eqn).carries, len(eqn.outvars))
-        results = [at for at in stacked if _is_kept(flat, eqn, flat.writes[i][at])]
-        if results:
-            length, size = int(eqn.params["length"]), sum(bytes_of(eqn.outvars[at].aval) for at in results)
-            body = flat.bodies[i][0].program
-            yield Residuals(flat.line(i), length, size, length * _carried_bytes(eqn, body, results))
+def _finding(line: Line, length: int, size: int, carried: int, peak: int) -> Finding:
+    message = f"The gradient keeps {bytes_text(size)} of the {length:,} steps of this scan; the program takes "
+    message += f"{bytes_text(peak)} at once."
+    advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
+    advice += f"body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(carried)}; a scan over chunks of "
+    advice += f"{math.isqrt(length):,} steps, each a checkpointed scan, keeps less."
+    figures = {"bytes": size, "saved_bytes": size - carried, "length": length, "peak_bytes": peak}
+    return finding_at(line, "checkpoint", "medium", message, advice, **figures)
 
 
-def _is_kept(flat: FlatProgram, forward: Any, number: int) -> bool:
+def _residual_bytes(flat: FlatProgram, i: int) -> tuple[int, int, int]:
+    """The steps of a scan, the bytes that it keeps for a scan backwards and for nothing else, and those that remain
+    with `jax.checkpoint`: of the carries, from which the others are computed again.
+    """
+    eqn = flat.eqns[i]
+    if eqn.primitive.name != "scan":
+        return 0, 0, 0
+    length, stacked = int(eqn.params["length"]), range(scan_parts(eqn).carries, len(eqn.outvars))
+    results = [at for at in stacked if _is_residual(flat, eqn, flat.writes[i][at])]
+    carried = length * _carried_bytes(eqn, flat.bodies[i][0].program, results)
+    return length, sum(bytes_of(eqn.outvars[at].aval) for at in results), carried
+
+
+def _is_residual(flat: FlatProgram, forward: Any, number: int) -> bool:
     """Whether scans backwards go along a result of a scan, and nothing else reads it."""
 
     def goes_along(i: int) -> bool:
@@ -80,10 +65,10 @@ def _is_kept(flat: FlatProgram, forward: Any, number: int) -> bool:
 
 def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
     """The bytes of the carries that some results of a scan's body are computed from."""
-    needed = {body.results[at] for at in results}
+    needs = {body.results[at] for at in results}
     for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
-        if not needed.isdisjoint(writes):
-            needed.update(reads)
+        if not needs.isdisjoint(writes):
+            needs.update(reads)
     parts = scan_parts(eqn)
     carries = range(parts.consts, parts.consts + parts.carries)
-    return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needed)
+    return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needs)

@@ -3,6 +3,7 @@ program has it, and that objects of Flax are no static values."""
 
 import dataclasses
 import functools
+import re
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -40,14 +41,6 @@ def linear() -> eqx.nn.Linear:
 
 def nnx_linear() -> nnx.Linear:
     return nnx.Linear(2, 2, rngs=nnx.Rngs(0))
-
-
-def other(model: Any) -> Any:
-    """A model of the same kind with other arrays: an nnx object is changed in place."""
-    if isinstance(model, eqx.Module):
-        return jax.tree.map(lambda leaf: leaf + 1, model)
-    nnx.update(model, jax.tree.map(lambda leaf: leaf + 1, nnx.state(model)))
-    return model
 
 
 @pytest.mark.parametrize(
@@ -110,21 +103,13 @@ class SlotsAndDictionary(Slots):
     pass
 
 
-class OwnEquality(Plain):
-    def __eq__(self, other: object) -> bool:
-        return type(other) is OwnEquality
-
-    def __hash__(self) -> int:
-        return 1
-
-
 @dataclasses.dataclass(eq=False)
 class OfIdentity:
     model: Any
     step = Plain.step
 
 
-CLASSES = [Plain, Slots, BelowSlots, SlotsAndDictionary, OwnEquality, OfIdentity]
+CLASSES = [Plain, Slots, BelowSlots, SlotsAndDictionary, OfIdentity]
 IN: dict[str, Callable[[Any], Any]] = {
     "": lambda model: model,
     "[0]": lambda model: [model],
@@ -155,38 +140,6 @@ def test_so_is_the_object_of_a_bound_method(kind: Any, model: Callable[[], Any])
     assert text.startswith("`self.model.")
     (text,) = warnings_of(lambda: filter_jit(functools.partial(held.step))(array(2)))
     assert ".func.__self__.model." in text
-
-
-def apply(model: Any, x: jax.Array) -> jax.Array:
-    return (model[0] if isinstance(model, list) else model)(x)
-
-
-PARTIALS: list[Callable[[Any], Any]] = [
-    lambda model: functools.partial(apply, model),
-    lambda model: functools.partial(apply, [model]),
-    lambda model: functools.partial(lambda x, model: model(x), model=model),
-    lambda model: functools.partial(lambda held, x: held.step(x), Plain(model)),
-    lambda model: Plain(functools.partial(apply, model)).step,
-]
-
-
-@pytest.mark.parametrize("partial", PARTIALS)
-@pytest.mark.parametrize("model", [linear, nnx_linear])
-def test_a_partial_with_a_model_is_told_or_sees_the_change(
-    partial: Callable[[Any], Any], model: Callable[[], Any]
-) -> None:
-    for called in (lambda fun: functools.partial(filter_jit(lambda fun, x: fun(x)), fun), filter_jit):
-        first = model()
-        of_first = partial(first)
-        f = called(of_first)
-        told = warnings_of(lambda f=f: f(array(2)))
-        second = other(first)
-        changed = of_first if second is first else partial(second)
-        f = f if second is first else called(changed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            sees = bool(jnp.allclose(f(array(2)), changed(array(2)), atol=1e-6))
-        assert told or sees
 
 
 # --- what is told, and what is not
@@ -252,7 +205,7 @@ def test_an_array_that_a_program_in_the_program_reads_is_told(name: str) -> None
         assert text.startswith("`held.model` is an array in a static")
 
 
-def test_an_attribute_by_which_a_class_compares_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_class_with_its_own_equality_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
     class Hashed:
         def __init__(self, value: np.ndarray) -> None:
             self.value = value
@@ -263,21 +216,9 @@ def test_an_attribute_by_which_a_class_compares_is_not_told(recwarn: pytest.Warn
         def __hash__(self) -> int:
             return hash(self.value.tobytes())
 
-    class ByKey(Hashed):
-        @property
-        def key(self) -> bytes:
-            return self.value.tobytes()
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, ByKey) and self.key == other.key
-
-        def __hash__(self) -> int:
-            return 1
-
-    for kind in (Hashed, ByKey):
-        f = filter_jit(lambda table, x: x * table.value)
-        for value in (1.0, 2.0):
-            np.testing.assert_array_equal(f(kind(np.full(2, value)), array(2)), array(2) * value)
+    f = filter_jit(lambda table, x: x * table.value)
+    for value in (1.0, 2.0):
+        np.testing.assert_array_equal(f(Hashed(np.full(2, value)), array(2)), array(2) * value)
     assert [str(warning.message) for warning in recwarn] == []
 
 
@@ -318,39 +259,21 @@ class Field(eqx.Module):
 
 
 @pytest.mark.parametrize(
-    ("tree", "path", "remedy"),
+    ("tree", "path"),
     [
-        (Net, "tree", "leave out `pytree=False`"),
-        (lambda: [1, Net()], "tree[1]", "leave out `pytree=False`"),
-        (lambda: {"a": (Net(),)}, "tree['a'][0]", "leave out `pytree=False`"),
-        (lambda: [Net() for _ in range(20)], "tree[0]", "leave out `pytree=False`"),
-        (lambda: Field(Net()), "tree.model", "make the field dynamic"),
-        (lambda: Field(nnx_linear()), "tree.model", "make the field dynamic"),
-        (lambda: [1, Field(nnx.Sequential(nnx_linear()))], "tree[1].model", "make the field dynamic"),
+        (Net, "tree"),
+        (lambda: {"a": (1, Net())}, "tree['a'][1]"),
+        (lambda: [Net() for _ in range(20)], "tree[0]"),
+        (lambda: [1, Field(nnx.Sequential(nnx_linear()))], "tree[1].model"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*array is being set as static:UserWarning")
-def test_objects_of_flax_are_no_static_values(tree: Callable[[], Any], path: str, remedy: str) -> None:
+def test_objects_of_flax_are_no_static_values(tree: Callable[[], Any], path: str) -> None:
     f = filter_jit(lambda tree, x: x)
-    with pytest.raises(TypeError) as error:
-        f(tree(), array(2))
-    assert f"`{path}`: found a `" in str(error.value) and remedy in str(error.value)
-    with pytest.raises(TypeError):
-        f.lower(tree(), array(2))
+    for call in (f, f.lower):
+        with pytest.raises(TypeError, match=re.escape(f"`{path}`: found a `") + ".*leave out `pytree=False`"):
+            call(tree(), array(2))
     assert f.cache_info().traces == 0
-
-
-def test_jax_refuses_one_as_an_argument_too() -> None:
-    with pytest.raises(TypeError, match="Net"):
-        jax.jit(lambda tree, x: x)(Net(), array(2))
-
-
-def test_nnx_jit_takes_what_is_no_pytree() -> None:
-    net = Net()
-    f = partax.nnx.jit(lambda net, x: net(x))
-    for _ in range(2):
-        np.testing.assert_allclose(f(net, array(2)), nnx.jit(lambda net, x: net(x))(net, array(2)), rtol=1e-6)
-        other(net.layer)
 
 
 def test_an_object_of_flax_without_arrays_may_be_static() -> None:

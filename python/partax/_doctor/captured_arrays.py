@@ -1,50 +1,23 @@
 """The arrays that a program has captured, by the names of the variables that held them."""
 
 import contextlib
-import dataclasses
 import functools
 import inspect
-import math
 import types
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._pytree.short_text import array_text
-from partax._report.static_arrays import arrays_in, is_held_by
+from partax._jit.static_arrays import arrays_in, is_held_by
 
 _MAX_DEPTH = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Constant:
-    """One array that a program contains, and passes to each call.
-
-    Attributes:
-      name: the variable that held it, or an empty string where none was found.
-      type: dtype and shape, such as `float32[1000,10]`.
-      bytes: its size.
-    """
-
-    name: str
-    type: str
-    bytes: int
 
 
 class Holder(NamedTuple):
     kind: str  # `closure cell`, `default`, `global`, `bound argument`, `static argument` or `attribute`
     root: str  # its name
     name: str  # the path from there to the array, such as `model.layers[0].weight`
-
-
-def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
-    """The constants of a program by name, the largest first; `fun` was traced, or is None if it is gone."""
-    found: list[Constant] = []
-    for constant, holder in zip(constants, holders(constants, fun), strict=True):
-        size = int(getattr(constant, "nbytes", 0)) or math.prod(constant.shape) * constant.dtype.itemsize
-        found.append(Constant("" if holder is None else holder.name, array_text(constant), size))
-    return sorted(found, key=lambda constant: -constant.bytes)
 
 
 def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = MappingProxyType({})) -> list[Holder | None]:

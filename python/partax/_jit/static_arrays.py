@@ -3,11 +3,10 @@
 import collections
 import contextlib
 import functools
-import inspect
 import sys
 import types
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,22 +15,22 @@ import numpy as np
 from partax import _core
 from partax._functions.installed import is_installed
 from partax._functions.objects import entries_of, is_written_in_c, mro_of, read
-from partax._functions.type_traits import facts
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import FIELD, RUN, VALUE, Detail, details, leaf_paths, shown
+from partax._pytree.spec_data import FIELD, VALUE, SpecData, details, leaf_paths, shown, static_path
 
 _MAX_OBJECTS = 1000  # that are looked into for one variable
 _MAX_WRAPPERS = 100
 _MAX_COMPARED = 1 << 22
 _PLAIN = {bool, int, float, complex, str, bytes, type(None), types.BuiltinFunctionType}
+_BY_CONTENT = (list, dict, tuple, functools.partial, types.MethodType)
 _NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, jax.Array, np.ndarray)
 
 
 class ArrayPlace(NamedTuple):
     path: str
     array: Any
-    holder: Any  # the first object on the way that does not count by its content; None if all of them do
+    holder: Any  # the first object on the way that counts by identity; None if there is none
 
 
 def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
@@ -45,38 +44,16 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
         if id(value) in ids or len(queue) > _MAX_OBJECTS or issubclass(cls, _NOT_LOOKED_INTO):
             continue
         ids.add(id(value))
-        if holder is None and not _counts_by_content(cls):
+        if holder is None and cls.__eq__ is object.__eq__ and not issubclass(cls, _BY_CONTENT):
             holder = value
         if holder is not None and _core.node_kind(value) not in ("static_leaf", "list", "tuple", "dict"):
             with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
                 described, leaves = _core.describe_tree(value, path)
-                places = [*zip(leaf_paths(described), leaves, strict=True), *_statics(details(described))]
+                statics = [(at, item) for at, kind, item in details(described) if kind in (VALUE, FIELD)]
+                places = [*zip(leaf_paths(described), leaves, strict=True), *statics]
                 queue += [(inner, item, holder) for inner, item in places if type(item) not in _PLAIN]
                 continue
-        compared = _compared_attributes(cls) if holder is value else ()
-        for segment, item in _parts(value, cls):
-            is_compared = segment in compared and isinstance(item, (jax.Array, np.ndarray))
-            if type(item) not in _PLAIN:
-                queue.append((path + segment, item, None if is_compared else holder))
-
-
-def _counts_by_content(cls: Any) -> bool:
-    """Whether a static value of this class with other parts is another one for the key of a call."""
-    return issubclass(cls, (list, dict, tuple, functools.partial, types.MethodType)) or facts(cls).compares_fields
-
-
-def _compared_attributes(cls: Any) -> set[str]:
-    """Of a class with an `==` of its own, the attributes that this reads, as far as the class's own code tells."""
-    if cls.__eq__ is object.__eq__:
-        return set()
-    names, queue = set[str](), ["__eq__", "__hash__"]
-    for name in queue:
-        function = inspect.getattr_static(cls, name, None)
-        function = function.fget if isinstance(function, property) else function
-        if isinstance(function, types.FunctionType):
-            queue += set(function.__code__.co_names) - names
-            names.update(function.__code__.co_names)
-    return {f".{name}" for name in names}
+        queue += [(path + segment, item, holder) for segment, item in _parts(value, cls) if type(item) not in _PLAIN]
 
 
 def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
@@ -121,32 +98,37 @@ def is_held_by(constant: Any, array: Any) -> bool:
     return is_alike and np.array_equal(values, array.astype(values.dtype))
 
 
-def arrays_in_statics(described: Iterable[Detail], name: str, function: Any) -> list[list[ArrayPlace]]:
+def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[ArrayPlace]]:
     """The arrays whose change a call would not see, of each static value. `function` is what is called if that is no
     value of the call: the instance of a method and the arguments of a partial, which is called `name`, count too.
     """
-    values = list(_statics(described))
+    places = [_below(data, index, list(arrays_in("", value))) for index, value in _objects(data)]
     for _ in range(_MAX_WRAPPERS):
         inner = read(function, "__wrapped__")
         if inner is None:
             break
         function = inner
-    if function is not None:
-        if isinstance(function, functools.partial):
-            values.append((name, function))
-        else:
-            values.append(("self", function.__self__ if isinstance(function, types.MethodType) else function))
-    places = [[place for place in arrays_in(path, value) if place.holder is not None] for path, value in values]
-    return [of_value for of_value in places if of_value]
+    if isinstance(function, functools.partial):
+        places.append(list(arrays_in(name, function)))
+    elif function is not None:
+        instance = function.__self__ if isinstance(function, types.MethodType) else function
+        places.append(list(arrays_in("self", instance)))
+    unseen = ([place for place in of_value if place.holder is not None] for of_value in places)
+    return [of_value for of_value in unseen if of_value]
 
 
-def _statics(described: Iterable[Detail]) -> Iterator[tuple[str, Any]]:
-    for path, kind, value in described:
-        if kind == RUN:
-            first, items = value
-            yield from ((f"{path}[{i}]", item) for i, item in enumerate(items, first) if type(item) not in _PLAIN)
-        elif kind in (VALUE, FIELD) and type(value) not in _PLAIN:
-            yield path, value
+def _objects(data: SpecData) -> Iterator[tuple[int, Any]]:
+    """The static values that may hold others, each once, with its index."""
+    ids: set[int] = set()
+    for index, slot in enumerate(data[1]):
+        if slot and type(slot[0]) not in _PLAIN and id(slot[0]) not in ids:
+            ids.add(id(slot[0]))
+            yield index, slot[0]
+
+
+def _below(data: SpecData, index: int, places: list[ArrayPlace]) -> list[ArrayPlace]:
+    path = static_path(data, index) if places else ""
+    return [place._replace(path=path + place.path) for place in places]
 
 
 _warned: set[tuple[Any, ...]] = set()
@@ -187,16 +169,15 @@ def _warn_once(path: str, holder: Any, history: Any) -> None:
     _warned.add(key)
 
 
-def refuse_static_trees(described: Iterable[Detail]) -> None:
+def refuse_static_trees(data: SpecData) -> None:
     """Raises a TypeError for a static object of Flax with arrays: the program would not see its changes."""
-    for detail in described:
-        for path, value in _statics([detail]):
-            if _is_of_flax(type(value)) and next(arrays_in(path, value), None) is not None:
-                of_leaf = "leave out `pytree=False`, or use `partax.nnx.jit`"
-                raise TypeError(
-                    f"`{path}`: found a `{type(value).__qualname__}` of Flax with arrays as a static value, expected a "
-                    f"pytree, whose arrays are traced; {'make the field dynamic' if detail[1] == FIELD else of_leaf}"
-                )
+    for index, value in _objects(data):
+        if _is_of_flax(type(value)) and next(arrays_in("", value), None) is not None:
+            raise TypeError(
+                f"`{static_path(data, index)}`: found a `{type(value).__qualname__}` of Flax with arrays as a static "
+                "value, expected a pytree, whose arrays are traced; leave out `pytree=False`, make a static field "
+                "dynamic, or use `partax.nnx.jit`"
+            )
 
 
 def _is_of_flax(cls: Any) -> bool:

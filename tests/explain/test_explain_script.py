@@ -59,7 +59,7 @@ def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
     assert " inner: " not in explained and explained.count(" step: ") == 2
     assert "step (script.py:8): 2 calls, 2 traces" in report
     assert "other (script.py:16): 2 calls, 2 traces" in report
-    assert "<lambda> (script.py:21): gone, 1 traces" in report
+    assert "<lambda> (script.py:21): gone, 1 trace," in report
     assert [function["name"] for function in json.loads((tmp_path / "report.json").read_text())["functions"]]
 
 

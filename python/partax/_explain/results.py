@@ -4,14 +4,10 @@ import dataclasses
 import json
 from typing import Any
 
-from partax._pytree.short_text import angled, record_text
-from partax._report.captured_arrays import Constant
-from partax._report.table import Table, bytes_text, counted
+from partax._explain.table import counted, table_lines
+from partax._pytree.short_text import printable, record_text
 
-_HEADINGS = (
-    "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
-)  # fmt: skip
-_SHOWN = 5
+_HEADINGS = ("static key", "calls", "trace", "calls", "trace s", "lower s", "compile s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +27,11 @@ class TraceReport:
       site: the call that made it, such as `train.py:41`.
       reason: why it was made.
       calls: the calls that used it; None where its result does not tell it from the other traces of its key.
-      trace_seconds: how long the function ran under tracing, with all that it calls.
+      trace_seconds: how long the function ran under tracing, with all that it calls; 0 inside of another trace.
       lower_seconds: how long jax took to lower it.
       compile_seconds: how long XLA took to compile it.
       executables: how often it was compiled: for other placements of its arrays, or under transformations.
       failed: whether the function raised an exception.
-      equations: in its jaxpr, those of inner jaxprs included; None if jax holds the jaxpr no more.
-      constants: arrays that it has captured, the largest first.
-      fast_path: whether calls take jax's C++ path; None if it has not run by itself, or jax holds the jaxpr no more.
-      slow_because: why not.
     """
 
     number: int
@@ -51,10 +43,6 @@ class TraceReport:
     compile_seconds: float
     executables: int
     failed: bool
-    equations: int | None
-    constants: tuple[Constant, ...]
-    fast_path: bool | None
-    slow_because: str
 
     __repr__ = record_text
 
@@ -91,7 +79,7 @@ class KeyReport:
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """A program that an earlier process had stored, and a call has loaded in the place of a trace.
+    """A program that an earlier process had stored, and that a call has loaded instead of tracing.
 
     Example:
       >>> fresh = partax.filter_jit(lambda x: x - 1)
@@ -119,8 +107,6 @@ def _to_json(self: Any, **options: Any) -> str:
       >>> double = partax.filter_jit(lambda x: 2 * x)
       >>> sorted(json.loads(double.report().to_json()))
       ['defined', 'hits', 'keys', 'loads', 'misses', 'name']
-      >>> list(json.loads(partax.report().to_json()))
-      ['functions']
 
     Args:
       **options: of `json.dumps`, such as `indent`.
@@ -148,7 +134,7 @@ class FunctionReport:
       name: the function's name.
       defined: where, such as `train.py:12`.
       hits: calls that did not trace; None if the function is gone.
-      misses: calls that did, likewise.
+      misses: calls that did; None if the function is gone.
       keys: its static keys, the one used last first.
       loads: the stored programs that it has loaded.
     """
@@ -172,11 +158,17 @@ class FunctionReport:
 
     to_json = _to_json
 
-    def __repr__(self) -> str:
-        return angled(f"partax.FunctionReport of {_function_line(self)}")
+    __repr__ = record_text
 
     def __str__(self) -> str:
-        return str(_function_table(self))
+        calls = "gone" if self.hits is None or self.misses is None else counted(self.hits + self.misses, "call")
+        loads = f"{len(self.loads)} loaded, " if self.loads else ""
+        head = f"{self.name} ({self.defined}): {calls}, {counted(len(self.traces), 'trace')}, {loads}"
+        rows = [_HEADINGS, *(_row(key, trace, i == 0) for key in self.keys for i, trace in enumerate(key.traces))]
+        lines = [f"{head}{self.seconds:.3g} s to trace and compile", *table_lines(rows, {0})]
+        lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
+        lines += [f"loaded at {load.site} in {load.seconds:.2g} s (saves {load.saves:.2g} s)" for load in self.loads]
+        return "\n  ".join(map(printable, lines))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,38 +190,14 @@ class Report:
 
     to_json = _to_json
 
-    def __repr__(self) -> str:
-        traces = sum(len(function.traces) for function in self.functions)
-        counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
-        seconds = sum(function.seconds for function in self.functions)
-        return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
+    __repr__ = record_text
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
 
 for _public in (TraceReport, KeyReport, LoadReport, FunctionReport, Report):
-    _public.__module__ = "partax"  # where users find them, and pickles too
-
-
-def _function_table(report: FunctionReport) -> Table:
-    rows = tuple(_row(key, trace, i == 0) for key in report.keys for i, trace in enumerate(key.traces))
-    notes: list[str] = []
-    for trace in report.traces:
-        notes.append(f"  trace {trace.number} at {trace.site}: {trace.reason}")
-        if trace.slow_because:
-            notes.append(f"    not on jax's fast path because of {trace.slow_because}")
-        for it in trace.constants[:_SHOWN]:
-            notes.append(f"    captured {it.name or 'an array without a name'}: {it.type}, {bytes_text(it.bytes)}")
-    notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
-    return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
-
-
-def _function_line(report: FunctionReport) -> str:
-    calls = "gone" if report.hits is None or report.misses is None else f"{report.hits + report.misses} calls"
-    loads = f"{len(report.loads)} loaded, " if report.loads else ""
-    head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, {loads}"
-    return head + f"{report.seconds:.3g} s to trace and compile"
+    _public.__module__ = "partax.reports"  # where users find them, and pickles too
 
 
 def _row(key: KeyReport, trace: TraceReport, is_first: bool) -> tuple[str, ...]:
@@ -241,7 +209,4 @@ def _row(key: KeyReport, trace: TraceReport, is_first: bool) -> tuple[str, ...]:
         f"{trace.trace_seconds:.4f}",
         f"{trace.lower_seconds:.4f}",
         f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
-        "-" if trace.equations is None else str(trace.equations),
-        bytes_text(sum(constant.bytes for constant in trace.constants)),
-        {True: "yes", False: "no", None: "-"}[trace.fast_path],
     )

@@ -1,12 +1,10 @@
-"""explain, the switch by which each trace is told through the `partax` logger; limits on traces, and their errors."""
+"""explain, the switch by which each trace is reported through the `partax` logger; limits on traces, their errors."""
 
-import contextlib
 import contextvars
 import logging
 import os
-from typing import Any, ClassVar
+from typing import Any
 
-from partax._jit.ahead_of_time import during
 from partax._pytree.call_site import is_of_library, site_text
 
 _logger = logging.getLogger("partax")
@@ -17,25 +15,16 @@ class _Switch:
 
     on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
     libraries = os.environ.get("PARTAX_EXPLAIN", "").lower() == "all"
-    _entered: ClassVar[list["_Switch"]] = []  # in order; blocks of several threads need not be nested
 
     def __init__(self, on: bool, libraries: bool):
         self._before = _Switch.on, _Switch.libraries
         _Switch.on, _Switch.libraries = on, libraries
 
-    def __repr__(self) -> str:
-        return f"<partax.explain: {'on' if _Switch.on else 'off'}>"
-
     def __enter__(self) -> None:
-        _Switch._entered.append(self)
+        pass
 
     def __exit__(self, *error: object) -> None:
-        later = _Switch._entered[_Switch._entered.index(self) + 1 :]
-        _Switch._entered.remove(self)
-        if later:
-            later[0]._before = self._before
-        else:
-            _Switch.on, _Switch.libraries = self._before
+        _Switch.on, _Switch.libraries = self._before
 
 
 def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
@@ -50,12 +39,10 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
       <...>:2 <lambda>: trace 1, the first
       <...>:2 <lambda>: trace 2, because batch: float32[3] -> float32[4]
 
-    One line for each trace, at the level of a warning, and none for a call that finds its trace:
-    `train.py:41 step: trace 3, because batch.x: float32[32,64] -> float32[17,64]`. The difference is the one from the
-    most similar trace before, with paths from your own arguments. A line "compiled again" tells of a call that found
-    its trace but no executable, as when an array is on another device. The environment variable `PARTAX_EXPLAIN=1`
-    does it for a whole run, `all` with those inside of libraries. A call that neither traces nor compiles costs what it
-    costs without.
+    One line for each trace, at the level of a warning: what differs from the most similar one of the latest, with paths
+    from your own arguments. A line "compiled again" is of a call that found its trace but no executable, as when
+    an array is on another device. The environment variable `PARTAX_EXPLAIN=1` does it for a whole run, `all` with those
+    inside of libraries. A call that neither traces nor compiles costs the same.
 
     Args:
       on: whether to report from now on.
@@ -119,8 +106,3 @@ forbidden: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_no_retr
 
 counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.ContextVar("partax_limited", default=())
 """Wrappers, each with a further `History` by which its traces are counted now."""
-
-
-def limited(wrapper: Any, counter: Any) -> contextlib.AbstractContextManager[None]:
-    """Has the traces of a filter_jit wrapper counted, and limited, by another history too."""
-    return during(counters, (*counters.get(), (wrapper, counter)))

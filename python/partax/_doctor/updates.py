@@ -1,0 +1,53 @@
+"""Which arrays of the arguments a program updates, as a training step does with its model: the result takes their
+place in the next call.
+"""
+
+from typing import Any, NamedTuple
+
+from partax._doctor.flat_program import ELEMENTWISE, IN_PLACE, LOOPS, FlatProgram, flat_program, scan_parts
+from partax._doctor.program import Leaf, Program, read_once
+
+_MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
+
+
+class Update(NamedTuple):
+    argument: Leaf
+    aval: Any  # the type of the output
+
+
+@read_once
+def updates_of(program: Program) -> list[Update]:
+    """The arrays that are updated: an output of the same shape is computed from each, element by element. What is
+    returned unchanged is not among them.
+    """
+    flat = flat_program(program)
+    leaves = dict(zip(flat.inputs, program.arguments, strict=True))
+    origins = _origins(flat, {number: leaf.aval.shape for number, leaf in leaves.items()})
+    outputs = [pair for pair in zip(flat.results, program.jaxpr.out_avals, strict=True) if pair[0] not in leaves]
+    updates: dict[int, Update] = {}
+    for number, aval in sorted(outputs, key=lambda pair: len(origins[pair[0]])):  # first what has one origin
+        origin = next((origin for origin in origins[number] if origin not in updates), None)
+        if origin is not None:
+            updates[origin] = Update(leaves[origin], aval)
+    return [updates[origin] for origin in sorted(updates)]
+
+
+def _origins(flat: FlatProgram, shapes: dict[int, Any]) -> list[tuple[int, ...]]:
+    """For each value the inputs of its shape that it is computed from, element by element."""
+    origins: list[tuple[int, ...]] = [()] * (flat.values + 1)  # and last of literals, which come from none
+    for number in flat.inputs:
+        origins[number] = (number,)
+    for eqn, reads, writes, treatment in zip(flat.eqns, flat.reads, flat.writes, flat.treatments, strict=True):
+        name = eqn.primitive.name
+        if treatment in (*ELEMENTWISE, IN_PLACE) or (treatment is None and name == "cond"):
+            together = tuple(dict.fromkeys(origin for number in reads for origin in origins[number]))
+            sources = [together] * len(writes)
+        elif treatment is None and name in LOOPS:
+            is_while = name == "while"
+            consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn).consts
+            sources = [origins[number] for number in reads[int(consts) :]]
+        else:
+            continue
+        for number, var, inputs in zip(writes, eqn.outvars, sources, strict=False):
+            origins[number] = tuple([origin for origin in inputs if shapes[origin] == var.aval.shape][:_MOST_ORIGINS])
+    return origins

@@ -1,0 +1,80 @@
+"""report: what each function has cost, from the records of its traces."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from partax import _core
+from partax._explain.history import History, Record, histories
+from partax._explain.results import FunctionReport, KeyReport, Report, TraceReport
+from partax._pytree.call_site import site_text
+
+_SHOWN = 4  # static values of one key
+
+
+def _trace_report(record: Record, calls: int | None) -> TraceReport:
+    seconds = record.seconds["trace"], record.seconds["lower"], record.seconds["compile"]
+    site = site_text(record.site)
+    return TraceReport(record.number, site, record.reason, calls, *seconds, record.compiled, record.failed)
+
+
+def _static_texts(records: list[Record]) -> Iterator[str]:
+    """Of each record the static values in which it differs from the others."""
+    statics = [
+        [f"{path}={entry.value_text}" for path, entry in record.description.entries().items() if entry.label]
+        for record in records
+    ]
+    of_all = set[str].intersection(*map(set, statics)) if statics else set[str]()
+    for texts in ([text for text in of_one if text not in of_all] for of_one in statics):
+        yield ", ".join(texts[:_SHOWN]) + (", ..." if len(texts) > _SHOWN else "")
+
+
+def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
+    records = {record.number: record for record in history.records}
+    keys: list[tuple[int | None, Sequence[tuple[Record, int | None]]]] = []  # a key's calls, its traces with theirs
+    for calls, _, log in () if cache is None else cache.entries():
+        traces: Sequence[tuple[Record, int | None]]
+        if traces := [(records.pop(number), of_trace) for number, of_trace in log if number in records]:
+            if len(log) == 1 and traces[0][1] is None:
+                traces = [(traces[0][0], calls)]
+            keys.append((calls, traces))
+    keys.extend((None, [(record, None)]) for record in records.values())
+    texts = _static_texts([traces[0][0] for _, traces in keys])
+    reports = tuple(
+        KeyReport(text, calls, tuple(_trace_report(record, of_trace) for record, of_trace in traces))
+        for text, (calls, traces) in zip(texts, keys, strict=True)
+    )
+    defined = "" if history.defined is None else site_text(history.defined)
+    hits, misses = (None, None) if cache is None else cache.info()[2:4]
+    return FunctionReport(history.name, defined, hits, misses, reports, tuple(history.loads))
+
+
+def function_report(self: Any) -> FunctionReport:
+    """The report of one filter_jit function: `JitFunction.report`."""
+    history = self._cache.history
+    if history is None:
+        hits, misses = self._cache.info()[2:4]
+        return FunctionReport(self.__name__, "", hits, misses, ())
+    return _history_report(history, self._cache)
+
+
+def report() -> Report:
+    """What every filter_jit function has cost that has been traced; of those that are gone the latest 256.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def evaluate(x):
+      ...     return x.mean()
+      >>> _ = evaluate(jnp.ones(3))
+      >>> "evaluate" in [function.name for function in partax.report().functions]
+      True
+
+    The seconds are jax's own, of `jax.monitoring`.
+
+    Returns:
+      A `partax.reports.Report`, which prints as a table for each function; `to_json()` gives it as data.
+    """
+    living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
+    gone = [history for history in list(histories) if (history.records or history.loads) and history not in living]
+    reports = [_history_report(history, cache) for history, cache in living.items()]
+    reports += [_history_report(history, None) for history in gone]
+    return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

@@ -1,0 +1,80 @@
+"""Gives the wrapper its `report`, and puts the stages that jax tells of to the trace that they were for. What only a
+report needs is imported then.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from partax import _core
+from partax._jax.private import is_before_compiling, stage_of
+from partax._jit.ahead_of_time import record_at_work
+
+if TYPE_CHECKING:
+    from partax._explain.history import Record
+    from partax._explain.results import FunctionReport
+
+
+def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
+    """What this function has cost: per static key and trace, the calls and the seconds.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def power(x, exponent):
+      ...     return x**exponent
+      >>> _ = power(jnp.ones(3), 2), power(jnp.ones(4), 2)
+      >>> [trace.reason for trace in power.report().traces]
+      ['the first', 'x: float32[3] -> float32[4]']
+
+    Wrappers of the same callable with the same options share their traces, and so the report.
+
+    Returns:
+      A `partax.reports.FunctionReport`, which prints as a table.
+    """
+    from partax._explain.function_reports import function_report
+
+    return function_report(self)
+
+
+def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
+    stage = stage_of(event)
+    if stage is None:
+        return
+    record = _record_of_call(compiles=stage != "trace")
+    if record is None:
+        return
+    if stage == "trace":
+        # With donation jax asks for the trace once more, and gets it at once.
+        record.seconds["trace"] = max(record.seconds["trace"], duration_secs)
+    else:
+        record.seconds[stage] += duration_secs
+        record.compiled += stage == "compile"
+
+
+def _on_event(event: str, **_: Any) -> None:
+    if is_before_compiling(event):
+        _record_of_call()
+
+
+def _record_of_call(compiles: bool = True) -> "Record | None":
+    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls. Without
+    `compiles` that work may be a trace: jax 0.9 also tells of one that it only looks up.
+    """
+    under_way = _core.call_under_way()
+    if under_way is None:
+        return record_at_work.get()
+    history, record = under_way
+    if record is not None or history is None or not compiles:
+        return record
+    # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
+    record = history.compiling(*_core.describe_call())
+    if record is not None:
+        _core.set_record(record)
+    return record
+
+
+def install() -> None:
+    """Called once, when partax is imported."""
+    _core.JitFunction.report = _report  # type: ignore[method-assign]
+    jax.monitoring.register_event_duration_secs_listener(_on_duration)
+    jax.monitoring.register_event_listener(_on_event)

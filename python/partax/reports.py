@@ -1,0 +1,7 @@
+"""What `partax.report` and `partax.doctor` return."""
+
+from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.finding import Finding
+from partax._explain.results import FunctionReport, KeyReport, LoadReport, Report, TraceReport
+
+__all__ = ["Diagnosis", "Finding", "FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"]
