@@ -201,18 +201,12 @@ configured() {
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" "$@" >"$build.log" || { cat "$build.log"; return 1; }
 }
 
-# warnings_build PYTHON: compiles with Clang's warnings as errors, which need no optimiser, each file by itself.
-warnings_build() {
-  local build="$WORK/warnings"
-  configured "$1" "$build" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DPARTAX_WERROR=ON \
-    -DCMAKE_CXX_FLAGS=-pedantic-errors
-  "$(dirname "$1")/cmake" --build "$build"
-}
-
-# tidy PYTHON: clang-tidy over all files, compiled together as CMakeLists.txt has it, which takes a third of the time.
+# tidy PYTHON: clang-tidy, with clang's warnings as errors, over all files, compiled together as CMakeLists.txt has it,
+# which takes a third of the time.
 tidy() {
   local build="$WORK/tidy" units
-  configured "$1" "$build" -DCMAKE_CXX_COMPILER=g++ -DCMAKE_UNITY_BUILD=ON
+  configured "$1" "$build" -DCMAKE_CXX_COMPILER=g++ -DCMAKE_UNITY_BUILD=ON -DPARTAX_WERROR=ON \
+    -DCMAKE_CXX_FLAGS=-pedantic-errors
   mapfile -t units < <(find "$build" -name 'unity_[a-z]*.cxx')
   if ((${#units[@]} != $(find "$ROOT"/csrc/*/ -maxdepth 0 | wc -l) + 1)); then
     echo "clang-tidy: ${#units[@]} units, expected one for each folder of csrc/ and one for all bindings"

@@ -5,9 +5,8 @@
 
 There are two ways: with `accelerate()`, and with `partax.equinox` in the place of Equinox. The suites are fetched, in
 the versions of requirements.txt, and each of their files runs in a process of its own: first with partax, then, where a
-test failed, that file once more without, and the tests that pass only there once more with: some measure speed. A file
-that ends neither way in its time runs test by test. It ends with 1 if a test fails that passes without, but for those
-of what differs on purpose.
+test failed, that file once more without, and the tests that pass only there once more with: some measure speed. It ends
+with 1 if a test fails that passes without, except those of what differs on purpose.
 """
 
 import argparse
@@ -117,23 +116,6 @@ def run_file(checkout: Path, file: Path, plugin: str, seconds: float, tests: Seq
         return Outcome(outcomes(report, file.stem), output, ended)
 
 
-def each_by_itself(checkout: Path, file: Path, plugin: str, seconds: float, tests: Sequence[str]) -> Outcome:
-    """Runs each test in a process of its own; one that does not end is an error."""
-    together = Outcome()
-    for test in tests:
-        found = run_file(checkout, file, plugin, seconds, [test])
-        together.tests |= found.tests if found.ended else {test: "error"}
-        together.output += found.output[-1000:]
-    return together
-
-
-def collected(checkout: Path, file: Path) -> list[str]:
-    """The names of the tests of a file."""
-    path = str(file.relative_to(checkout))
-    done = pytest(checkout, "--collect-only", path)
-    return [line.removeprefix(f"{path}::") for line in done.stdout.splitlines() if line.startswith(f"{path}::")]
-
-
 def outcomes(report: Path, module: str) -> dict[str, str]:
     """The outcome of each test of a module: `passed`, `failure`, `error` or `skipped`."""
     if not report.exists():
@@ -156,23 +138,13 @@ def compared(
     if ours.ended and not ours.failed():
         return file, plugin, ours, None, set()
     theirs = run_file(checkout, file, "", seconds)
-    if not (ours.ended or theirs.ended):
-        ours = each_by_itself(checkout, file, plugin, seconds / 10, collected(checkout, file))
-        theirs = each_by_itself(checkout, file, "", seconds / 10, sorted(ours.failed()))
-        if not ours.tests:  # as where a plugin of pytest is missing
-            return file, plugin, ours, theirs, {"no test of the file, which cannot be read"}
-    lost = lost_in(ours, theirs) - {*suite.differs}
-    if ours.ended and lost:
+    passed = {name for name, outcome in theirs.tests.items() if outcome == "passed"}
+    if not ours.ended:
+        return file, plugin, ours, theirs, {name for name in passed if ours.tests.get(name) != "passed"}
+    lost = passed & ours.failed() - {*suite.differs}
+    if lost:
         lost &= run_file(checkout, file, plugin, seconds, sorted(lost)).failed()
     return file, plugin, ours, theirs, lost
-
-
-def lost_in(ours: Outcome, theirs: Outcome) -> set[str]:
-    """The tests that pass only without."""
-    passed = {name for name, outcome in theirs.tests.items() if outcome == "passed"}
-    if not ours.ended and theirs.ended:
-        return {name for name in passed if ours.tests.get(name) != "passed"} or {"the whole file"}
-    return passed & ours.failed()
 
 
 def main() -> int:
@@ -181,8 +153,7 @@ def main() -> int:
     parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
     parser.add_argument("--way", metavar="NAME", default="", help="only by the plugin of this name")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
-    seconds = "for each file; a tenth of it for a test that runs by itself"
-    parser.add_argument("--seconds", metavar="S", type=float, default=2400, help=seconds)
+    parser.add_argument("--seconds", metavar="S", type=float, default=2400, help="for each file")
     parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
     options = parser.parse_args()
 

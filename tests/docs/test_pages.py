@@ -10,7 +10,12 @@ from shown_code import FENCE, run_blocks
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WITH_PYTHON = [page for page in TEXTS if "```python" in page.read_text(encoding="utf-8")]
+AT_ONCE = [ROOT / "README.md", ROOT / "docs" / "guides" / "filter_jit.md"]  # many others train
+WITH_PYTHON = [
+    pytest.param(page, marks=[pytest.mark.slow] * (page not in AT_ONCE))
+    for page in TEXTS
+    if "```python" in page.read_text(encoding="utf-8")
+]
 LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
 
 

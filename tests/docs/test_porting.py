@@ -4,13 +4,10 @@ after runs by partax, traces each program once, and differs from the one before 
 `python tests/docs/test_porting.py --write` writes the differences into the pages.
 """
 
-import contextlib
 import difflib
 import functools
 import pathlib
-import re
 import sys
-from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +17,6 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # when this file is run by itself
 
-import partax.equinox
 from library_trees import HAS_FLAX
 from page_tables import DOCS, assert_shown, print_or_write
 from partax._core import JitFunction
@@ -39,7 +35,6 @@ TRACES = {
     "flax_nnx": {"train_step": 1, "eval_step": 1},
 }
 
-Load = Callable[[str], ModuleType]
 Outcome = dict[str, Any]
 
 
@@ -58,27 +53,6 @@ def difference(name: str) -> str:
     return "\n".join(["```diff", *(line.rstrip() for line in lines), "```"])
 
 
-@pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
-    """Imports a script of the given text."""
-    with contextlib.ExitStack() as stack:
-        yield lambda text: stack.enter_context(imported(text, tmp_path_factory.mktemp("script")))
-
-
-@pytest.fixture(scope="module")
-def before(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcome]:
-    """What the script before returns, which runs once, in a directory of its own for the files that it writes."""
-
-    @functools.cache
-    def run(name: str) -> Outcome:
-        module = load(source_of(name, "before"))
-        assert not wrappers(module)
-        with contextlib.chdir(tmp_path_factory.mktemp(name)):
-            return module.main(OPTIONS[name])
-
-    return run
-
-
 def wrappers(module: ModuleType) -> dict[str, JitFunction[..., Any]]:
     return {name: value for name, value in vars(module).items() if isinstance(value, JitFunction)}
 
@@ -92,54 +66,19 @@ def assert_alike(found: Outcome, expected: Outcome, exactly: bool) -> None:
             assert bits(jnp.asarray(a)) == bits(jnp.asarray(b))
 
 
-WITH_FLAX = pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
-# The script after, or that before with another import alone, or accelerated. Only of jax.jit it is the same program:
-# one of Equinox or nnx.jit returns more, so that XLA may fuse otherwise.
-WAYS = [
-    ("equinox", "after"),
-    pytest.param("equinox", "another import", marks=pytest.mark.slow),
-    pytest.param("equinox", "accelerated", marks=pytest.mark.slow),
-    pytest.param("jax_jit", "after", marks=pytest.mark.slow),
-    pytest.param("flax_nnx", "after", marks=[WITH_FLAX, pytest.mark.slow]),
-]
-
-
-@pytest.mark.parametrize(("name", "way"), WAYS)
-def test_a_script_trains_alike_by_partax(
-    name: str, way: str, load: Load, before: Callable[[str], Outcome], tmp_path: pathlib.Path
-) -> None:
-    expected, which = before(name), "after" if way == "after" else "before"
-    text = source_of(name, which)
-    if way == "another import":
-        assert text.count("import equinox as eqx\n") == 1
-        text = text.replace("import equinox as eqx\n", "import partax.equinox as eqx\n")
-    module = load(text)
-    accelerated = partax.equinox.accelerate() if way == "accelerated" else contextlib.nullcontext()
-    with accelerated, contextlib.chdir(tmp_path):
-        found = module.main(OPTIONS[name])
-        if way == "accelerated":
-            assert partax.filter_jit(module.accuracy.__wrapped__).cache_info().traces == 1
-        else:
-            infos = {key: wrapper.cache_info() for key, wrapper in wrappers(module).items()}
-            assert {key: info.misses for key, info in infos.items()} == TRACES[name] and infos["train_step"].hits > 0
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_script_trains_alike_by_partax(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "flax_nnx" and not HAS_FLAX:
+        pytest.skip("Flax is not here")
+    monkeypatch.chdir(tmp_path)
+    with imported(source_of(name, "before"), tmp_path) as before, imported(source_of(name, "after"), tmp_path) as after:
+        assert not wrappers(before)
+        expected, found = before.main(OPTIONS[name]), after.main(OPTIONS[name])
+    infos = {key: wrapper.cache_info() for key, wrapper in wrappers(after).items()}
+    assert {key: info.misses for key, info in infos.items()} == TRACES[name] and infos["train_step"].hits > 0
+    # Only of jax.jit it is the same program: one of Equinox or nnx.jit returns more, so that XLA may fuse otherwise.
     assert_alike(found, expected, exactly=name == "jax_jit")
-
-
-def without_labels(program: str) -> str:
-    """A lowered program without the names that jax gives to what comes out, which XLA does not read."""
-    return re.sub(r' \{jax\.result_info = "[^"]*"\}', "", program)
-
-
-def test_the_programs_of_jax_jit_are_the_same_before_and_after(load: Load) -> None:
-    def lowered(which: str) -> str:
-        script = load(source_of("jax_jit", which))
-        config, optimizer = script.Config(depth=2), script.make_optimizer(1e-3, 4)
-        params = script.init(config, jax.random.key(0))
-        arguments = (params, optimizer.init(params), next(script.batches(script.load()[0], 8, 0)), jax.random.key(1))
-        return script.train_step.lower(*arguments, 0.1, config=config, optimizer=optimizer).as_text()
-
-    assert "tf.aliasing_output" in lowered("before")  # what is donated is part of it
-    assert without_labels(lowered("after")) == without_labels(lowered("before"))
 
 
 TABLES = {(page_of(name), "diff"): functools.partial(difference, name) for name in OPTIONS}

@@ -1,8 +1,6 @@
 """Operations on trees, each alone: the stages of a call, and what splits, joins and maps them."""
 
-import copy
 import functools
-import pickle
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -184,7 +182,6 @@ operations(
 ONE = {"a": [trees.array(1), None], "b": None, "c": trees.Cell(1, mode=(1, "x"))}
 OTHER = {"a": None, "b": trees.Pair(1, trees.Bag(2)), "c": trees.Cell(None, 2, mode=(True, "x"))}
 TAKEN: Any = ({"a": [1, 2], "b": trees.Bag(3, 4)}, {"a": "A", "b": trees.Bag(None, "B")})
-SPELT = {"a/b": 1, "a": {"b": 2}, "list": trees.Tray(trees.array(1), [1])}
 operations(
     "parts",
     {
@@ -193,9 +190,6 @@ operations(
             lambda: _core.broadcast_prefix(TAKEN[1], TAKEN[0], lambda x: x is None, "prefix", "tree"), *TAKEN
         ),
         "flat_partition": lambda: of_model(lambda given: partax.flat_partition(given, partax.is_array)),
-        "flat_partition, paths of jax, and repeated ones": lambda: of_model(
-            lambda given: [partax.flat_partition(given, True, separator=s)[1] for s in ("/", None)], SPELT
-        ),
     },
 )
 
@@ -207,26 +201,15 @@ def _() -> Case:
     return unfailing(run, spec, arrays, rest, *arrays.values(), state=lambda: (spec.paths, spec.separator))
 
 
-@operation("flat_combine: a key too few")
-def _() -> Case:
-    spec, leaves, _ = partax.flat_partition({"a": [1, 2]}, True, separator="/")
-    less = {key: leaf for key, leaf in leaves.items() if key != "a/1"}
-    return refused(lambda: partax.flat_combine(spec, less), "a/1", KeyError, spec, less)
-
-
 # --- nodes that are found
 
 
 NEW = object()
-NUMBERS = [1, {"a": 1}, (), trees.Cell(1)]
 operations(
     "tree",
     {
         "at, a node and an array": lambda: of_model(
             lambda given: tree.at(lambda t: (t["layers"][1], t["bag"].items[0]), given, (NEW, 5))
-        ),
-        "at, one of equal numbers": lambda: unfailing(
-            lambda: tree.at(lambda t: t[1]["a"], NUMBERS, replace_fn=lambda x: x + 1)
         ),
         "equal": lambda: of_model(lambda given: tree.equal(given, given)),
     },
@@ -242,10 +225,6 @@ def unlike(run: Callable[..., Any], one: Any, other: Any, told: str) -> Case:
     return refused(lambda: run(one, other), told, ValueError, one, other)
 
 
-def of_mode(mode: str) -> Any:
-    return {"a": [trees.Bag(1, trees.Cell(1, mode=mode))]}
-
-
 operations(
     "refused",
     {
@@ -256,19 +235,8 @@ operations(
         "a flatten function that raises": lambda: refused(
             lambda: (sys._getframe(), _core.flatten(RAISES, "model")), "flatten failed", LookupError, RAISES
         ),
-        "the hash of an array": lambda: refused(
-            lambda: _core.static_hash((1, [trees.array(2)])), "found an array", TypeError
-        ),
-        "a Static of an array": lambda: refused(lambda: partax.tree.Static([1, trees.array(2)]), "value", TypeError),
-        "a filter that fits nowhere": lambda: unlike(partax.partition, model(), {"layers": [True]}, "pytree"),
         "parts that differ": lambda: unlike(
             partax.combine, {"a": [trees.array(1), 2]}, {"a": [None]}, "pytrees[1]['a']"
-        ),
-        "static parts that differ": lambda: unlike(
-            partax.combine,
-            of_mode("one"),
-            of_mode("other"),
-            "`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'",
         ),
     },
 )
@@ -291,13 +259,6 @@ def _() -> Case:
     run = lambda: (hash(specs[0]) == hash(specs[1]), specs[0] == specs[1], specs[0] != specs[2])
     state = lambda: (specs[0].paths, repr(specs[0]))
     return Case(run, as_before((True, True, True)), prepare=prepare, state=state)
-
-
-@operation("FlatSpec: text, paths, copy, pickle")
-def _() -> Case:
-    spec, plain = (partax.flat_partition(given, True)[0] for given in (model(), [{"a": (1, None)}, 2]))
-    run = lambda: (repr(spec), spec.paths, copy.deepcopy(spec), pickle.loads(pickle.dumps(plain)))
-    return unfailing(run, spec, plain, state=lambda: (hash(spec), hash(plain)))
 
 
 @operation("Static: made, hash, equality, text")

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-NAMES = ("tree_walk", "families", "statics", "globs")
+NAMES = ("tree_walk", "statics", "globs")
 CORPUS = Path(__file__).parent / "corpus"
 
 

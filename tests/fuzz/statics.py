@@ -1,13 +1,9 @@
 """Two static values from a fuzzer's bytes: equality, hash and snapshots, against the model in reference.py."""
 
-import dataclasses
-import functools
-import types
 from typing import Any
 
-from callables_made_anew import unproven
 from fuzz.source import REFUSALS, Source, outcome, patched
-from fuzz.values import World, change, read, static
+from fuzz.values import World, change, static
 from partax import _core
 from reference import canonical
 from trees import Bag, Cell
@@ -28,7 +24,7 @@ def check(data: bytes) -> None:
         _check_hostile(left, right, len(data) % 2)
         return
     values = (left, again, right)
-    keys = [outcome(lambda v=v: canonical(read(v)), (TypeError,)) for v in values]
+    keys = [outcome(lambda v=v: canonical(v), (TypeError,)) for v in values]
     hashes = [outcome(lambda v=v: _core.static_hash(v), (TypeError,)) for v in values]
     for key, found in zip(keys, hashes, strict=True):
         assert isinstance(key, TypeError) is isinstance(found, TypeError), (key, found)
@@ -37,40 +33,11 @@ def check(data: bytes) -> None:
         assert _core.static_hash(value) == found
         for other, other_key, other_hash in known:
             same, equal = key == other_key, _core.static_equal(value, other)
-            assert equal is same or _may_differ(value, same), (value, other)
+            assert equal is same, (value, other)
             assert not equal or found == other_hash, (value, other)
     for value in values:
         outcome(lambda v=value: _core.static_equal(v, left), (TypeError,))
     _check_snapshot(left, again, right, Bag if data[:1] < b"\x80" else Cell)
-
-
-def _may_differ(value: Any, same: bool) -> bool:
-    """Whether partax may find two values the same where the model does not, or the other way round: objects that a
-    re-created function holds count by content there, and what cannot be proven is not the same.
-    """
-    return not _is_proven(value) if same else _holds_callable(value)
-
-
-def _holds_callable(value: Any) -> bool:
-    if isinstance(value, tuple | list | set | frozenset):
-        return any(map(_holds_callable, value))
-    if isinstance(value, dict):
-        return any(map(_holds_callable, (*value, *value.values())))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return any(_holds_callable(getattr(value, field.name)) for field in dataclasses.fields(value))
-    return callable(value)
-
-
-def _is_proven(value: Any) -> bool:
-    """Whether two of these are one value even if the functions in them are made anew."""
-    if isinstance(value, tuple | list | set | frozenset):
-        return all(map(_is_proven, value))
-    if isinstance(value, dict):
-        return all(map(_is_proven, (*value, *value.values())))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return all(_is_proven(getattr(value, field.name)) for field in dataclasses.fields(value))
-    is_function = isinstance(value, types.FunctionType | functools.partial)
-    return not is_function or not unproven(value)
 
 
 def _check_hostile(left: Any, right: Any, half: int) -> None:
@@ -103,17 +70,14 @@ def _node(kind: Any, value: Any) -> Any:
 
 def _check_snapshot(left: Any, again: Any, right: Any, kind: Any) -> None:
     """As aux data: what a key keeps is the value as it was."""
-    keys = [outcome(lambda v=v: canonical(read(v), compared_only=True), (TypeError,)) for v in (left, again, right)]
+    keys = [outcome(lambda v=v: canonical(v, compared_only=True), (TypeError,)) for v in (left, again, right)]
     table = outcome(lambda: _kept(_node(kind, left)), REFUSALS)
     assert isinstance(table, TypeError) is isinstance(keys[0], TypeError), (table, keys[0])
     if isinstance(table, TypeError):
         return
     for value, key in zip((left, again, right), keys, strict=True):
         if not isinstance(key, TypeError):
-            found = _found(table, _node(kind, value))
-            same = key == keys[0]
-            assert (found == "found") is same or _may_differ(value, same), value
+            assert (_found(table, _node(kind, value)) == "found") is (key == keys[0]), value
     if change(left):
-        assert _found(table, _node(kind, left)) is None or _holds_callable(left)
-        found, same = _found(table, _node(kind, again)), keys[0] == keys[1]
-        assert (found == "found") is same or _may_differ(again, same)
+        assert _found(table, _node(kind, left)) is None
+        assert (_found(table, _node(kind, again)) == "found") is (keys[0] == keys[1])

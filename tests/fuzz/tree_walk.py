@@ -10,7 +10,7 @@ import jax
 import partax
 import partition_reference as reference
 from fuzz.source import REFUSALS, Source, outcome, patched
-from fuzz.values import ARRAYS, HARMLESS, Evil, World, change, hashable, read, remembered, static
+from fuzz.values import ARRAYS, HARMLESS, Evil, World, change, hashable, remembered, static
 from fuzz.wild_nodes import Wild, wild_predicate
 from partax import _core
 from partition_reference import AllOf, AnyOf, Glob, Not, Regex, assert_identical, assert_identical_dicts, for_partax
@@ -180,14 +180,14 @@ def _filter(source: Source, world: World, depth: int = 0) -> Any:
 
 
 def static_key(tree: Any) -> Any:
-    """The model's static key, with functions known by what they hold."""
+    """The model's static key."""
     if is_dynamic(tree):
         return "dynamic"
     children = children_of(tree)
     if children is None:
-        return "leaf", canonical(read(tree))
+        return "leaf", canonical(tree)
     # Aux data of registered functions needs no hash; what is read from fields does.
-    aux = canonical(read(aux_of(tree)), compared_only=_core.node_kind(tree) == "registered")
+    aux = canonical(aux_of(tree), compared_only=_core.node_kind(tree) == "registered")
     return "node", type(tree), aux, tuple(static_key(child) for _, child in children)
 
 

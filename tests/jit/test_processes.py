@@ -55,10 +55,11 @@ assert f.cache_info().hits >= 1
     [
         ("", "check(3, 2); check(3, 2); check(4, 3)", "check(3, 2)"),
         # New programs are another matter: XLA compiles with threads, and those stay in the parent.
-        (
+        pytest.param(
             "check(3, 2); check(4, 3); before = f.cache_info()",
             "check(3, 2); check(4, 3); assert f.cache_info().misses == before.misses; f.clear_cache()",
             "check(3, 2); check(5, 7)",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["before the first call", "after calls"],

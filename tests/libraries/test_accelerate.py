@@ -1,11 +1,8 @@
 """Guards the promise that libraries which import Equinox run by partax while accelerated, and as before when that has
-ended, and that the run of their suites tells what fails by partax from what fails anyway."""
+ended."""
 
 import gc
-import importlib.metadata
 import inspect
-import shutil
-import subprocess
 import sys
 import warnings
 import weakref
@@ -113,7 +110,7 @@ def test_a_static_number_that_changes_brings_no_warning() -> None:
     assert state["step"] == 5
 
 
-@pytest.mark.parametrize("donate", ["all", "all-except-first", "warn", "warn-except-first", "none"])
+@pytest.mark.parametrize("donate", ["all-except-first", "warn", "none"])
 def test_options_go_with_it(donate: Any) -> None:
     def function(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return x + 1, y + 1
@@ -255,41 +252,3 @@ def test_scripts_run_unchanged(tmp_path: Path) -> None:
         script.write_text(SCRIPT.format(first=first))
         done = python(*command, str(script), "a", "--b", **environment)
         assert done.stdout.split("\n")[0] == f"['a', '--b'] {partax.equinox.partition.__module__}"
-
-
-RUN = Path(__file__).parents[1] / "clients" / "run.py"
-SUITE = """
-import equinox as eqx
-import pytest
-
-def test_that_passes(): pass
-
-class TestOfOurs:
-    @pytest.mark.parametrize("n", [1, 2])
-    def test_that_passes_only_without(self, n): assert n == 1 or eqx.partition.__module__.startswith("equinox")
-
-def test_that_fails_anyway(): assert False
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(shutil.which("git") is None, reason="the suites are fetched by git")
-def test_only_what_fails_by_partax_counts(tmp_path: Path) -> None:
-    repository = tmp_path / "equinox"
-    (repository / "tests").mkdir(parents=True)
-    (repository / "pyproject.toml").write_text("")
-    (repository / "tests" / "test_some.py").write_text(SUITE)
-
-    def git(*command: str) -> None:
-        who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
-        subprocess.run(["git", *who, *command], cwd=repository, check=True, capture_output=True)
-
-    tag = f"v{importlib.metadata.version('equinox')}"
-    for command in (["init"], ["add", "."], ["commit", "-m", "suite"], ["tag", tag]):
-        git(*command)
-    command = [sys.executable, str(RUN), "--only", "equinox", "--from", str(tmp_path / "{name}")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "2 passed,   2 failed (1 without), 1 by partax" in done.stdout
-    told = "equinox/test_some.py accelerated TestOfOurs::test_that_passes_only_without[2]"
-    assert done.stdout.splitlines()[-2:] == ["1 tests pass only without partax", told]

@@ -61,7 +61,7 @@ def test_what_is_returned_is_carried_beside_the_objects() -> None:
     def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
         return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
 
-    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4)
+    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4, carry={"count": 1})
     counts = [int(count["count"]) for _, count in run(*objects(), {"count": jnp.zeros((), int)}, over=batches(10))]
     assert counts == [4, 8, 10]
 
@@ -221,6 +221,6 @@ def test_functional_state_under_filter_jit() -> None:
 
 
 def test_carry_names_no_objects() -> None:
-    run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
+    run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry={"model": 0})
     with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):
         list(run(Counting(), over=[np.ones(2, "f4")] * 2))

@@ -82,7 +82,10 @@ class OpenModule(eqx.Module):
 
 X = jnp.array([[0.5, 0.25], [0.1, 0.9]])
 of_each_callable = pytest.mark.parametrize("function", CALLABLES.values(), ids=CALLABLES)
-of_each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+of_each_copy = pytest.mark.parametrize(
+    "copied",
+    [pytest.param(make, marks=[pytest.mark.nightly] * (name != "deepcopy"), id=name) for name, make in COPIES.items()],
+)
 
 
 def copied_or_skip(function, copied):

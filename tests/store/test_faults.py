@@ -94,6 +94,7 @@ def assert_whole(store: Path, at_most: int) -> int:
     return len(folder.files())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, pytest.param(8, marks=[pytest.mark.nightly] * IS_SHORT)])
 def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -> None:
     started = [writer(tmp_path, 12) for _ in range(processes)]
@@ -105,6 +106,7 @@ def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -
     assert writer(tmp_path, 12).communicate()[0] == "begun\ndone 1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no kill")
 def test_processes_that_are_killed_leave_nothing_half_written(tmp_path: Path) -> None:
     chance = np.random.default_rng(0)
@@ -164,30 +166,3 @@ def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
         (store / "other").unlink()
         assert run(SOURCE, tmp_path, store).traces == 1
         assert run(SOURCE, tmp_path, store).traces == 0
-
-
-def test_a_disk_that_may_only_be_read_is_read(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with small_disk(store):
-        assert run(SOURCE, tmp_path, store).traces == 1
-        subprocess.run(["mount", "-o", "remount,ro", str(store)], check=True)
-        assert run(SOURCE, tmp_path, store).traces == 0
-        with pytest.warns(RuntimeWarning, match="nothing is stored in"):
-            assert run(SOURCE.replace("2", "3"), tmp_path, store).traces == 1
-
-
-@pytest.mark.skipif(os.name != "posix", reason="other systems have no limit of a process")
-def test_a_file_that_may_not_be_so_large_costs_a_warning(tmp_path: Path) -> None:
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        with pytest.warns(RuntimeWarning, match="nothing is stored in .*: File too large"):
-            found = run(SOURCE, tmp_path, tmp_path / "store")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert_right(found.value)
-    assert list((tmp_path / "store").iterdir()) == []

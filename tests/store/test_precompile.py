@@ -25,8 +25,7 @@ def scaled(x: Any, by: int, tree: Any = None) -> Any:
     return x * by, tree
 
 
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("threads", [None, 1, 3])
+@pytest.mark.parametrize(("threads", "stored"), [(None, False), (3, True)])
 def test_precompiled_calls_neither_trace_nor_compile(
     threads: int | None, stored: bool, tmp_path: Path, compiled: list[str]
 ) -> None:

@@ -61,9 +61,6 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     printed, said = process(STEP, tmp_path, PARTAX_STORE=store, PYTHONHASHSEED="7")
     assert printed == f"{value} 0 2"
     assert re.search(r"script\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
-    other = STEP.replace("** 2", "** 4")
-    assert process(other, tmp_path, PARTAX_STORE=store)[0].split()[1] == "1"
-    assert process(STEP, tmp_path)[0].split()[1] == "1"
 
 
 STEPS = """
@@ -90,6 +87,7 @@ print(state["w"].tolist(), losses.tolist(), counter[...].tolist(), last.tolist()
 """
 
 
+@pytest.mark.slow
 def test_steps_in_one_call_are_loaded(tmp_path: Path) -> None:
     store = str(tmp_path / "programs")
     for by, expected, loads in (
@@ -115,6 +113,7 @@ LOADED = {
 }
 
 
+@pytest.mark.slow
 def test_what_asks_more_of_jax_is_loaded_too(tmp_path: Path) -> None:
     steps = ", ".join(f"partax.filter_jit(lambda x: {value})" for value in LOADED)
     source = (
@@ -266,11 +265,10 @@ AS_IT_IS = {
 
 
 @pytest.mark.parametrize("hook", [*HOOKS, *AS_IT_IS])
-@pytest.mark.parametrize("held", ["N(x * 2, 7)", "[{'a': N(x * 2, 7)}, x]"])
-def test_a_result_that_its_class_does_not_write_whole_is_not_stored(held: str, hook: str, tmp_path: Path) -> None:
+def test_a_result_that_its_class_does_not_write_whole_is_not_stored(hook: str, tmp_path: Path) -> None:
     source = (
         "import equinox as eqx\nclass N(eqx.Module):\n  w: object\n  k: int = eqx.field(static=True, default=1)\n"
-        f"  {(HOOKS | AS_IT_IS)[hook]}\ndef f(x): return {held}\nmake = lambda: f"
+        f"  {(HOOKS | AS_IT_IS)[hook]}\ndef f(x): return [{{'a': N(x * 2, 7)}}, x]\nmake = lambda: f"
     )
     for traces in (1, int(hook in HOOKS)):
         found = run(source, tmp_path, tmp_path / "store")
@@ -381,6 +379,7 @@ call() if sys.argv[1:] else atexit.register(call)
 """
 
 
+@pytest.mark.slow
 def test_a_call_when_the_process_ends_has_its_result(tmp_path: Path) -> None:
     for arguments in ((), ("now",), ()):
         assert process(AT_THE_END, tmp_path, *arguments, PARTAX_STORE=str(tmp_path / "store"))[0] == "6.0"

@@ -87,7 +87,7 @@ def update(net: Any, optimizer: Any, x: Any) -> Any:
     return loss, net
 
 
-@pytest.mark.parametrize("donated", [(), ("net", "optimizer")])
+@pytest.mark.parametrize("donated", [pytest.param((), marks=pytest.mark.slow), ("net", "optimizer")])
 def test_a_step_of_nnx_changes_its_objects_in_place(donated: tuple[str, ...], tmp_path: Path) -> None:
     step = partax.nnx.jit(update, donate_argnames=donated)
 

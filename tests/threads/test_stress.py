@@ -128,30 +128,6 @@ def test_a_tree_that_changes_during_a_call() -> None:
     stress(reads, writes, reads)
 
 
-class Own(threading.local):
-    """What each thread has of its own."""
-
-    def __init__(self) -> None:
-        self.tree = {"list": [jnp.zeros(2)] * 2, "free": Free(jnp.zeros(2), {"n": ""})}
-        self.values = [np.zeros(2, np.float32)] * 2
-
-
-def test_own_trees_that_change_between_calls() -> None:
-    f = filter_jit(lambda tree: (sum(tree["list"]) * len(tree["free"].inner["n"]), tree["free"].array))
-    own = Own()
-
-    def work(rng: random.Random) -> None:
-        i, x, y, n = rng.randrange(2), numbers(rng), numbers(rng), "n" * rng.randrange(3)
-        own.tree["list"][i], own.values[i] = jnp.asarray(x), x
-        own.tree["free"].inner["n"] = n
-        object.__setattr__(own.tree["free"], "array", jnp.asarray(y))
-        product, array = f(own.tree)
-        same(product, sum(own.values) * len(n))
-        same(array, y)
-
-    stress(work)
-
-
 def test_functions_and_classes_that_die() -> None:
     def add(x: jax.Array, n: int = 1) -> jax.Array:
         return x + n

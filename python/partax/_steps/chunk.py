@@ -1,6 +1,7 @@
 """A chunk: a function of a step's arguments and of stacked batches that scans the step."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,9 +11,9 @@ import jax
 from partax import _core
 from partax._core import JitFunction
 from partax._jit.lost_changes import make_changes, refuse_lost, watch_named
-from partax._steps.places import Carry, Places, infer_carry, split_result
-from partax._transforms.carry import Arrays, in_place_of
-from partax._transforms.loops import check_leading_axis, scan
+from partax._steps.places import Places, find_carry, part_at, with_parts
+from partax._transforms.carry import in_place_of
+from partax._transforms.loops import scan
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan; no argument can have it
@@ -20,13 +21,13 @@ _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan
 
 def bind_arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values by name as the arguments of a call: by position where that goes, as options may mean positions."""
-    names = [it.name for it in signature.parameters.values() if it.name in values and it.kind not in VARIABLE]
+    names = [one.name for one in signature.parameters.values() if one.name in values and one.kind not in VARIABLE]
     bound = inspect.BoundArguments(signature, {name: values[name] for name in names})  # type: ignore[arg-type]
     return bound.args, {**bound.kwargs, **{name: values[name] for name in sorted(values.keys() - set(names))}}
 
 
 class Settings(NamedTuple):
-    carry: Carry | None
+    carry: Places | None
     batch_names: tuple[str, ...]
     size: int
     unroll: int
@@ -38,7 +39,7 @@ def chunk_of(step: JitFunction[..., Any], settings: Settings) -> JitFunction[...
     chunk: Any = _Chunk(function, settings)
     # Options, such as `donate`, and messages mean arguments by these names.
     parameters = inspect.signature(function).parameters.values()
-    chunk.__signature__ = inspect.Signature([inspect.Parameter(it.name, it.kind) for it in parameters])
+    chunk.__signature__ = inspect.Signature([inspect.Parameter(one.name, one.kind) for one in parameters])
     chunk.__name__ = chunk.__qualname__ = f"{getattr(function, '__name__', 'step')}_steps"
     chunk.__module__ = getattr(function, "__module__", __name__)
     return _core.make_jit_function(chunk, step._options)
@@ -52,70 +53,54 @@ class _Chunk:
     step: Callable[..., Any]
     settings: Settings = dataclasses.field(metadata={"static": True})
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], Any]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> tuple[Places, dict[str, Any], Any]:
         """The places of what is carried, its values after the last step, and the rest of the results, stacked."""
         signature = inspect.signature(self.step)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values.pop(name) for name in self.settings.batch_names}
-        arrays, batch_spec = _core.flatten(batches, "batch")
-        check_leading_axis(arrays, batch_spec, self.settings.size, "the chunk has steps")
-        objects, candidates = self._objects(values, batches)
-        fixed, fixed_spec = _core.flatten({name: it for name, it in values.items() if name in candidates})
+        objects, candidates = None, values
+        if self.settings.has_graph:
+            from partax._steps.objects import split_arguments
+
+            objects, candidates = split_arguments(values, batches)
+        fixed, fixed_spec = _core.flatten({name: value for name, value in values.items() if name in candidates})
+        places = Places()
 
         def call_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             """The result of a step, and the state of the objects after it."""
-            copies = objects.copies(carry[_OBJECTS]) if objects else {}
+            carried = dict(carry)
+            copies = objects.copies(carried.pop(_OBJECTS)) if objects else {}
             # Flax's Variables have to be of the trace that they are used in.
-            given = {
-                **fixed_spec.rebuild(fixed),
-                **batch,
-                **{name: it for name, it in carry.items() if name != _OBJECTS},
-            }
-            contents = watch_named(given.items())
-            by_position, by_name = bind_arguments(signature, {**given, **copies})
+            arguments = {**fixed_spec.rebuild(fixed), **batch, **carried}
+            contents = watch_named(arguments.items())
+            by_position, by_name = bind_arguments(signature, {**arguments, **copies})
             with make_changes():
                 result = self.step(*by_position, **by_name)
             refuse_lost(contents, result)
             return result, {_OBJECTS: objects.state_after(copies, result)} if objects else {}
 
-        places: Places = {}
-
-        state = {_OBJECTS: objects.state} if objects else {}
-        state_arrays, state_spec = _core.flatten(state, "state")
-
-        def infer(state: Arrays, batch: Arrays) -> None:
+        def infer(state: dict[str, Any], batch: dict[str, Any]) -> tuple[dict[str, Any], None]:
             nonlocal places
-            one = batch_spec.rebuild([it[0] for it in batch.leaves])
-            result, _ = call_step(state_spec.rebuild(state.leaves), one)
-            places = infer_carry(
-                {name: values[name] for name in candidates}, result, self.settings.carry, objects is not None
-            )
-
-        infer.__signature__ = inspect.signature(infer)  # type: ignore[attr-defined] - jax shows that of the step else
-        in_batch = Arrays.of(arrays, batch_spec, "batch")
-        jax.eval_shape(in_place_of(self.step, infer), Arrays.of(state_arrays, state_spec, "state"), in_batch)
-        if objects:  # Variables that are carried are not changed in place
-            objects = objects.without(places.values())
-            state = {_OBJECTS: objects.state} if objects else {}
+            result, state = call_step(state, batch)
+            places = find_carry(candidates, result, self.settings.carry, objects is not None)
+            return state, None
 
         def scan_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             result, state = call_step(carry, batch)
-            carried, rest = split_result(places, result)
-            return {**carried, **state}, rest
+            carried = {name: part_at(result, path) for path, name in places}
+            return {**carried, **state}, with_parts(result, {path: None for path, _ in places})
 
-        begin = {**{name: values[name] for name in places.values()}, **state}
-        last, rest = scan(scan_step, begin, batches, length=self.settings.size, unroll=self.settings.unroll)
+        run = functools.partial(scan, xs=batches, length=self.settings.size)
+        jax.eval_shape(lambda: run(self._shown_as_step(infer), {_OBJECTS: objects.state} if objects else {}))
+        if objects:  # Variables that are carried are not changed in place
+            objects = objects.without({name for _, name in places})
+        begin = {name: values[name] for _, name in places} | ({_OBJECTS: objects.state} if objects else {})
+        last, rest = run(self._shown_as_step(scan_step), begin, unroll=self.settings.unroll)
         if objects:
             objects.update(last.pop(_OBJECTS))
-        return tuple(places.items()), last, rest
+        return places, last, rest
 
-    def _objects(self, values: dict[str, Any], batches: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The arguments that are changed in place, if any, and those that may be carried."""
-        if not self.settings.has_graph:
-            return None, values
-        from partax._steps.objects import ObjectsInPlace, has_objects, has_only_variables, refuse_objects
-
-        refuse_objects(batches)
-        in_place = {name: it for name, it in values.items() if has_objects(it)}
-        candidates = {name: it for name, it in values.items() if name not in in_place or has_only_variables(it)}
-        return ObjectsInPlace(in_place) if in_place else None, candidates
+    def _shown_as_step(self, body: Any) -> Any:
+        """The body of a loop in whose place jax's messages show the step, with the names of the body's arguments."""
+        body.__signature__ = inspect.signature(body)
+        return in_place_of(self.step, body)

@@ -11,29 +11,33 @@ from partax._libraries.flax.graph import Variable, is_object
 from partax._steps.places import path_text
 
 
-def has_objects(value: Any) -> bool:
-    """Whether an argument holds what a step may change in place."""
-    return bool(_objects(value))
+def split_arguments(values: dict[str, Any], batches: dict[str, Any]) -> "tuple[ObjectsInPlace | None, dict[str, Any]]":
+    """The arguments that steps change in place, if any, and those that may be carried: also a tree whose only objects
+    are Variables, such as an optimizer's state.
+    """
+    _refuse_objects(batches)
+    in_place = {name: value for name, value in values.items() if _objects(value)}
+    candidates = {name: value for name, value in values.items() if name not in in_place or _has_only_variables(value)}
+    return ObjectsInPlace(in_place) if in_place else None, candidates
 
 
-def has_only_variables(value: Any) -> bool:
-    """Whether an argument is a tree whose only objects are Variables, such as an optimizer's state."""
-    return not is_object(value) and all(isinstance(it, Variable) for it in _objects(value))
+def _has_only_variables(value: Any) -> bool:
+    return not is_object(value) and all(isinstance(one, Variable) for one in _objects(value))
 
 
 def refuse_method(step: Any) -> None:
     """Raises a TypeError for a step that belongs to an object, which a chunk could not change."""
     owner = getattr(step, "__self__", None)
-    if has_objects([owner]):
+    if _objects([owner]):
         raise TypeError(
             f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
             "that takes the object as an argument"
         )
 
 
-def refuse_objects(batch: dict[str, Any]) -> None:
+def _refuse_objects(batch: dict[str, Any]) -> None:
     """Raises a TypeError for a batch with objects: the steps of a chunk see copies of these."""
-    for path in sorted((path for path, it in nnx.iter_graph(batch) if is_object(it)), key=len):
+    for path in sorted((path for path, one in nnx.iter_graph(batch) if is_object(one)), key=len):
         raise TypeError(
             f"`{path_text(path, 'batch')}`: found an object of Flax in a batch, where what a step changes in it would "
             "be lost, expected arrays; give its state, or pass it to the call"
@@ -41,7 +45,7 @@ def refuse_objects(batch: dict[str, Any]) -> None:
 
 
 def _objects(value: Any) -> list[Any]:
-    return [it for _, it in nnx.iter_graph(value) if is_object(it)]
+    return [one for _, one in nnx.iter_graph(value) if is_object(one)]
 
 
 class ObjectsInPlace:
@@ -53,8 +57,8 @@ class ObjectsInPlace:
         self._copies, self._contents = list[Any](), list[Any]()
 
     def without(self, names: Collection[str]) -> "ObjectsInPlace | None":
-        others = {name: value for name, value in self._values.items() if name not in names}
-        return ObjectsInPlace(others) if others else None
+        rest = {name: value for name, value in self._values.items() if name not in names}
+        return ObjectsInPlace(rest) if rest else None
 
     def copies(self, state: Any) -> dict[str, Any]:
         """The arguments of one step."""
@@ -65,22 +69,22 @@ class ObjectsInPlace:
     def state_after(self, values: dict[str, Any], result: Any) -> Any:
         """The state after a step; a TypeError if the step has changed more than that, or returns an argument."""
         arguments = {
-            id(it)
+            id(one)
             for value in values.values()
-            for it in _objects(value)
-            if not isinstance(it, Variable) or has_only_variables(value)
+            for one in _objects(value)
+            if not isinstance(one, Variable) or _has_only_variables(value)
         }
-        for path, it in nnx.iter_graph(result):
-            if id(it) in arguments:
+        for path, one in nnx.iter_graph(result):
+            if id(one) in arguments:
                 raise TypeError(
                     f"`{path_text(path)}`: found an object of Flax that is an argument and changed in place, "
                     "expected what the step has computed; leave it out"
                 )
         graph, state = nnx.split(values)
         if graph != self._graph or not all(map(operator.is_, _objects(values), self._copies)):
-            place = next((f", as `{it.path}`" for it in changes(self._contents) if not it.is_value), "")
+            place = next((f", as `{change.path}`" for change in changes(self._contents) if not change.is_value), "")
             raise TypeError(
-                f"found a step that changes more of {', '.join(f'`{it}`' for it in values)} than the values of "
+                f"found a step that changes more of {', '.join(f'`{name}`' for name in values)} than the values of "
                 f"Variables{place}, expected no other attributes, modules or numbers after it; call it step by step"
             )
         return state

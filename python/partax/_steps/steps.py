@@ -1,21 +1,22 @@
 """`steps`: a compiled function as a loop of so many of its steps in one call."""
 
+import dataclasses
 import inspect
 import math
 import weakref
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from partax import _core
 from partax._core import JitFunction
 from partax._pytree.short_text import short_text
-from partax._steps.batches import Batches, Group, join_results
+from partax._steps.batches import Batches
 from partax._steps.chunk import VARIABLE, Settings, bind_arguments, chunk_of
-from partax._steps.places import Carry, Place, merge_result
+from partax._steps.places import Place, Places, with_parts
 
 
 def scan_steps(
-    step: JitFunction[..., Any], size: int, *, carry: Sequence[str] | Mapping[str, Place] | None = None, unroll: int = 1
+    step: JitFunction[..., Any], size: int, *, carry: Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
     """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
 
@@ -30,38 +31,26 @@ def scan_steps(
       [ 0. -1.]
 
     Called with the arguments of a step except the batch, and with the batches as `over`, it gives an iterator over
-    chunks of steps. Of each it gives what the last step returned, with all that is not carried stacked.
+    chunks of steps: of each what the last step returned, with all that is not carried stacked.
 
     A returned value is carried to the argument that has its structure and types if there is exactly one such argument
     and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other arguments, may be
     metrics and need `carry=` too; a random key does not. Returned values are the result and what is in its tuples,
-    lists, dicts and named tuples. Types settle as in `filter_scan`. Python numbers alone are carried only if `carry`
-    names them. The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk.
-
-    What fills no chunk at the end runs step by step, and a batch of another shape than the first by itself. If taking a
-    batch raises, what has been taken is run and handed out first.
+    lists, dicts and named tuples. Python numbers alone are carried only if `carry` names them. The objects of Flax that
+    `partax.nnx.jit` changes in place are changed once a chunk. The last chunk may be shorter, and a batch of another
+    shape than the first runs by itself. If taking a batch raises, what has been taken is run first.
 
     Args:
-      step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk, and
-        its `clear_cache` clears the chunks too.
+      step: what `filter_jit` or `partax.nnx.jit` returned, with its options and its `clear_cache`.
       size: how many steps make a chunk.
-      carry: the names of the arguments that are carried; or a dictionary from each name to its place in the result: a
-        position, a key, or a tuple of these.
-      unroll: as of `jax.lax.scan`.
+      carry: for each argument that is carried its place in the result: a position, a key, or a tuple of these.
+      unroll: as in `jax.lax.scan`.
 
     Returns:
       A function of the arguments of the first step.
-
-    Raises:
-      TypeError: `step` is no compiled function; what is carried or a batch has another structure or dtype in another
-        step; an object of Flax is in a batch or in the result.
-      ValueError: nothing is carried, or it could be one or the other; a step changes a Python number that is not.
     """
     if not isinstance(step, JitFunction):
-        raise TypeError(
-            f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `partax.nnx.jit` returned; what "
-            "is bound to one goes with each call"
-        )
+        raise TypeError(f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `nnx.jit` returned")
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ValueError(f"`size`: found {short_text(size)}, expected a positive number of steps")
     if step._options.graph is not None:
@@ -69,28 +58,17 @@ def scan_steps(
 
         refuse_method(step.__wrapped__)
     if step._options.in_shardings is not None or step._options.out_shardings is not None:
-        raise ValueError(
-            "`step`: found in_shardings or out_shardings, expected none; place its arguments by filter_shard"
-        )
-    return Steps(step, size, _paths_by_name(carry), unroll)
-
-
-def _paths_by_name(carry: Any) -> Carry | None:
+        raise ValueError("`step`: found in_shardings or out_shardings; place its arguments by filter_shard instead")
     if carry is None:
-        return None
-    carry = (carry,) if isinstance(carry, str) else carry
-    places = carry.values() if isinstance(carry, Mapping) else ()
-    paths = [tuple(it) if isinstance(it, (tuple, list)) else (it,) for it in places]
-    are_names = isinstance(carry, Collection) and all(isinstance(it, str) for it in carry)
-    if not are_names or not all(isinstance(key, (int, str)) for path in paths for key in path):
-        raise TypeError(
-            f"`carry`: found {short_text(carry)}, expected names of arguments, or a dictionary from these to places"
-        )
-    return tuple(zip(carry, paths or [None] * len(carry), strict=True))
+        return Steps(step, size, None, unroll)
+    if not isinstance(carry, Mapping):
+        raise TypeError(f"`carry`: found {short_text(carry)}, expected a dictionary from names to places in the result")
+    places = ((tuple(at) if isinstance(at, (tuple, list)) else (at,), name) for name, at in carry.items())
+    return Steps(step, size, tuple(places), unroll)
 
 
 class Steps:
-    def __init__(self, step: JitFunction[..., Any], size: int, carry: Carry | None, unroll: int) -> None:
+    def __init__(self, step: JitFunction[..., Any], size: int, carry: Places | None, unroll: int) -> None:
         self._step, self._size, self._carry, self._unroll = step, size, carry, unroll
         self._signature = inspect.signature(step.__wrapped__)
         self._chunks: dict[tuple[Any, ...], JitFunction[..., Any]] = {}
@@ -109,45 +87,37 @@ class Steps:
             raise TypeError(f"`over`: found a `{type(over).__name__}`, expected an iterable with a batch for each step")
         parameters = self._signature.parameters.values()
         values = dict(self._signature.bind_partial(*args, **kwargs).arguments)
-        for name in [it.name for it in parameters if it.kind is it.VAR_KEYWORD and it.name in values]:
+        for name in [one.name for one in parameters if one.kind is one.VAR_KEYWORD and one.name in values]:
             values = dict(**values.pop(name), **values)
-        required = [it for it in parameters if it.kind not in VARIABLE and it.default is it.empty]
-        names = tuple(it.name for it in required if it.name not in values)
+        required = [one for one in parameters if one.kind not in VARIABLE and one.default is one.empty]
+        names = tuple(one.name for one in required if one.name not in values)
         if not names:
             raise TypeError(f"found a value for each parameter of {self._step.__name__}, expected one for the batch")
         return Run(self._results(values, names, Batches(over, self._size, names)), over, self._size)
 
     def _results(self, values: dict[str, Any], names: tuple[str, ...], batches: Batches) -> Generator[Any]:
-        taken, program = batches.take(), None
-        while taken is not None:
+        next_batches, program = batches.take(), None
+        while next_batches is not None:
+            size, batch = next_batches
+            args, kwargs = bind_arguments(self._signature, values | batch)
             if program is None or program() is None:
-                program = self._program({**values, **taken.spec.rebuild(taken.rows[0])})
-            size = self._size if len(taken.rows) == self._size else 1
-            settings = Settings(self._carry, names, size, self._unroll, self._step._options.graph is not None)
+                program = self._program(args, kwargs)
+            has_graph = self._step._options.graph is not None
+            settings = Settings(self._carry, names, size, self._unroll, has_graph)
             chunk = self._chunks.get((program, settings))
             if chunk is None:  # of two threads the first one counts
                 chunk = self._chunks.setdefault((program, settings), chunk_of(self._step, settings))
-            result = self._run(chunk, values, taken, size)
-            taken = batches.take()  # while the chunk runs
-            yield result
+            places, carried, rest = chunk(*args, **kwargs)
+            values |= carried
+            next_batches = batches.take()  # while the chunk runs
+            yield with_parts(rest, {path: carried[name] for path, name in places})
         if batches.error is not None:
             raise batches.error
 
-    def _run(self, chunk: JitFunction[..., Any], values: dict[str, Any], taken: Group, size: int) -> Any:
-        """Runs batches in calls of `size` steps. Updates `values`, which are carried."""
-        rests, places = list[Any](), ()
-        for start in range(0, len(taken.rows), size):
-            args, kwargs = bind_arguments(self._signature, {**values, **taken.stacked(slice(start, start + size))})
-            places, carried, rest = chunk(*args, **kwargs)
-            values |= carried
-            rests.append(rest)
-        return merge_result(dict(places), values, rests[0] if len(rests) == 1 else join_results(rests))
-
-    def _program(self, values: dict[str, Any]) -> "weakref.ref[Any]":
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "weakref.ref[Any]":
         """Refers to what the step's wrapper calls for these arguments. It is gone after `clear_cache`; so are the
         chunks that were made for it.
         """
-        args, kwargs = bind_arguments(self._signature, values)
         program = weakref.ref(_core.PreparedCall(self._step, args, kwargs, True).run(lambda target, _: target))
         for key in list(self._chunks):
             if key[0]() is None and (chunk := self._chunks.pop(key, None)) is not None:
@@ -155,20 +125,16 @@ class Steps:
         return program
 
 
+@dataclasses.dataclass(eq=False)
 class Run(Iterator[Any]):
-    """A loop of steps: an iterator over its chunks, for one use. `close` ends it."""
+    """A loop of steps: an iterator over its chunks, for one use."""
 
-    def __init__(self, results: Generator[Any], over: Any, size: int) -> None:
-        self._results, self._over, self._size = results, over, size
+    results: Generator[Any]
+    over: Any
+    size: int
 
     def __len__(self) -> int:
-        return math.ceil(len(self._over) / self._size)
-
-    def __bool__(self) -> bool:
-        return True  # also where it has no length
+        return math.ceil(len(self.over) / self.size)
 
     def __next__(self) -> Any:
-        return next(self._results)
-
-    def close(self) -> None:
-        self._results.close()
+        return next(self.results)
