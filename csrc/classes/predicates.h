@@ -22,7 +22,7 @@ PyObject* array_conversion_name();
 bool plainly_converts_not(PyObject* object, Reach& reach);
 
 // The filters of Python that have the four functions for their calls, a tuple in the order of Predicate.
-inline Kept predicate_filters;
+inline ImmortalRef predicate_filters;
 // Adds Python functions for the four to the module; and which of them, or of the filters, `function` is, or -1.
 void add_predicates(PyObject* module);
 int predicate_of(PyObject* function) noexcept;
