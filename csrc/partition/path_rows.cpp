@@ -52,7 +52,7 @@ Ref row_of(const TreeSpec& spec, std::size_t index, const Children& children, Py
     return row(kind, tuple_of(std::move(names)));
   };
   if (is_dict(node.kind)) {
-    return named_row(Names::kKeys, [&](std::size_t i) { return spec.statics[first_key(node) + i].value(); });
+    return named_row(Names::kKeys, [&](std::size_t i) { return spec.statics[first_key_index(node) + i].value(); });
   }
   if (is_named_by_functions(node.kind)) {
     const Ref keys = python::child_keys(object);
