@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax._functions.proof import prove
+from partax._functions.proof import Proof
 
 
 def unproven(fun: Any) -> str:
     """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
-    return prove(fun).reason
+    return Proof(fun).reason
 
 
 def scaled(n: Any) -> Any:

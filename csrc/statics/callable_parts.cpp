@@ -65,7 +65,7 @@ Ref CallableIdentity::get() const {
 CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool proves) {
   known.emplace_back(callable, on_death);
   if (!proves) return;
-  proof = python::make_proof(callable);
+  proof = python::Proof(callable);
   is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
   num_array_bytes = size_of_number(attribute(proof.get(), "num_array_bytes").get());
 }

@@ -187,6 +187,11 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
 // Equal for all callables that may be the same: of what one holds all may change.
 std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
   const bool is_method = PyMethod_Check(value) != 0;
+  if (is_method && TypeTable::instance().find(PyMethod_GET_SELF(value)).kind != Kind::kStaticLeaf) {
+    // A tree with arrays is refused, with the path of the array.
+    below([] { return std::string(".__self__"); },
+          [&] { hash_of_part(PyMethod_GET_SELF(value), Unhashable::kRefuse, callables); });
+  }
   if (callables == Callables::kByIdentity) {
     return mix(seed, pointer_hash(is_method ? PyMethod_GET_SELF(value) : value));
   }

@@ -4,6 +4,7 @@ step is now."""
 import copy
 import dataclasses
 import functools
+import itertools
 import pathlib
 import pickle
 from collections.abc import Callable
@@ -128,8 +129,13 @@ def by_any_name(x: Any, state: Any, **more: Any) -> Any:
     return by_position(x, state, more["scale"])
 
 
-@pytest.mark.parametrize("step", [by_position, by_name, by_any_name])
-@pytest.mark.parametrize("donate", ["all-except-first", ("state",), ("x", "scale")])
+@pytest.mark.parametrize(
+    ("step", "donate"),
+    [
+        *itertools.product([by_position, by_name], ["all-except-first", ("state",), ("x", "scale")]),
+        (by_any_name, ("x", "more")),
+    ],
+)
 def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any) -> None:
     jitted, gone = partax.filter_jit(step, donate=donate), []
     chunk = lambda *args, **kwargs: list(partax.scan_steps(jitted, 1, carry={"state": 0})(*args, over=[ONE], **kwargs))
