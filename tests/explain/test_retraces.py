@@ -102,7 +102,7 @@ STATICS: dict[str, tuple[Any, Any, str]] = {
     "equal classes": (np.float32, jnp.float32, "a: class numpy.float32 -> jax.numpy.float32"),
     "dtype": (np.dtype("float32"), np.dtype("int8"), "a: static dtype('float32') -> dtype('int8')"),
     "own equality": (Fraction(1, 2), Fraction(1, 30), "a: static Fraction(1, 2) -> Fraction(1, 30)"),
-    "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
+    "static node": (partax.tree.Static("b"), partax.tree.Static("c"), "a: static Static('b') -> Static('c')"),
     "in a long list": (list(range(100)), [*range(57), -1, *range(58, 100)], "a[57]: static int 57 -> -1"),
     "aux data": (Bag(X, label="b"), Bag(X, label="c"), "a.<aux data>: static str 'b' -> 'c'"),
     "aux data of another type": (Bag(X, label=(1,)), Bag(X, label=(True,)), "a.<aux data>: static (1,) -> (True,)"),

@@ -119,7 +119,6 @@ CHANGES: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: [1, 2], lambda v: v.append(3)),
     (lambda: bytearray(b"ab"), lambda v: v.extend(b"c")),
     (lambda: ([1], {"k": [2]}), lambda v: v[1]["k"].append(3)),
-    (lambda: Config([1]), lambda v: v.width.append(2)),
 ]
 
 

@@ -16,10 +16,10 @@ from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
 from partax._explain.description import Description, Entry
 from partax._explain.differences import change_at, differences, distance, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
+from partax._explain.recreated import first_reason, recreated_text
 from partax._explain.results import LoadReport
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import attribute_of, unwrapped
-from partax._functions.recreated import first_reason, recreated_text
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
