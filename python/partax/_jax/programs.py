@@ -4,6 +4,7 @@ import copyreg
 import functools
 import threading
 import types
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -134,9 +135,9 @@ def dispatched(name: str, choose: Choose, replace: Replace) -> Callable[..., Any
     return call
 
 
-def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any]) -> Any:
+def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any], ignored_warning: str = "") -> Any:
     """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs from
-    then on. The fallback calls `choose` in each call.
+    then on. It ignores warnings that begin with `ignored_warning`, if any. The fallback calls `choose` in each call.
     """
     function, name = jitted.__wrapped__, jitted.__name__
     if None in (_pjit, _cache_keys, _registry, _shard_arg) or _attribute(jitted, "_cache_miss") is None:
@@ -144,7 +145,11 @@ def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any]) -> Any:
     else:
 
         def miss(*args: Any) -> Any:
-            return choose(args)._cache_miss(*args)
+            if not ignored_warning:
+                return choose(args)._cache_miss(*args)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ignored_warning)
+                return choose(args)._cache_miss(*args)
 
         call = _pjit(name, function, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
         call._fun, call._jit_info = jitted._fun, jitted._jit_info

@@ -123,6 +123,7 @@ def traced_function(
     owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
+    function.warns_of_donation = options.warns_of_donation  # type: ignore[attr-defined]
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
     return TracedFunction(function, keywords, donatable, takes_tuple), bytes(through_xla)

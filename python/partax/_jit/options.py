@@ -39,6 +39,7 @@ class Options:
     max_traces: int | None = None
     graph: str | None = None  # how objects in the arguments are changed in place, for `partax.nnx`; None: not
     donates_returned: bool = False  # whether an array that is donated and returned is another one then, as with jax.jit
+    warns_of_donation: bool = True  # whether jax warns about donated arrays that it could not use; Equinox does not
     store: Any = None  # the folder for its programs; False for none, None for that of `partax.store`
 
     def __post_init__(self) -> None:

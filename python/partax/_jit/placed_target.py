@@ -18,7 +18,8 @@ from partax._jax.programs import chosen, runs_compiled, used_inputs
 def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> Any:
     """The jax.jit of a function that gives an output node, on the devices of a jax.jit that gives the whole result."""
     plain = jax.jit(function, **keywords)
-    return chosen(plain, _Choice(plain, function, keywords, takes_tuple))
+    ignored_warning = "" if function.warns_of_donation else "Some donated buffers were not usable"  # type: ignore[attr-defined]
+    return chosen(plain, _Choice(plain, function, keywords, takes_tuple), ignored_warning)
 
 
 def _sharding_of(leaf: Any) -> Any:

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from partax import _core
 from partax._jax.programs import varying_axes
 from partax._pytree.filters import is_array
 from partax._pytree.methods import close_methods
 from partax._pytree.partition import combine, partition
-from partax._pytree.specs import misfit_text, misnamed_text, spec_names
+from partax._pytree.specs import misfit_text, misnamed_text, names_in, spec_names
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, value_text
 from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
@@ -51,7 +51,11 @@ class _ShardMap(Transformed[..., Any]):
                     raise _misfit(arguments.path(i), arguments.leaves[i], spec, "in_specs", reason)
         specs: dict[str, Any] = {} if as_placed else {"in_specs": (in_specs,)}
 
+        has_run = False
+
         def run(arrays: list[Any]) -> Any:
+            nonlocal has_run
+            has_run = True
             out = arguments.call(function, places, arrays)
             _check_result(out, out_specs, sizes, check_vma)
             # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
@@ -61,8 +65,32 @@ class _ShardMap(Transformed[..., Any]):
         everywhere = jax.tree.map(lambda spec: PartitionSpec() if spec is None else spec, out_specs, is_leaf=_is_spec)
         options: dict[str, Any] = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
         mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
-        arrays, rest = mapped([arguments.leaves[i] for i in places])
+        try:
+            arrays, rest = mapped([arguments.leaves[i] for i in places])
+        except ValueError as error:
+            if not has_run and not as_placed and sizes:
+                _check_placement(in_specs, arguments, places, axes, error)
+            raise
         return close_methods(arrays if rest.value is None else combine(arrays, rest.value))
+
+
+def _check_placement(specs: list[Any], arguments: Arguments, places: list[int], mesh: Any, error: ValueError) -> None:
+    """Raise an error that names the first array whose sharding over Explicit axes is not its spec."""
+    if AxisType.Explicit not in mesh.axis_types:
+        return
+    for i, spec in zip(places, specs, strict=True):
+        leaf = arguments.leaves[i]
+        placed = getattr(getattr(getattr(leaf, "aval", None), "sharding", None), "spec", PartitionSpec())
+        if _axes_of(placed, jnp.ndim(leaf)) != _axes_of(spec, jnp.ndim(leaf)):
+            raise ValueError(
+                f"`{arguments.path(i)}`: found {value_text(leaf)} sharded as {placed}, expected {spec} of in_specs, since "
+                "shard_map moves no array over Explicit axes; place it by `filter_shard`, or leave out in_specs"
+            ) from error
+
+
+def _axes_of(spec: Any, ndim: int) -> list[tuple[Any, ...]]:
+    axes = [tuple(names_in(entry)) for entry in spec]
+    return axes + [()] * (ndim - len(axes))
 
 
 def _is_spec(node: Any) -> bool:
