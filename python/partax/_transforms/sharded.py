@@ -83,7 +83,7 @@ def _check_placement(specs: list[Any], arguments: Arguments, places: list[int], 
         placed = getattr(getattr(getattr(leaf, "aval", None), "sharding", None), "spec", PartitionSpec())
         if _axes_of(placed, jnp.ndim(leaf)) != _axes_of(spec, jnp.ndim(leaf)):
             raise ValueError(
-                f"`{arguments.path(i)}`: found {value_text(leaf)} sharded as {placed}, expected {spec} of in_specs, since "
+                f"`{arguments.path(i)}`: found {value_text(leaf)} sharded as {placed}, expected {spec} of in_specs, as "
                 "shard_map moves no array over Explicit axes; place it by `filter_shard`, or leave out in_specs"
             ) from error
 
