@@ -184,7 +184,10 @@ def _options(donate: str, jitted: Any) -> Options | None:
             name for name in values if name not in _TAKEN_OVER and values[name] != defaults.get(name)
         ]
         mode = DONATE_MODES.get(donate, donate)
-        options |= {"donates_returned": donate != "none", "warns_of_donation": donate in DONATE_MODES}
+        options |= {
+            "donates_returned": donate != "none",
+            "warns_of_donation": donate == "none" or donate in DONATE_MODES,
+        }
         by_mode[donate] = None if others else Options(donate=mode, **options)
     return by_mode[donate]
 
