@@ -53,7 +53,9 @@ void update_bound_programs(const BoundArguments& bound, const Call& call, const 
     return;
   }
   if (entry->table != &cache.table || entry->blocks) return;
-  if (!program && (program = BoundProgram::make(entry, bound.are_bound(call.jit(), cache.parameters), call.leaves()))) {
+  const bool is_new = !program;
+  if (is_new) program = BoundProgram::make(entry, bound.are_bound(call.jit(), cache.parameters), call.leaves());
+  if (is_new && program) {
     programs.push_back(program);
     for (const auto& other : bound.programs()) {
       const EntryPtr its_entry = other->entry(cache.table);

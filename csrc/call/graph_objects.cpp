@@ -75,7 +75,7 @@ bool are_known(const std::vector<Ref>& traces, const std::vector<Ref>& known) {
   if (traces.size() != known.size() || !std::equal(traces.begin() + 1, traces.end(), known.begin() + 1, is_same)) {
     return false;
   }
-  const Ref current = known[0];  // another thread may replace it while Python compares
+  const Ref current = Ref::borrow(known[0].get());  // another thread may replace it while Python compares
   return are_equal(traces[0].get(), current.get());
 }
 

@@ -1,5 +1,5 @@
-// Pytree nodes without children that hold a static part: partax.tree.FlatSpec, of a tree whose leaves are in dictionaries,
-// and partax.tree.Static, of any value.
+// Pytree nodes without children that hold a static part: partax.tree.FlatSpec, of a tree whose leaves are in
+// dictionaries, and partax.tree.Static, of any value.
 #pragma once
 
 #include "base/python_api.h"

@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax._pytree.filters import is_array
+from partax._pytree.filters import Filter, is_array
 from partax._pytree.partition import combine
 from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import Verbatim
@@ -63,7 +63,7 @@ def filter_checkpoint(
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_described = is_array | jax.ShapeDtypeStruct
+_described: Filter = is_array | jax.ShapeDtypeStruct
 
 
 def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
