@@ -1,5 +1,5 @@
-"""Functions of whole trees: `at` and `equal`, those of Equinox, and what partax has for layers, groups and sizes; and
-trees that are static.
+"""Functions of whole trees: `at` and `equal` as in Equinox, functions for layers, groups and sizes, and the classes of
+static trees.
 """
 
 from partax._core import FlatSpec, Static

@@ -8,7 +8,7 @@ from partax import _core
 from partax._doctor.array_types import traced_type, type_text
 from partax._pytree.call_site import site_text
 from partax._pytree.short_text import one_line
-from partax._pytree.spec_data import ARRAY, NODE, RUN, details, shown
+from partax._pytree.spec_data import ARRAY, NODE, RUN, details, repr_text
 
 _LONGEST = 100  # characters of a static value
 NUMBERS = (bool, int, float, complex)
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         if self.kind == NODE:
             family, cls, count = self.value
             return "None" if family == "none" else f"{cls.__name__ if cls else family} of {count}"
-        return one_line(shown(self.value), _LONGEST)
+        return one_line(repr_text(self.value), _LONGEST)
 
     @property
     def identity(self) -> str:

@@ -1,5 +1,5 @@
-"""What an object of each library is to a tree: a file for each family of classes, none of which is imported here.
+"""How objects of each library are read as nodes: a file for each family of classes, which imports none of them.
 
-In come classes and their registered functions; out come the attributes that are the children and the static fields,
-once these functions have been seen to do the same.
+The input is a class and its registered functions. The output is the names of the attributes that are the children and
+of those that are static, after a comparison with what these functions do.
 """

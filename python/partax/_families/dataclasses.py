@@ -1,4 +1,4 @@
-"""Dataclasses of `jax.tree_util.register_dataclass`, those of flax.struct among them."""
+"""Dataclasses of `jax.tree_util.register_dataclass`, which include those of `flax.struct`."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from partax._jax.nodes import flatten_one_level_with_keys, is_registered_datacla
 
 
 def describe(obj: Any) -> Description | None:
-    """A class of `jax.tree_util.register_dataclass`, if reading its fields gives what jax gives."""
+    """Describe a registered dataclass; None if jax flattens the object to anything but its fields."""
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
         return None
@@ -34,8 +34,8 @@ def describe(obj: Any) -> Description | None:
 
 @functools.cache
 def _calls_dataclasses() -> bool:
-    """Whether jax rebuilds such a class by calling it, and does not set the fields of an empty instance."""
-    made: list[Any] = []
+    """Whether jax rebuilds a dataclass by calling the class, instead of setting the fields of an empty instance."""
+    calls: list[Any] = []
 
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(init=False)
@@ -43,15 +43,15 @@ def _calls_dataclasses() -> bool:
         field: Any
 
         def __init__(self, field: Any):
-            made.append(field)
+            calls.append(field)
             self.field = field
 
     jax.tree.map(lambda leaf: leaf, Probe(0))
-    return len(made) == 2
+    return len(calls) == 2
 
 
 def order_of_call(cls: type) -> tuple[str, ...]:
-    """The order in which the `__init__` that `dataclasses` has written sets all fields, else nothing. Called by C++."""
+    """The order in which a generated `__init__` sets all fields; empty if the user wrote it. Called by C++."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
     init: Any = inspect.getattr_static(cls, "__init__")
@@ -61,15 +61,16 @@ def order_of_call(cls: type) -> tuple[str, ...]:
     if inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]:
         return ()
     missing = dataclasses.MISSING
-    like = ((f.name, f.default is not missing, f.default_factory is not missing, f.kw_only is True) for f in fields)
-    written: Any = _written(tuple(like), params.frozen)
-    if init.__code__ != written.__code__:
+    traits = ((f.name, f.default is not missing, f.default_factory is not missing, f.kw_only is True) for f in fields)
+    generated: Any = _generated_init(tuple(traits), params.frozen)
+    if init.__code__ != generated.__code__:
         return ()
-    # One that is not frozen sets its fields by the class's `__setattr__`; one that is, by what it has in its closure.
+    # The `__init__` of a frozen class sets fields by `object.__setattr__`, which is in its closure; that of any other
+    # class calls the class's own `__setattr__`.
     if not params.frozen and inspect.getattr_static(cls, "__setattr__") is not object.__dict__["__setattr__"]:
         return ()
     for name, own, expected in zip(
-        init.__code__.co_freevars, init.__closure__ or (), written.__closure__ or (), strict=True
+        init.__code__.co_freevars, init.__closure__ or (), generated.__closure__ or (), strict=True
     ):
         is_default = name.startswith(("_dflt_", "__dataclass_dflt_"))
         if not is_default and own.cell_contents is not expected.cell_contents:
@@ -78,10 +79,10 @@ def order_of_call(cls: type) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _written(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> Any:
-    """The `__init__` that `dataclasses` writes for fields with such names and defaults."""
-    like: list[tuple[str, type, Any]] = []
+def _generated_init(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> Any:
+    """The `__init__` that `dataclasses` generates for fields with these names and defaults."""
+    specs: list[tuple[str, type, Any]] = []
     for name, has_default, has_factory, kw_only in fields:
-        given: dict[str, Any] = {"default": None} if has_default else {"default_factory": list} if has_factory else {}
-        like.append((name, object, dataclasses.field(kw_only=kw_only, **given)))
-    return dataclasses.make_dataclass("Probe", like, frozen=frozen).__init__
+        options: dict[str, Any] = {"default": None} if has_default else {"default_factory": list} if has_factory else {}
+        specs.append((name, object, dataclasses.field(kw_only=kw_only, **options)))
+    return dataclasses.make_dataclass("Probe", specs, frozen=frozen).__init__

@@ -1,4 +1,4 @@
-"""Classes that are registered with Python functions, and of which a library or the user says what these do."""
+"""Classes registered with Python functions whose behavior a library or the user declares."""
 
 import dataclasses
 import inspect
@@ -16,17 +16,17 @@ from partax._jax import nodes
 
 _Class = TypeVar("_Class", bound=type[Any])
 
-_PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)  # which has slots for all of it
+_PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)
 
 
 def _fields_of_chex(cls: type) -> Fields | None:
-    """Of a dataclass that chex registered: whatever is in the dictionary of an instance is a child, by its name."""
+    """The fields of a dataclass that chex registered: all attributes of an instance are children, sorted by name."""
     flatten, _ = nodes.registered_functions(cls) or (None, None)
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
         return None
-    # It is asked for the one, and called for the other, whenever an instance is rebuilt.
-    makes_otherwise = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
-    if makes_otherwise or hasattr(cls, "__post_init__"):
+    # chex calls `__new__` and `__post_init__` whenever it rebuilds an instance.
+    has_own_new = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
+    if has_own_new or hasattr(cls, "__post_init__"):
         return None
     fields: Any = cls.__dataclass_fields__
     return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls) if field.name in fields)), ())
@@ -36,7 +36,7 @@ _PENZAI_METHODS = ("tree_flatten", "tree_flatten_with_keys", "tree_unflatten", "
 
 
 def _fields_of_penzai(cls: type) -> Fields | None:
-    """Of a struct of penzai that does not override how it is taken apart and made: marked fields are static."""
+    """The fields of a penzai struct that does not override flattening: those with `pytree_node=False` are static."""
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
         return None
@@ -47,18 +47,18 @@ def _fields_of_penzai(cls: type) -> Fields | None:
     return Fields(children, tuple(field.name for field in fields if field.name not in children))
 
 
-# For each library, what tells the fields of a class of it, or None of any other class.
+# For each library, the function that returns the fields of one of its classes, or None for any other class.
 _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "chex": _fields_of_chex,
     "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
     "penzai": _fields_of_penzai,
 }
-_MOST_ATTEMPTS = 5  # to look at an instance while no other thread changes it
-_of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
+_MOST_ATTEMPTS = 5  # to compare an instance that another thread changes meanwhile
+_user_fields: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
 
 
 def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> _Class:
-    """Says which attributes of a class are what its registered functions take apart and put together.
+    """Declare which attributes of a class its registered functions flatten and unflatten.
 
     Example:
       >>> class Box:
@@ -69,10 +69,10 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
       >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
       'a'
 
-    From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
-    each instance in each call. It compares with the functions once, when it meets the first instance: they must give
-    the values of `data_fields`, in this order, as the children, and must set all these attributes of the new instance,
-    and no others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
+    partax then reads these attributes itself and sets them on a new instance, instead of calling the functions for
+    each instance in each call. It compares with the functions once, when it meets the first instance: they must return
+    the values of `data_fields`, in this order, as the children, and must set exactly these attributes of the new
+    instance to the same objects. The functions are called for an instance that has other attributes, or lacks one.
 
     Args:
       cls: a class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
@@ -84,9 +84,9 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
       The class.
 
     Raises:
-      TypeError: the class is not registered, is one that partax reads itself, or has such an attribute elsewhere (a
-        property, say). Calls raise one, with the path, where the registered functions do something else.
-      ValueError: a name is there twice, or the class has been declared otherwise.
+      TypeError: the class is not registered, is one that partax reads itself, or has one of the attributes elsewhere
+        (a property, for example). Calls raise one, with the path, if the registered functions do something else.
+      ValueError: a name occurs twice, or the class was declared with other fields before.
     """
     fields = Fields(_names("data_fields", data_fields), _names("meta_fields", meta_fields))
     names = (*fields.children, *fields.statics)
@@ -108,28 +108,28 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
             f"register_fields: found `{wrong}` of {name} elsewhere, expected all attributes in the dictionary of an "
             "instance, or all in `__slots__`"
         )
-    known = _of_users.get(cls)
-    if known is not None and known != fields:
+    previous = _user_fields.get(cls)
+    if previous is not None and previous != fields:
         raise ValueError(
             f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, "
-            f"expected what was said before: data_fields={known.children} and meta_fields={known.statics}"
+            f"expected what was said before: data_fields={previous.children} and meta_fields={previous.statics}"
         )
-    if known is None:
-        _of_users[cls] = fields
+    if previous is None:
+        _user_fields[cls] = fields
         _core.read_anew(cls)
     return cls
 
 
 def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
-    found: tuple[Any, ...] = () if isinstance(names, str) else tuple(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+    items: tuple[Any, ...] = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in items):
         raise TypeError(f"register_fields: found {what}={names!r}, expected a tuple of names of attributes")
-    return found
+    return items
 
 
 def fields_of(cls: type) -> Fields | None:
-    """What is declared of a class that is registered with functions; None if nothing is."""
-    return _of_users.get(cls) or _fields_of_library(cls)
+    """The fields that the user or a library declares for a class; None if neither does."""
+    return _user_fields.get(cls) or _fields_of_library(cls)
 
 
 def _fields_of_library(cls: type) -> Fields | None:
@@ -139,25 +139,25 @@ def _fields_of_library(cls: type) -> Fields | None:
             names = (*fields.children, *fields.statics)
             if not hidden(cls, names):
                 return fields
-            fall_back(cls, f"`{hidden(cls, names)}` is no plain attribute")
+            fall_back(cls, f"`{hidden(cls, names)}` is not a plain attribute")
     return None
 
 
 def is_declared(cls: type) -> bool:
-    """Whether a class that has been changed is still one of which something is declared. Called by C++."""
+    """Whether the fields of a class are still declared after it was changed. Called by C++."""
     return fields_of(cls) is not None
 
 
 def order_of(obj: Any) -> tuple[str, ...] | str | None:
-    """The order in which the attributes of an instance like this are set; empty of a partial. Called by C++. None where
-    the functions of a library's class do something else than is known, and words where a user's do. It is asked with
-    the first instance that has exactly these attributes.
+    """The order in which unflattening sets the attributes; empty for a partial. None if the functions of a library's
+    class do not match its declaration, and the error text if those of a user's class do not. Called by C++ for the
+    first instance that has exactly these attributes.
     """
     cls = type(obj)
     fields = fields_of(cls)
-    if fields is None:  # declared by another thread meanwhile, and not so
+    if fields is None:  # another thread changed the class meanwhile
         return None
-    if cls not in _of_users:
+    if cls not in _user_fields:
         try:
             order = _compared(obj, fields)
         except Exception as error:
@@ -170,19 +170,19 @@ def order_of(obj: Any) -> tuple[str, ...] | str | None:
     if isinstance(order, tuple):
         return order
     return (
-        f"found functions of `{cls.__name__}` that do something else than what `register_fields` was told, which is "
+        f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
         f"data_fields={fields.children} and meta_fields={fields.statics}: {order}; declare what they do, or change them"
     )
 
 
 def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
-    """The order of the attributes, or where the registered functions differ."""
-    names, order = (*fields.children, *fields.statics), "they are not compared yet"
+    """The order of the attributes, or how the registered functions differ."""
+    names, order = (*fields.children, *fields.statics), "they were not compared"
     for _ in range(_MOST_ATTEMPTS):
         before = values_of(obj, names)
         order = _compared_with(before, obj, fields)
         if isinstance(order, tuple) or identical(before or (), values_of(obj, names) or ()):
-            break  # else another thread has changed it meanwhile
+            break  # otherwise another thread changed the object meanwhile
     return order
 
 
@@ -191,22 +191,22 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
     if values is None:
         return "an attribute is not set"
     functions = nodes.registered_functions(cls)
-    found, aux = nodes.flatten_one_level(obj)
-    found = tuple(found)
+    children, aux = nodes.flatten_one_level(obj)
+    children = tuple(children)
     expected = values[: len(fields.children)]
-    if not identical(found, expected):
+    if not identical(children, expected):
         own = list(zip(names, values, strict=True))
-        told = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in found)
-        return f"the children are ({', '.join(told)})"
+        sources = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in children)
+        return f"the children are ({', '.join(sources)})"
     if fields.is_partial:
-        again: Any = nodes.one_level(obj).unflatten(found)
+        again: Any = nodes.one_level(obj).unflatten(children)
         same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
-        keywords = [(*it.keywords, *it.keywords.values()) for it in (again, obj)]
+        keywords = [(*partial.keywords, *partial.keywords.values()) for partial in (again, obj)]
         same = same and identical(*keywords)
         return () if functions is not None and same else "unflattening makes another partial"
     if not identical((child for _, child in nodes.flatten_one_level_with_keys(obj)[0]), expected):
         return "the children with keys are others"
-    again = nodes.one_level(obj).unflatten(found) if functions is None else functions[1](aux, found)
+    again = nodes.one_level(obj).unflatten(children) if functions is None else functions[1](aux, children)
     if type(again) is not cls:
         return f"unflattening gives a `{type(again).__name__}`"
     set_names = names
@@ -220,5 +220,5 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
     for name, before, after in zip(names, values, rebuilt, strict=True):
         if before is not after:
             return f"unflattening makes another `{name}`"
-    object.__new__(cls)  # an error where this cannot make one
+    object.__new__(cls)  # raises for a class whose empty instances the native stages cannot create either
     return set_names

@@ -1,4 +1,4 @@
-"""Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
+"""The family of each type for the native stages: a kind of leaf, or a kind of node."""
 
 import abc
 import collections
@@ -29,7 +29,7 @@ _LEAVES = (
 
 
 def is_frozen(cls: type) -> bool:
-    """Whether tuples, modules or dataclasses of this type never change, and hold nothing but what a tree has."""
+    """Whether tuples, modules or dataclasses of this type never change, and have no attributes outside of the tree."""
     if issubclass(cls, tuple):
         return cls.__dictoffset__ == 0
     owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
@@ -39,7 +39,7 @@ def is_frozen(cls: type) -> bool:
 
 
 def _leaf_sort(obj: Any, cls: type) -> str:
-    # Of the class, since asking an object runs code of its own; only jax decides by tracer.
+    # `issubclass`, since `isinstance` reads `obj.__class__`, which can run code of the object.
     if issubclass(cls, Tracer):
         return "tracer"
     for sort, kinds in _LEAVES:
@@ -53,7 +53,7 @@ def _leaf_sort(obj: Any, cls: type) -> str:
 
 
 def describe(obj: Any) -> Description | tuple[str, None, None]:
-    """Describes the type of `obj` for the native type table."""
+    """Describe the type of an object for the native type table."""
     cls = type(obj)
     if type(cls) is type and cls in BUILT_IN:
         return BUILT_IN[cls], None, None
@@ -65,15 +65,19 @@ def describe(obj: Any) -> Description | tuple[str, None, None]:
     if not is_tree_node(cls):
         return (_leaf_sort(obj, cls), (), ())
     native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
-    known = declared.fields_of(cls) if native is None else None
-    return native or (("registered", (), ()) if known is None else ("declared", known.children, known.statics))
+    if native is not None:
+        return native
+    fields_of_class = declared.fields_of(cls)
+    if fields_of_class is None:
+        return ("registered", (), ())
+    return ("declared", fields_of_class.children, fields_of_class.statics)
 
 
 def why_called(cls: type) -> str:
-    """Why the registered functions of a class are called though partax knows its library; "" if it does not."""
+    """Why the registered functions of a class are called although partax supports its library; "" if it does not."""
     reason = fallback(cls)
     if not reason and (flax.knows(cls) or declared.fields_of(cls) is not None):
-        reason = "an object is otherwise than is known of its class"
+        reason = "an instance does not have the usual attributes of its class"
     return reason
 
 
@@ -82,7 +86,7 @@ def is_inexact(dtype: Any) -> bool:
 
 
 def install() -> None:
-    """Tells the native stages what they take from Python and jax. Called once, when partax is imported."""
+    """Pass the native stages the objects of Python and jax that they use. Called once, when partax is imported."""
     _core.configure(
         abstract=abc.ABCMeta,
         default_dict=collections.defaultdict,

@@ -1,4 +1,4 @@
-"""Equinox's modules, and what its predicates ask of an object in addition to its class."""
+"""Equinox's modules, and what its predicates check of an object in addition to its class."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from partax._jax.nodes import flatten_one_level, one_level
 _WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
 
 jitted_by_equinox: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
-"""The code of functions that Equinox's `filter_jit` wraps and that run by ours: there are no warnings but Equinox's."""
+"""The code of functions wrapped by Equinox's `filter_jit` that partax runs; only Equinox's own warnings are issued."""
 
 
 def module_class() -> type | None:
@@ -39,23 +39,23 @@ def describe(obj: Any) -> Description | None:
     children = tuple(f.name for f in fields if not f.metadata.get("static", False))
     statics = tuple(f.name for f in fields if f.metadata.get("static", False))
     missing = _missing()
-    known = instance_dict(obj)
-    if missing is None or known is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
+    attributes = instance_dict(obj)
+    if missing is None or attributes is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
         return None
     _core.configure(missing=missing, wrapper_names=_WRAPPER_NAMES)
-    values = dict(known)
-    given = [(name, values[name]) for name in children if name in values]
+    values = dict(attributes)
+    expected = [(name, values[name]) for name in children if name in values]
     wrapper: Any = missing
     if len(values) != len(fields):
         wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
-        given += zip(_WRAPPER_NAMES, wrapper, strict=True)
-    given += [(name, values[name]) for name in statics if name in values]
+        expected += zip(_WRAPPER_NAMES, wrapper, strict=True)
+    expected += [(name, values[name]) for name in statics if name in values]
     try:
-        found, aux = flatten_one_level(obj)
-        again = one_level(obj).unflatten(found)
+        leaves, aux = flatten_one_level(obj)
+        again = one_level(obj).unflatten(leaves)
     except Exception:
         return None
-    if not identical(found, [values.get(name, missing) for name in children]):
+    if not identical(leaves, [values.get(name, missing) for name in children]):
         return None
     if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
         return None
@@ -64,14 +64,15 @@ def describe(obj: Any) -> Description | None:
     if not identical(aux[1:], [values.get(name, missing) for name in statics]):
         return None
     rebuilt = again.__dict__
-    if list(rebuilt) != [name for name, _ in given] or not identical(rebuilt.values(), [value for _, value in given]):
+    names = [name for name, _ in expected]
+    if list(rebuilt) != names or not identical(rebuilt.values(), [value for _, value in expected]):
         return None
     return ("module", children, statics)
 
 
 @functools.cache
 def _missing() -> Any:
-    """Equinox's marker of an absent field, which a module without its field has; None where it does not show one."""
+    """Equinox's marker for an absent field, read from a module without its field; None if Equinox has none."""
     module: Any = module_class()
 
     class Probe(module):
@@ -82,14 +83,14 @@ def _missing() -> Any:
     try:
         missing: Any = flatten_one_level(empty)[0][0]
         empty.__dict__.update(zip(_WRAPPER_NAMES, wrapper, strict=True))
-        kept: Any = flatten_one_level(empty)[1][0]
+        aux_wrapper: Any = flatten_one_level(empty)[1][0]
     except Exception:
         return None
-    return missing if type(kept) is tuple and identical(kept, wrapper) else None
+    return missing if type(aux_wrapper) is tuple and identical(aux_wrapper, wrapper) else None
 
 
-# Of each: the global with the classes that it asks about, beside built-in ones and `jax.Array`; whether it asks for the
-# dtype of their instances, and for `__jax_array__`.
+# For each predicate: the global with the classes that it checks in addition to built-in ones and `jax.Array`; whether
+# it reads the dtype of their instances; and whether it looks for `__jax_array__`.
 _ASKED = {
     "is_array": ("_ARRAY_TYPES", False, False),
     "is_array_like": ("_ARRAY_LIKE_TYPES", False, True),
@@ -99,8 +100,8 @@ _ASKED = {
 
 
 def asked_by_equinox(function: types.FunctionType) -> tuple[bool, bool] | None:
-    """Whether a predicate of Equinox's own asks about dtypes of arrays, and for `__jax_array__`; None of any other
-    function, and of one that asks classes which say themselves what is an instance.
+    """Whether one of Equinox's predicates reads dtypes of arrays, and whether it looks for `__jax_array__`. None for
+    any other function, and if a metaclass of theirs overrides `__instancecheck__`.
     """
     name = function.__name__
     if name not in _ASKED or getattr(sys.modules.get("equinox"), name, None) is not function:

@@ -1,4 +1,4 @@
-"""The only file that uses names that are not public for Equinox, each by `_name`, with what serves where it is gone."""
+"""The only file that uses private names of Equinox, each through `_name` and with a fallback for a missing name."""
 
 import logging
 import sys
@@ -9,15 +9,15 @@ from partax._jax.private import _name
 
 
 def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
-    """The message of Equinox's last error at run time, and its stack: texts, and the ids of frames between them.
-    Without it, an error has no stack of its own.
+    """The message of Equinox's last error at run time, and its stack: strings, and the ids of frames between them.
+    Empty if Equinox does not record it; the error then has no stack of its own.
     """
-    found = _name("equinox._jit.last_error_info")
-    return (found[0], tuple(found[1])) if isinstance(found, tuple) and len(found) == 2 else ("", ())
+    info = _name("equinox._jit.last_error_info")
+    return (info[0], tuple(info[1])) if isinstance(info, tuple) and len(info) == 2 else ("", ())
 
 
 def text_of_runtime_error(message: str, stack: str) -> str:
-    """What Equinox's filter_jit says of an error at run time; without its words, in ours."""
+    """The message of Equinox's `filter_jit` for an error at run time, or ours if its template is missing."""
     words = _name("equinox._jit._on_error_msg")
     if isinstance(words, str) and "{msg}" in words and "{stack}" in words:
         return words.format(msg=message, stack=stack)
@@ -29,32 +29,32 @@ def text_of_runtime_error(message: str, stack: str) -> str:
 
 
 def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
-    """Filters what jax logs of a callback that fails, which Equinox's errors are. Without it, they are logged too."""
+    """Filter what jax logs when a callback fails. Equinox raises its errors in callbacks, so jax would log them too."""
     module = _name("jax._src.callback")
     if module is not None:
         logging.getLogger(module.__name__).addFilter(of_callbacks)
 
 
 def jit_class() -> type | None:
-    """The class of what `equinox.filter_jit` returns. Without it, only what is decorated while libraries are
-    accelerated is.
+    """The class of what `equinox.filter_jit` returns. If it is missing, only functions decorated while libraries are
+    accelerated are accelerated.
     """
-    found = _name("equinox._jit._JitWrapper")
-    return found if isinstance(found, type) else None
+    wrapper_class = _name("equinox._jit._JitWrapper")
+    return wrapper_class if isinstance(wrapper_class, type) else None
 
 
 def jit_module() -> Any:
-    """The module of `equinox.filter_jit`, whose functions take arguments apart; None where Equinox is not imported."""
-    found = jit_class() if "equinox" in sys.modules else None
-    return None if found is None else sys.modules.get(found.__module__)
+    """The module of `equinox.filter_jit`, whose functions partition arguments; None if Equinox is not imported."""
+    wrapper_class = jit_class() if "equinox" in sys.modules else None
+    return None if wrapper_class is None else sys.modules.get(wrapper_class.__module__)
 
 
 def jit_options(wrapper: Any) -> tuple[str, Any] | None:
-    """What an instance of `jit_class` donates, as the option says, and its `jax.jit`; None where it does not tell."""
-    own = getattr(wrapper, "__dict__", {})  # once, as a module takes its time for an attribute
+    """The `donate` option of an instance of `jit_class`, and its `jax.jit`; None if it has other attributes."""
+    own = getattr(wrapper, "__dict__", {})  # read once, since attribute access on a module is slow
     fields = [own.get(name) for name in ("donate_first", "donate_rest", "filter_warning", "_cached")]
     first, rest, is_quiet, jitted = fields
-    if jitted is None or not all(isinstance(it, bool) for it in fields[:3]) or (first and not rest):
+    if jitted is None or not all(isinstance(flag, bool) for flag in fields[:3]) or (first and not rest):
         return None
     if not rest:
         return "none", jitted

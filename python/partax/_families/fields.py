@@ -1,4 +1,4 @@
-"""Where the attributes of an instance are, and whether the native stages find them there."""
+"""Where an instance stores its attributes: in slots or in its dictionary, which are all that the native stages read."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 # (kind, names of the children, names of the static fields)
 Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 
-# What is read so whatever is registered, by its exact class.
+# The family of each exact built-in class, which a registration does not change.
 BUILT_IN: dict[type, str] = {
     type(None): "none",
     tuple: "tuple",
@@ -28,18 +28,18 @@ _fallbacks: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 
 def fall_back(cls: type, reason: str) -> None:
-    """Notes why the functions of a class are called though its library usually does what is known of it."""
+    """Record why the registered functions of a class are called although partax supports its library."""
     _fallbacks[cls] = reason
 
 
 def fallback(cls: type) -> str:
-    """What the functions of a class do otherwise than is known of its library; "" if nothing is noted."""
+    """The recorded reason why the functions of a class are called; "" if there is none."""
     return _fallbacks.get(cls, "")
 
 
 class Fields(NamedTuple):
-    """What is declared of a class with functions: which attributes are its children, in order, and which its aux data.
-    A partial is made of these. Any other is made as an empty instance, of which these are set, and no more is done.
+    """The attributes of a class that are its children, in order, and those that are its aux data. A partial is rebuilt
+    by a call with these; an instance of any other class by setting them on an empty instance.
     """
 
     children: tuple[str, ...]
@@ -67,22 +67,25 @@ def hidden(cls: type, names: tuple[str, ...]) -> str:
 
 
 def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:
-    """The attributes as the native stages read them; None if one is not set."""
+    """The values of attributes as the native stages read them; None if one is not set."""
     cls = type(obj)
     if in_slots(cls, names):
         try:
             return [inspect.getattr_static(cls, name).__get__(obj) for name in names]
         except AttributeError:
             return None
-    known = instance_dict(obj)
-    return None if known is None or any(name not in known for name in names) else [known[name] for name in names]
+    attributes = instance_dict(obj)
+    if attributes is None or any(name not in attributes for name in names):
+        return None
+    return [attributes[name] for name in names]
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
-    """The dictionary of an instance, past what its class calls so."""
-    kept = (cls.__dict__.get("__dict__") for cls in type(obj).__mro__)
-    found = next((it.__get__(obj) for it in kept if isinstance(it, types.GetSetDescriptorType)), None)
-    return found if isinstance(found, dict) else None
+    """The dictionary of an instance, even if its class overrides `__dict__`."""
+    members = (cls.__dict__.get("__dict__") for cls in type(obj).__mro__)
+    getters = (member for member in members if isinstance(member, types.GetSetDescriptorType))
+    attributes = next((getter.__get__(obj) for getter in getters), None)
+    return attributes if isinstance(attributes, dict) else None
 
 
 def identical(left: Iterable[Any], right: Iterable[Any]) -> bool:

@@ -14,18 +14,18 @@ _Slots = tuple[types.MemberDescriptorType, ...]
 
 
 class Layout(NamedTuple):
-    """Where instances keep their parts."""
+    """Where instances store their children and aux data."""
 
-    # What the aux data consists of: the "keys" of the dictionary, its "items", the keys and values of those
-    # "attributes" that are static, the values of the static "slots", or that of the only "slot".
+    # What the aux data consists of: the "keys" of the dictionary; its "items"; keys and values of the static
+    # "attributes"; the values of the static "slots"; or the value of the only "slot".
     aux: str
-    # What holds the entries: a slot, an attribute by its name; True for the instance's own dictionary.
+    # Where the entries are: in a slot, or in an attribute by its name; True for the instance's own dictionary.
     dictionary: types.MemberDescriptorType | str | bool | None = None
-    required: str | None = None  # the key of the static entry that tells which entries are children, if one does
+    required: str | None = None  # the key of the static entry that lists which entries are children, if there is one
     row: _Slots = ()  # of a list or tuple of the children, if there is one
     children: _Slots = ()
     statics: _Slots = ()
-    made: _Slots = ()  # of a new instance, and what makes their values, once for each result
+    made: _Slots = ()  # the slots of a new instance whose values `makers` create, once for each result
     makers: tuple[Callable[[], Any], ...] = ()
 
 
@@ -33,13 +33,13 @@ def describe(obj: Any) -> Description | None:
     """A class of Flax, if its registered functions do what the native stages do."""
     cls = type(obj)
     try:
-        found = layout(cls)
-        if found is None:
+        class_layout = layout(cls)
+        if class_layout is None:
             return None
-        reason = "" if _is_rebuilt_alike(obj, found) else "unflattening makes another object"
+        reason = "" if _is_rebuilt_alike(obj, class_layout) else "unflattening makes another object"
     except MemoryError:
         raise
-    except Exception as error:  # another version of Flax, or a class that does things its own way
+    except Exception as error:  # another version of Flax, or a class that overrides its methods
         reason = repr(error)
     if not reason:
         return _ENTRIES
@@ -56,8 +56,8 @@ def knows(cls: type) -> bool:
 
 
 def layout(cls: type) -> Layout | None:
-    """The layout of a class of Flax; None of any other class. It raises an AttributeError or a TypeError where this
-    version of Flax has another one.
+    """The layout of a class of Flax; None for any other class. Raises an AttributeError or a TypeError if the installed
+    version of Flax has another layout.
     """
     frozen: Any = sys.modules.get("flax.core.frozen_dict")
     if frozen is not None and cls is frozen.FrozenDict:
@@ -83,47 +83,48 @@ def layout(cls: type) -> Layout | None:
 
 
 def _slot(cls: type, name: str) -> types.MemberDescriptorType:
-    found = inspect.getattr_static(cls, name)
-    if not isinstance(found, types.MemberDescriptorType):
-        raise TypeError(f"`{name}` of `{cls.__name__}` is no slot")
-    return found
+    member = inspect.getattr_static(cls, name)
+    if not isinstance(member, types.MemberDescriptorType):
+        raise TypeError(f"`{name}` of `{cls.__name__}` is not a slot")
+    return member
 
 
 def _slots(cls: type, *names: str) -> _Slots:
     return tuple(_slot(cls, name) for name in names)
 
 
-def _is_rebuilt_alike(obj: Any, found: Layout) -> bool:
-    """Whether unflattening puts the same objects into the same places, in the order that the native stages have."""
+def _is_rebuilt_alike(obj: Any, class_layout: Layout) -> bool:
+    """Whether unflattening puts the same objects into the same places, in the order of the native stages."""
     children, aux = flatten_one_level(obj)
     again = one_level(obj).unflatten(children)
     if type(again) is not type(obj) or type(object.__new__(type(obj))) is not type(obj):
         return False
-    if found.row:
-        (row,) = found.row
+    if class_layout.row:
+        (row,) = class_layout.row
         made = row.__get__(again)
         if type(made) is not tuple or not identical(made, row.__get__(obj)):
             return False
-    if not all(slot.__get__(again) is slot.__get__(obj) for slot in (*found.children, *found.statics)):
+    if not all(slot.__get__(again) is slot.__get__(obj) for slot in (*class_layout.children, *class_layout.statics)):
         return False
     if not all(
-        type(slot.__get__(again)) is type(maker()) for slot, maker in zip(found.made, found.makers, strict=True)
+        type(slot.__get__(again)) is type(maker())
+        for slot, maker in zip(class_layout.made, class_layout.makers, strict=True)
     ):
         return False
-    if found.dictionary is None:
+    if class_layout.dictionary is None:
         return True
-    before, after = _entries(obj, found), _entries(again, found)
+    before, after = _entries(obj, class_layout), _entries(again, class_layout)
     ordered = {
         "keys": lambda: aux,
         "items": lambda: [key for key, _ in aux],
         "attributes": lambda: [str(key) for key in (*aux[0], *aux[1])],
     }
-    same_keys = list(after) == list(ordered[found.aux]())
+    same_keys = list(after) == list(ordered[class_layout.aux]())
     return same_keys and len(before) == len(after) and all(after[key] is value for key, value in before.items())
 
 
-def _entries(obj: Any, found: Layout) -> dict[Any, Any]:
-    if isinstance(found.dictionary, types.MemberDescriptorType):
-        return found.dictionary.__get__(obj)
+def _entries(obj: Any, class_layout: Layout) -> dict[Any, Any]:
+    if isinstance(class_layout.dictionary, types.MemberDescriptorType):
+        return class_layout.dictionary.__get__(obj)
     own: dict[str, Any] = object.__getattribute__(obj, "__dict__")
-    return own[found.dictionary] if isinstance(found.dictionary, str) else own
+    return own[class_layout.dictionary] if isinstance(class_layout.dictionary, str) else own

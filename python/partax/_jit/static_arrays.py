@@ -19,7 +19,7 @@ from partax._functions.installed import is_installed
 from partax._functions.objects import attribute_of, entries_of, is_written_in_c, mro_of
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import FIELD, VALUE, SpecData, details, leaf_paths, shown, static_path
+from partax._pytree.spec_data import FIELD, VALUE, SpecData, details, leaf_paths, repr_text, static_path
 
 _MAX_OBJECTS = 1000  # that are looked into for one variable
 _MAX_WRAPPERS = 100
@@ -90,7 +90,7 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".args[{i}]", item) for i, item in enumerate(value.args))
         yield from ((f".keywords[{name!r}]", item) for name, item in value.keywords.items())
     elif issubclass(cls, dict):
-        yield from ((f"[{shown(key)}]", item) for key, item in list(dict.items(value)))
+        yield from ((f"[{repr_text(key)}]", item) for key, item in list(dict.items(value)))
     elif issubclass(cls, (list, tuple)):
         own = list if issubclass(cls, list) else tuple
         yield from ((f"[{i}]", item) for i, item in enumerate(own.__getitem__(value, slice(None))))

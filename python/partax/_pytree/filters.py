@@ -1,4 +1,4 @@
-"""What says which leaves to take: predicates, paths, and combinations of filters; and which of them took none."""
+"""Filters of leaves: predicates, paths and combinations of these; errors and warnings for filters without a match."""
 
 import dataclasses
 import difflib
@@ -25,8 +25,8 @@ _SIGNS: dict[str, str] = {"any": " | ", "all": " & "}
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Filter:
-    """A filter that combines with any other: `a & b` takes what both take, `a | b` what either takes, `~a` what `a`
-    does not. The predicates such as `is_array` are such filters, and what `by_path` returns; `a` or `b` has to be one.
+    """A filter that can be combined: `a & b` matches what both match, `a | b` what either matches, `~a` what `a` does
+    not match. Predicates such as `is_array` and results of `by_path` are instances; `a` or `b` has to be one.
 
     Example:
       >>> weights = partax.by_path("**/weight")
@@ -35,10 +35,11 @@ class Filter:
       >>> partax.filter([1, 2.0, "three"], ~partax.is_array & (int | partax.by_path("2")))
       [1, None, 'three']
 
-    It is immutable, hashable, and equal to another made alike. In `a & b`, `b` is asked only about what `a` takes.
+    Filters are immutable and hashable, and equal if their parts are. In `a & b`, `b` is called only for leaves that `a`
+    matches.
     """
 
-    _described: tuple[_Kind, Any]  # as the native stages read it
+    _described: tuple[_Kind, Any]  # the native stages read this attribute
 
     def __invert__(self) -> "Filter":
         return Filter(("not", (self,)))
@@ -60,7 +61,7 @@ class Filter:
 
 
 class Predicate(Filter):
-    """A native predicate. Each has a class of its own, so that a call of it runs no Python of ours."""
+    """A native predicate. Each has its own class, so that a call does not run Python code of partax."""
 
     __name__: str
 
@@ -78,7 +79,7 @@ def _predicate(function: Callable[[Any], bool]) -> Predicate:
     return predicate
 
 
-Filter.__module__ = "partax"  # where users find it, and pickles too
+Filter.__module__ = "partax"  # the public module, which pickles also name
 
 is_array = _predicate(_core.is_array)
 is_array_like = _predicate(_core.is_array_like)
@@ -87,7 +88,7 @@ is_inexact_array_like = _predicate(_core.is_inexact_array_like)
 
 
 def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:
-    r"""Takes leaves by their path.
+    r"""Match leaves by their path.
 
     Example:
       >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "tail": {"weight": 3.0}}
@@ -100,16 +101,16 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       glob: a pattern of the whole path of a leaf, such as `"layers/*/weight"`. The segments of a path are the names of
         attributes, indices and keys on the way to the leaf, as `jax.tree_util.keystr(path, simple=True)` writes them.
         In a segment, `*` matches any characters (alone: one segment, whatever it is); the segment `**` any number of
-        segments, also none; `{a,b}` either of several patterns. A backslash takes the next character as it is. What is
-        below a node is `"layers/0/**"`.
+        segments, also none; `{a,b}` either of several patterns. A backslash escapes the next character.
+        `"layers/0/**"` matches everything below a node.
       regex: instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
         `^` and `$`.
 
     Returns:
-      A filter for `partition` and all that takes filters.
+      A filter for `partition` and all other functions with filters.
 
     Raises:
-      TypeError: neither or both were given, or no string.
+      TypeError: neither or both are passed, or the argument is not a string.
       ValueError: the pattern is malformed, or has more than 1,024 alternatives.
     """
     if (glob is None) == (regex is None):
@@ -117,10 +118,10 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
     if glob is not None:
         if not isinstance(glob, str):
             raise TypeError(f"by_path: found a `{type(glob).__name__}`, expected the glob as a str")
-        glob_of(glob)  # which raises where it is malformed
+        glob_of(glob)  # raises if the glob is malformed
         return Filter(("glob", glob))
     try:
-        pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - None was ruled out
+        pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - not None
         pattern.search("")
     except (re.error, TypeError) as error:
         kind = ValueError if isinstance(error, re.error) else TypeError
@@ -129,7 +130,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
 
 
 def _joined(kind: Literal["any", "all"], left: FilterSpec, right: FilterSpec) -> Filter:
-    """Of a long chain one combination, so that it is not nested."""
+    """Combine two filters, with the members of a chain at one level, so that a long chain is not nested."""
     members: list[FilterSpec] = []
     for side in (left, right):
         is_chain = isinstance(side, Filter) and side._described[0] == kind
@@ -149,7 +150,7 @@ def _text(filter: Filter) -> str:
 
 
 def _member_text(member: FilterSpec, outer: _Kind) -> str:
-    """A member of a combination, in parentheses where Python would read it as part of another one."""
+    """The text of a member, in parentheses if Python would otherwise parse it as part of another combination."""
     if not isinstance(member, Filter):
         name = filter_name(member)
         return f"({name})" if isinstance(member, types.UnionType) else name
@@ -159,7 +160,7 @@ def _member_text(member: FilterSpec, outer: _Kind) -> str:
 
 
 def filter_name(filter: FilterSpec) -> str:
-    """A filter as an error message calls it."""
+    """The name of a filter in an error message."""
     if isinstance(filter, tuple) and filter and all(isinstance(item, type) for item in filter):
         return f"({', '.join(filter_name(item) for item in filter)})"
     name = getattr(filter, "__qualname__", None)
@@ -167,7 +168,7 @@ def filter_name(filter: FilterSpec) -> str:
 
 
 def install() -> None:
-    """Tells the native stages the class of filters that they read. Called once, when partax is imported."""
+    """Pass the class of filters to the native stages. Called once, when partax is imported."""
     predicates = (is_array, is_array_like, is_inexact_array, is_inexact_array_like)
     _core.configure(described_filter=Filter, predicates=predicates)
 
@@ -176,8 +177,8 @@ _SHOWN_PATHS = 5
 _COMPARED_PATHS = 50
 _MOST_WARNED = 1 << 12
 
-_warned: set[str] = set()  # the texts of filters; they need not be hashable
-_used: set[tuple[str, int]] = set()  # the same, of what others took first, with the number of leaves of the tree
+_warned: set[str] = set()  # the strings of filters, since a filter may contain values that are not hashable
+_used: set[tuple[str, int]] = set()  # strings of filters already checked, each with the number of leaves of the tree
 
 
 def check_used(
@@ -187,25 +188,25 @@ def check_used(
     is_leaf: Callable[[Any], bool] | None,
     strict: bool,
 ) -> None:
-    """Looks at filters that took no leaf: an error if `strict`; else a warning, once, of one that asks for a path."""
+    """Raise for a filter that matches no leaf if `strict`; otherwise warn once for each filter with a path."""
     unused = [i for i in range(len(filters)) if counts[i] == 0]
     if strict and unused:
         paths = _paths(pytree, is_leaf)
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
     for filter in (filters[i] for i in unused):
-        if not isinstance(filter, Filter) or not (asks_paths := list(_paths_asked(filter))):
+        if not isinstance(filter, Filter) or not (globs := list(_globs_in(filter))):
             continue
         text = _text(filter)
         if text in _warned or (text, sum(counts)) in _used:
             continue
         if len(_used) < _MOST_WARNED:
             _used.add((text, sum(counts)))
-        for asked in asks_paths:
-            if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
+        for glob in globs:
+            if _core.filter(pytree, glob, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
                 if len(_warned) < _MOST_WARNED:
                     _warned.add(text)
-                message = f"a filter takes no leaf, {_unused_filter(asked, paths)}"
+                message = f"a filter takes no leaf, {_unused_filter(glob, paths)}"
                 warnings.warn_explicit(message, UserWarning, *call_site())
 
 
@@ -213,19 +214,19 @@ def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...
     return _core.flat_partition(pytree, (), "/", False, is_leaf, "pytree")[0].paths
 
 
-def _paths_asked(filter: Filter) -> Iterator[Filter]:
-    """The globs without which a filter takes nothing."""
+def _globs_in(filter: Filter) -> Iterator[Filter]:
+    """The globs among the members of a filter."""
     kind, argument = filter._described
     if kind == "glob":
         yield filter
     elif kind in _SIGNS:
         for member in argument:
             if isinstance(member, Filter):
-                yield from _paths_asked(member)
+                yield from _globs_in(member)
 
 
 def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
-    """A filter that takes none of the paths, and the nearest of them."""
+    """The text of a filter that matches none of the paths, with the nearest paths."""
     kind, pattern = filter._described if isinstance(filter, Filter) else ("predicate", "")
     if kind != "glob":
         near, what = paths[:_SHOWN_PATHS], "there are"
@@ -236,21 +237,21 @@ def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
         if below:
             what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
             near = below[:_SHOWN_PATHS]
-        elif (dotted := _of_python(pattern)) in paths:
+        elif (dotted := _path_from_python(pattern)) in paths:
             return f"{filter!r}: did you mean {dotted!r}? Segments are parted by `/`"
     return f"{filter!r}: {what} {', '.join(map(repr, near)) or 'no leaves at all'}"
 
 
-def _of_python(pattern: str) -> str:
-    """A place as Python and jax write it, such as `.layers[0].weight`, as a path."""
+def _path_from_python(pattern: str) -> str:
+    """Convert a path in the form of Python and jax, such as `.layers[0].weight`."""
     return "/".join(filter(None, re.split(r"[./\[\]'\"]", pattern)))
 
 
 def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
-    """The existing paths that are most like one that does not exist."""
+    """The existing paths that are most similar to a missing path."""
     if len(paths) > _COMPARED_PATHS:
-        # A close comparison with each path of a large tree would take minutes.
-        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda other: _common_ends(path, other))
+        # `difflib` would take minutes for all paths of a large tree.
+        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda candidate: _common_ends(path, candidate))
     return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
 
 

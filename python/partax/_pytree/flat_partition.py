@@ -1,4 +1,4 @@
-"""Trees as a structure and dictionaries from path to leaf."""
+"""`flat_partition` and `flat_combine`: a tree as a structure and dictionaries from path to leaf."""
 
 import copyreg
 import itertools
@@ -28,7 +28,7 @@ def flat_partition(
     is_leaf: Callable[[Any], bool] | None = None,
     strict: bool = False,
 ) -> tuple[Any, ...]:
-    """Splits a tree into its structure and dictionaries from path to leaf.
+    """Split a tree into its structure and dictionaries from path to leaf.
 
     Example:
       >>> model = {"layers": [{"weight": 1.0}, {"weight": 2.0}], "name": "mlp"}
@@ -41,13 +41,13 @@ def flat_partition(
     Args:
       pytree: any pytree.
       *filters: which leaves go to each dictionary, as for `partition`.
-      separator: how paths are written: None for the form of `jax.tree_util.keystr`, as in `.layers[0].weight`; else
-        what stands between the segments, as in `layers/0/weight`. Of several leaves whose paths are written alike, the
-        later ones have `#2`, `#3` and so on at the end.
-      rest: `"dict"` for a last dictionary with the leaves that no filter takes; `"static"` to keep these leaves in the
-        structure, which takes snapshots of mutable built-in containers among them.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
-      strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
+      separator: None to write paths as `jax.tree_util.keystr` does, as in `.layers[0].weight`; otherwise the string
+        between segments, as in `layers/0/weight`. If several leaves have the same path, `#2`, `#3` and so on are
+        appended to the later ones.
+      rest: `"dict"` for a last dictionary with the leaves that no filter matches; `"static"` to keep these leaves in
+        the structure, with snapshots of mutable built-in containers among them.
+      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
+      strict: whether a filter without a match is an error. A `by_path` without a match is a warning otherwise.
 
     Returns:
       `(spec, *dictionaries)`: a `FlatSpec`, which is a static pytree without leaves, and a dict for each filter, with
@@ -71,7 +71,7 @@ def flat_partition(
 
 
 def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
-    """Rebuilds the tree that `flat_partition` took apart.
+    """Rebuild the tree that `flat_partition` split.
 
     Example:
       >>> spec, weights, rest = partax.flat_partition({"weight": 1.0, "name": "mlp"}, float, separator="/")
@@ -80,8 +80,8 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
     Args:
       spec: the structure.
-      *dicts: dictionaries from path to leaf, in any order, which have each path of `spec` once. The leaves may be
-        other ones than before.
+      *dicts: dictionaries from path to leaf, in any order, with each path of `spec` once. The leaves may differ from
+        those of the original tree.
 
     Returns:
       The tree.
@@ -99,12 +99,12 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
 
 def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
-    """The error that tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
+    """The error for dictionaries whose keys differ from the paths. Called by the native `flat_combine`."""
     expected = set(paths)
-    found = Counter(key for part in dicts for key in part)
-    missing = [path for path in paths if path not in found]
-    unexpected = [key for key in found if key not in expected]
-    twice = [path for path in paths if found[path] > 1]
+    counts = Counter(key for part in dicts for key in part)
+    missing = [path for path in paths if path not in counts]
+    unexpected = [key for key in counts if key not in expected]
+    twice = [path for path in paths if counts[path] > 1]
     lines = ["the dictionaries do not have the keys of `spec`:"]
     lines += _listed("missing", map(repr, missing), len(missing))
     texts = list(map(repr, unexpected[:_SHOWN_KEYS]))
@@ -113,19 +113,19 @@ def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> Key
         texts[i] += "".join(f" (the nearest path is {path!r})" for path in near)
     lines += _listed("unexpected", texts, len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
-    return KeyError(Verbatim("\n".join(lines)))  # which prints the `repr` of what it is given
+    return KeyError(Verbatim("\n".join(lines)))  # `KeyError` prints the `repr` of its argument
 
 
 def _listed(what: str, items: Iterable[str], count: int) -> list[str]:
     if count == 0:
         return []
-    shown = [f"    {item}" for item in itertools.islice(items, _SHOWN_KEYS)]
+    lines = [f"    {item}" for item in itertools.islice(items, _SHOWN_KEYS)]
     more = [f"    ... and {count - _SHOWN_KEYS:,} more"] if count > _SHOWN_KEYS else []
-    return [f"  {what}:", *shown, *more]
+    return [f"  {what}:", *lines, *more]
 
 
 class _Place:
-    """Stands for a leaf in a pickled structure."""
+    """A placeholder for a leaf in a pickled structure."""
 
 
 def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
@@ -133,13 +133,13 @@ def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
 
 
 def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
-    places = {path: _Place() for path in spec.paths}
-    return _restore, (_core.flat_combine(spec, (places,)), spec.separator)
+    leaves = {path: _Place() for path in spec.paths}
+    return _restore, (_core.flat_combine(spec, (leaves,)), spec.separator)
 
 
 def install() -> None:
-    """Makes the two static nodes pytrees and lets them be pickled. Called once, when partax is imported."""
+    """Register both static nodes as pytrees and for pickling. Called once, when partax is imported."""
     for cls in (FlatSpec, Static):
         jax.tree_util.register_pytree_node(cls, lambda node: ((), node), lambda node, _: node)
-    copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - types say str or tuple alike
+    copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - the stub accepts fewer types
     copyreg.pickle(Static, lambda static: (Static, (static.value,)))

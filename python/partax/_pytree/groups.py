@@ -1,4 +1,4 @@
-"""Groups of the leaves of a tree: a label for each leaf, and how many leaves, parameters and bytes are where."""
+"""Groups of the leaves of a tree: a label for each leaf, and counts of leaves, parameters and bytes."""
 
 import dataclasses
 import itertools
@@ -14,7 +14,7 @@ from partax._pytree.partition import PyTree, filter
 from partax._pytree.short_text import printable, record_text
 
 _SHOWN_PATHS = 5  # in a message
-_SHOWN_ROWS = 100  # in a printed table; the data have all
+_SHOWN_ROWS = 100  # in a printed table; `rows` has all
 
 
 def labels(
@@ -23,7 +23,7 @@ def labels(
     default: Hashable = None,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> PyTree:
-    """The tree of labels that `optax.multi_transform` takes: for each leaf, the name of its group.
+    """Return the tree of labels for `optax.multi_transform`: for each leaf, the name of its group.
 
     Example:
       >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "body": {"weight": 3.0}}
@@ -32,49 +32,49 @@ def labels(
 
     Args:
       pytree: any pytree. Its static leaves get labels too, which optax ignores where the parameters have None.
-      groups: a filter, as `partition` takes them, for each label. A leaf belongs to the group that `partition` would
-        give it to: as a rule, the first that takes it. Under a jit, optax needs labels that sort, as strings do.
-      default: the label of the leaves that no group takes. Needed where there are such leaves.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf and gets one label.
+      groups: a filter, as in `partition`, for each label. A leaf belongs to the same group as in `partition`: as a
+        rule, the first that matches. Under a jit, optax needs labels that can be sorted, such as strings.
+      default: the label of the leaves that no group matches. Required if there are any.
+      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf and gets one label.
 
     Returns:
       A tree of the structure of `pytree` with labels for leaves.
 
     Raises:
       TypeError: `groups` is not a mapping.
-      ValueError: no group takes some leaf and there is no default; or a label is not a hashable leaf of pytrees.
+      ValueError: a leaf is in no group and `default` is None; or a label is not a hashable leaf of pytrees.
 
-    optax calls what is callable. So where the model has a `__call__`, give optax a function that returns its labels:
+    optax calls callable labels. So if the model has a `__call__`, pass optax a function that returns its labels:
     `optax.multi_transform(transforms, lambda _: label_tree)`.
     """
     if not isinstance(groups, Mapping):
         raise TypeError(f"found a `{type(groups).__name__}` as groups, expected a mapping from labels to filters")
     for label in groups if default is None else (*groups, default):
-        # A tuple or None would be a node of the tree of labels, not a leaf of it.
+        # A tuple or None would be a node of the tree of labels instead of a leaf.
         if not jax.tree_util.all_leaves([label]) or not isinstance(label, Hashable):
             raise ValueError(f"found {label!r} as a label, expected a hashable leaf of pytrees, such as a string")
-    spec, *taken, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
+    spec, *parts, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
     if rest and default is None:
         places = ", ".join(f"`pytree{path}`" for path in list(rest)[:_SHOWN_PATHS])
         more = f" and {len(rest) - _SHOWN_PATHS:,} more" if len(rest) > _SHOWN_PATHS else ""
         raise ValueError(f"no group takes {places}{more}; widen a filter, or give `default`, the label for the rest")
-    parts = zip((*groups, default), (*taken, rest), strict=True)
-    return flat_combine(spec, *(dict.fromkeys(part, label) for label, part in parts))
+    labeled_parts = zip((*groups, default), (*parts, rest), strict=True)
+    return flat_combine(spec, *(dict.fromkeys(part, label) for label, part in labeled_parts))
 
 
 @dataclasses.dataclass(frozen=True)
 class SummaryRow:
-    """What one group has in one subtree.
+    """The counts of one group in one subtree.
 
     Example:
       >>> partax.tree.summary({"weight": jnp.ones((3, 2))}).rows[0]
       SummaryRow(path='weight', group='rest', leaves=1, parameters=6, bytes=24)
 
     Attributes:
-      path: where the subtree is, as `by_path` reads it: `layers/0`. Empty for the whole tree.
-      group: the name of the filter that took the leaves. Empty for all groups together.
-      leaves: how many leaves, static ones too.
-      parameters: how many elements the arrays among them have; a typed PRNG key is one element.
+      path: the path of the subtree in the form of `by_path`: `layers/0`. Empty for the whole tree.
+      group: the name of the filter that matches the leaves. Empty for all groups together.
+      leaves: the number of leaves, static ones included.
+      parameters: the number of elements of the arrays among them; a typed PRNG key is one element.
       bytes: the memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
     """
 
@@ -89,7 +89,7 @@ class SummaryRow:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """The table that `summary` makes; `print` shows it.
+    """The result of `summary`; `print` displays it as a table.
 
     Example:
       >>> partax.tree.summary({"weight": jnp.ones((3, 2)), "name": "linear"}, partax.is_array).total.parameters
@@ -116,23 +116,24 @@ class Summary:
         rows = [(row.path, row) for row in below[:_SHOWN_ROWS]] + [("total", row) for row in (*totals, self.total)]
         cells = [["subtree", "group", "leaves", "parameters", "bytes"]]
         cells += [
-            [printable(it) for it in (first, row.group)] + [f"{n:,}" for n in _counts(row)] for first, row in rows
+            [printable(word) for word in (first, row.group)] + [f"{n:,}" for n in _counts(row)] for first, row in rows
         ]
         cells = cells if totals else [[row[0], *row[2:]] for row in cells]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        words = len(widths) - 3  # columns of words, which begin at the left
-        lines = ["  ".join(f"{it:{'<' if i < words else '>'}{widths[i]}}" for i, it in enumerate(row)) for row in cells]
-        shown, rule = len(below[:_SHOWN_ROWS]), "-" * (sum(widths) + 2 * len(widths) - 2)
-        more = [f"... {len(below) - shown:,} more in `rows`"] if len(below) > shown else []
-        body = [*lines[1 : shown + 1], *more, rule] if below else []
-        return "\n".join(line.rstrip() for line in (lines[0], rule, *body, *lines[shown + 1 :]))
+        num_words = len(widths) - 3  # columns of words, which are left-aligned
+        alignments = ["<" if i < num_words else ">" for i in range(len(widths))]
+        lines = ["  ".join(map(format, row, map("{}{}".format, alignments, widths))) for row in cells]
+        num_shown, rule = len(below[:_SHOWN_ROWS]), "-" * (sum(widths) + 2 * len(widths) - 2)
+        more = [f"... {len(below) - num_shown:,} more in `rows`"] if len(below) > num_shown else []
+        body = [*lines[1 : num_shown + 1], *more, rule] if below else []
+        return "\n".join(line.rstrip() for line in (lines[0], rule, *body, *lines[num_shown + 1 :]))
 
 
-Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # where users find them, and pickles too
+Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # the public module, which pickles also name
 
 
 def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = None, depth: int | None = 2) -> Summary:
-    """Counts leaves, parameters and bytes, by group and by subtree.
+    """Count leaves, parameters and bytes, by group and by subtree.
 
     Example:
       >>> model = {"layers": [{"weight": jnp.ones((3, 2))}, {"weight": jnp.ones((2, 2))}]}
@@ -145,13 +146,14 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
       total          2          10     40
 
     Args:
-      pytree: any pytree. A `jax.ShapeDtypeStruct` counts as the array that it describes; an array that stands in two
-        places counts in both.
-      *filters: as for `partition`; each makes a group of the leaves that `partition` would give it. What none takes is
-        the group "rest".
-      names: of the groups, one for each filter, or one more for the rest; else the filters' own.
-      depth: how many steps below the root the tree is cut into subtrees; a leaf nearer to the root is one of its own.
-        0: totals alone; None: down to each leaf.
+      pytree: any pytree. A `jax.ShapeDtypeStruct` counts as the array that it describes; an array in two places
+        counts twice.
+      *filters: as for `partition`; each is a group of the leaves that are in its part there. The leaves that no filter
+        matches are the group "rest".
+      names: the names of the groups, one for each filter, and optionally one for the rest. By default those of the
+        filters.
+      depth: the depth of the subtrees below the root; a leaf nearer to the root is a subtree by itself. 0: only totals;
+        None: each leaf is a subtree.
 
     Returns:
       The counts, as data and as a table to `print`. The totals are exact for any depth.
@@ -163,30 +165,30 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
         raise ValueError(f"found depth={depth}, expected 0 or more, or None")
     group_names = _names(filters, names)
     group_of_leaf = jax.tree.leaves(labels(pytree, dict(zip(group_names, filters, strict=False)), group_names[-1]))
-    # Rebuilt as the labels are: jax's order of keys that have none, such as NaN, follows that of the dictionary.
+    # `filter` rebuilds the tree as `labels` does, since jax keeps the dictionary's order for keys such as NaN.
     leaves = jax.tree_util.tree_leaves_with_path(filter(pytree, True))
     pairs = [(path, leaf, group) for (path, leaf), group in zip(leaves, group_of_leaf, strict=True)]
     rows: list[SummaryRow] = []
-    # The leaves of one subtree follow one another.
+    # The leaves of a subtree are consecutive.
     for path, part in itertools.groupby(pairs, lambda pair: tuple(pair[0][:depth])):
         text, below = jax.tree_util.keystr(path, simple=True, separator="/"), list(part)
-        of_group = (_row(text, name, [leaf for _, leaf, group in below if group == name]) for name in group_names)
-        rows += [row for row in of_group if row.leaves]
+        group_rows = (_row(text, name, [leaf for _, leaf, group in below if group == name]) for name in group_names)
+        rows += [row for row in group_rows if row.leaves]
     totals = [_row("", name, [leaf for _, leaf, group in pairs if group == name]) for name in group_names]
     return Summary(tuple(rows), tuple(totals), _row("", "", (leaf for _, leaf, _ in pairs)))
 
 
-def _names(filters: Sequence[FilterSpec], given: Sequence[str] | None) -> list[str]:
-    """A name for each filter and for the rest, no two alike."""
-    names = list(given or ())
-    if given is None:
+def _names(filters: Sequence[FilterSpec], chosen_names: Sequence[str] | None) -> list[str]:
+    """Distinct names for the filters and for the rest."""
+    names = list(chosen_names or ())
+    if chosen_names is None:
         for i, spec in enumerate(filters, 1):
             is_tree = not isinstance(spec, tuple) and not jax.tree_util.all_leaves([spec])
             name = f"filter {i}" if is_tree else filter_name(spec)
             names.append(f"{name} ({i})" if name in (*names, "rest") else name)
     names += ["rest"] * (len(names) == len(filters))
     if len(names) != len(filters) + 1 or len(set(names)) < len(names):
-        raise ValueError(f"found names={given!r}, expected {len(filters)} that differ, or one more for the rest")
+        raise ValueError(f"found names={chosen_names!r}, expected {len(filters)} that differ, or one more for the rest")
     return names
 
 
@@ -200,7 +202,7 @@ def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:
 
 
 def _size(leaf: Any) -> tuple[int, int]:
-    """Elements and bytes of an array, or of one that is yet to be made; nothing for other leaves."""
+    """The elements and bytes of an array or of a `jax.ShapeDtypeStruct`; zeros for other leaves."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf.size, leaf.size * leaf.dtype.itemsize
     return (int(leaf.size), int(leaf.nbytes)) if _core.is_array(leaf) else (0, 0)

@@ -1,6 +1,4 @@
-"""Methods of nodes in trees for jax, which has them for leaves: in their places are nodes, whose children are the
-objects.
-"""
+"""Bound methods as nodes whose children are the objects, since jax reads a method as a leaf."""
 
 import types
 from typing import Any
@@ -17,7 +15,7 @@ class _Opened:
 
 jax.tree_util.register_pytree_with_keys(
     _Opened,
-    lambda it: (((jax.tree_util.GetAttrKey("__self__"), it.owner),), it.function),
+    lambda node: (((jax.tree_util.GetAttrKey("__self__"), node.owner),), node.function),
     lambda function, children: _Opened(function, *children),
 )
 
@@ -27,21 +25,23 @@ def _is_method(leaf: Any) -> bool:
 
 
 def open_methods(tree: Any) -> Any:
-    """The tree with a node for each method of a node; the same object where it has none."""
+    """Replace each method of a node by a node; returns the same object if there are none."""
     leaves, structure = jax.tree.flatten(tree)
     if not any(map(_is_method, leaves)):
         return tree
-    opened = [_Opened(it.__func__, open_methods(it.__self__)) if _is_method(it) else it for it in leaves]
-    return structure.unflatten(opened)
+    nodes = [_Opened(leaf.__func__, open_methods(leaf.__self__)) if _is_method(leaf) else leaf for leaf in leaves]
+    return structure.unflatten(nodes)
 
 
 def close_methods(tree: Any) -> Any:
-    """The tree with methods again instead of such nodes; the same object where it has none."""
+    """The inverse of `open_methods`; returns the same object if it has nothing to restore."""
     leaves, structure = jax.tree.flatten(tree, is_leaf=_is_opened)
     if not any(map(_is_opened, leaves)):
         return tree
-    closed = [types.MethodType(it.function, close_methods(it.owner)) if _is_opened(it) else it for it in leaves]
-    return structure.unflatten(closed)
+    methods = [
+        types.MethodType(leaf.function, close_methods(leaf.owner)) if _is_opened(leaf) else leaf for leaf in leaves
+    ]
+    return structure.unflatten(methods)
 
 
 def _is_opened(node: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Splitting trees by filters and putting them together again."""
+"""Split trees by filters and combine the parts."""
 
 import types
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def partition(
     is_leaf: Callable[[Any], bool] | None = None,
     strict: bool = False,
 ) -> tuple[PyTree, ...]:
-    """Splits a tree into parts by filters.
+    """Split a tree into parts by filters.
 
     Example:
       >>> model = {"weight": jnp.ones(2), "rate": 0.1, "name": "linear"}
@@ -30,27 +30,27 @@ def partition(
       >>> rest
       {'name': 'linear', 'rate': 0.1, 'weight': None}
 
-    A leaf goes to the filter that takes it nearest to the root (a type may take a whole subtree), and of several such
-    to the first; to the last part, if no filter takes it.
+    A leaf goes to the filter that matches nearest to the root (a type can match a whole subtree), and among several
+    filters to the first. If no filter matches, it goes to the last part.
 
     Args:
       pytree: any pytree.
-      *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
-        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
+      *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which matches
+        leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
-      replace: put in each tree in place of the leaves that went into the others.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
-      strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
+      replace: the value in each part for the leaves that are in another part.
+      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
+      strict: whether a filter without a match is an error. A `by_path` without a match is a warning otherwise.
 
     Returns:
       `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
 
     Raises:
       ValueError: a leaf of a filter is none of the above, or its structure is not a prefix of `pytree`; or, with
-        `strict`, a filter takes nothing.
+        `strict`, a filter has no match.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
-    With one filter it is `equinox.partition`; types take subtrees as in `inox.tree.partition`.
+    With one filter it is the same as `equinox.partition`; types match subtrees as in `inox.tree.partition`.
     """
     for spec in filters[1:]:
         if not _is_filter(spec):
@@ -59,13 +59,13 @@ def partition(
                 "(leaf) -> bool, a type, by_path(...), or a tree of these; `replace=` and `is_leaf=` go by name"
             )
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
-    if 0 in counts[:-1]:  # of the filters, without the rest
+    if 0 in counts[:-1]:  # the last count is that of the rest
         check_used(pytree, filters, counts, is_leaf, strict)
     return parts
 
 
 def _is_filter(argument: Any) -> bool:
-    """Whether it is a filter or, as a node, may be a prefix tree of filters."""
+    """Whether an argument is a filter, or a node and so possibly a prefix tree of filters."""
     if callable(argument) or isinstance(argument, (bool, Filter, types.UnionType)):
         return True
     return argument is not None and not jax.tree_util.all_leaves([argument])
@@ -78,7 +78,7 @@ def filter(
     replace: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> PyTree:
-    """Keeps the leaves that a filter takes, and puts `replace` for all others.
+    """Keep the leaves that a filter matches, and put `replace` for all others.
 
     Example:
       >>> partax.filter({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
@@ -87,9 +87,9 @@ def filter(
     Args:
       pytree: any pytree.
       filter_spec: a filter as for `partition`.
-      inverse: keep the leaves that the filter does not take.
-      replace: put in place of the leaves that are not kept.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      inverse: keep the leaves that the filter does not match instead.
+      replace: the value for the leaves that are not kept.
+      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
 
     Returns:
       A tree of the structure of `pytree`.
@@ -103,14 +103,14 @@ def filter(
             f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
             "`&`, `|` and `~`"
         )
-    kept, taken = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
-    if taken == 0:
+    result, num_matches = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
+    if num_matches == 0:
         check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
-    return kept
+    return result
 
 
 def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> PyTree:
-    """Puts the parts of a tree together again.
+    """Combine the parts of a tree.
 
     Example:
       >>> arrays, rest = partax.partition({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
@@ -118,18 +118,18 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
       {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
 
     Args:
-      *pytrees: trees of one structure, in any order, with None for what another has.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      *pytrees: trees of one structure, in any order, with None for the leaves of another part.
+      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
 
     Returns:
-      The tree whose leaves are, at each place, the first that is not None.
+      The tree with the first leaf that is not None at each path.
 
     Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
     tree that is not None there.
 
     Raises:
-      ValueError: the trees differ; the message names the argument and the path, and what either has there.
-      TypeError: no tree was given; or the `==` of a static part raised.
+      ValueError: the trees differ; the message has the argument, the path, and what both trees have there.
+      TypeError: no tree is passed; or the `==` of a static part raised.
     """
     if not pytrees:
         raise TypeError("combine: found no tree, expected one or more")
@@ -137,7 +137,7 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
 
 
 def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
-    """Adds updates to a model: `tree_map(lambda p, u: p + u, model, updates)`, where None changes nothing.
+    """Add updates to a model: `tree_map(lambda p, u: p + u, model, updates)`, where None changes nothing.
 
     Example:
       >>> model = {"weight": jnp.ones(2), "name": "linear"}
@@ -146,8 +146,8 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
     Args:
       model: any pytree.
-      updates: a tree of the structure of `model`, or a prefix of it with None for what stays, such as the updates of an
-        optax optimiser.
+      updates: a tree of the structure of `model`, or a prefix of it with None for unchanged parts, such as the updates
+        of an optax optimizer.
 
     Returns:
       The updated model. Leaves without an update are the same objects.
@@ -164,7 +164,7 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
 
 def is_none(node: Any) -> bool:
-    """Whether it is None, which is a leaf where this is `is_leaf`."""
+    """The `is_leaf` for which None is a leaf."""
     return node is None
 
 
@@ -173,7 +173,7 @@ def _updated(change: Any, part: PyTree) -> PyTree:
 
 
 def _explain_misfit(model: PyTree, updates: PyTree) -> None:
-    """Raises where updates do not fit a model, with the place in them."""
+    """Raise an error with the path if the updates do not fit the model."""
     try:
         _core.combine((model, updates), None)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Paths of the leaves of a tree: their texts, and the globs and regular expressions that take leaves by them.
+"""Paths of the leaves of a tree as strings, and globs and regular expressions that match leaves by their path.
 
-The native stages give the names in a tree as rows, in pre-order: for each node (how its children are named, their
-names, how many they are, whether all are leaves). Unless all are, rows of the children follow, where a number is of
-leaves in a row, and None ends them.
+The native stages pass the names in a tree as rows in pre-order. The row of a node is (how its children are named, their
+names, their number, whether all are leaves). Unless all are leaves, the rows of the children follow: an integer is the
+number of consecutive leaves, and None ends the children.
 """
 
 import functools
@@ -13,44 +13,45 @@ from typing import Any
 
 from jax.tree_util import keystr
 
-_INDICES, _FIELDS, _KEYS, _ENTRIES = range(4)  # how the children of a node are named; by keys of jax, or by indices
+# How the children of a node are named; `_ENTRIES` are keys of jax or indices.
+_INDICES, _FIELDS, _KEYS, _ENTRIES = range(4)
 
 _Row = tuple[int, Any, int, int] | int | None
 _Rows = tuple[_Row, ...]
 
 _MOST_ALTERNATIVES = 1024
-_MOST_RESULTS = 1 << 12  # that a glob remembers
+_MOST_RESULTS = 1 << 12  # in each cache of a glob
 
 _Part = re.Pattern[str] | str | None
-"""What a glob has for a segment: a literal, or a pattern; None at its end."""
+"""A segment of a glob: a literal or a pattern; None at the end of the glob."""
 
 _Matches = Callable[[str], re.Match[str] | None]
 _ANY_DEPTH, _ANY, _END = re.compile(r"\*\*"), re.compile(".*", re.DOTALL), None
 
 
 def taken_by_path(description: tuple[str, Any], rows: _Rows) -> bytes:
-    """For each leaf whether a filter by path takes it. Called by the native stages."""
+    """For each leaf, whether a filter by path matches it. Called by the native stages."""
     kind, pattern = description
     if kind == "glob":
-        return glob_of(pattern).taken(rows)
+        return glob_of(pattern).match_leaves(rows)
     return bytes([pattern.search(path) is not None for path in path_texts(rows, "/")])
 
 
 def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
-    """The path of each leaf; of those that are written alike, the later ones end in `#2`, `#3` and so on. Called by the
-    native stages.
+    """The path of each leaf; `#2`, `#3` and so on are appended to the later ones of equal paths. Called by the native
+    stages.
     """
     keys = path_texts(rows, separator)
-    taken = set(keys)
-    if len(taken) == len(keys):
+    used_keys = set(keys)
+    if len(used_keys) == len(keys):
         return tuple(keys)
-    counts: dict[str, int] = {}  # how often each key was seen
+    counts: dict[str, int] = {}  # of each key so far
     for i, key in enumerate(keys):
         count = counts.get(key, 0) + 1
         if count > 1:
-            while (name := f"{key}#{count}") in taken:
+            while (name := f"{key}#{count}") in used_keys:
                 count += 1
-            taken.add(name)
+            used_keys.add(name)
             keys[i] = name
         counts[key] = count
     return tuple(keys)
@@ -59,10 +60,10 @@ def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
 def path_texts(rows: _Rows, separator: str | None) -> list[str]:
     """The path of each leaf: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
     if len(rows) == 1 and isinstance(rows[0], int):
-        return [""]  # of a leaf alone
+        return [""]  # the tree is a leaf
     texts: list[str] = []
     levels: list[Iterator[str]] = []
-    paths = iter(("",))  # of the children of a node that are still to come
+    paths = iter(("",))  # of the remaining children of the current node
     for row in rows:
         if row is None:
             paths = levels.pop()
@@ -95,7 +96,7 @@ def _keystr(path: str, kind: int, names: Any, count: int) -> list[str]:
 
 
 def _segments(kind: int, names: Any, count: int) -> Sequence[str]:
-    """The names of the children of a node, as `jax.tree_util.keystr(path, simple=True)` has them."""
+    """The names of the children of a node, in the form of `jax.tree_util.keystr(path, simple=True)`."""
     if kind == _FIELDS:
         return names
     if kind == _ENTRIES:
@@ -119,11 +120,11 @@ class _Glob:
         self._lasts: dict[int, tuple[bool, frozenset[str], _Matches | None]] = {}
         self._of_fields: dict[tuple[int, tuple[str, ...]], bytes] = {}
 
-    def taken(self, rows: _Rows) -> bytes:
-        """For each leaf, whether the glob takes it."""
+    def match_leaves(self, rows: _Rows) -> bytes:
+        """For each leaf, whether the glob matches it."""
         mask = bytearray()
         levels: list[Iterator[int]] = []
-        states = iter((self._start,))  # of the children of a node that are still to come
+        states = iter((self._start,))  # of the remaining children of the current node
         for row in rows:
             if row is None:
                 states = levels.pop()
@@ -133,20 +134,20 @@ class _Glob:
                 kind, names, count, is_flat = row
                 state = next(states)
                 if is_flat:
-                    mask += self._taken_of(state, kind, names, count)
+                    mask += self._match_children(state, kind, names, count)
                 else:
                     levels.append(states)
                     states = iter(self._states_of(state, kind, names, count))
         return bytes(mask)
 
-    def _taken_of(self, state: int, kind: int, names: Any, count: int) -> bytes:
-        """The same of the leaves that are the children of a node."""
+    def _match_children(self, state: int, kind: int, names: Any, count: int) -> bytes:
+        """For each child of a node whose children are leaves, whether the glob matches it."""
         if state == 0:
             return bytes(count)
         if kind == _FIELDS and (mask := self._of_fields.get((state, names))) is not None:
             return mask
-        takes_all, literals, match = self._last(state)
-        if takes_all:
+        matches_all, literals, match = self._last(state)
+        if matches_all:
             return b"\1" * count
         if kind == _INDICES and match is None:
             indices = bytearray(count)
@@ -164,15 +165,15 @@ class _Glob:
         return mask
 
     def _last(self, state: int) -> tuple[bool, frozenset[str], _Matches | None]:
-        """Which segments lead from a state to an end: whether all do, else literals and what patterns match."""
+        """The segments that lead from a state to an end: whether all do, the literals, and a match of patterns."""
         if state not in self._lasts:
             before_end = [i for i in _positions(state & ~self._ends) if self._closed(2 << i) & self._ends]
             parts = [self._parts[i] for i in before_end]
             patterns = [part.pattern for part in parts if isinstance(part, re.Pattern)]
             match = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.DOTALL).fullmatch
             literals = frozenset(part for part in parts if isinstance(part, str))
-            takes_all = any(part is _ANY or part is _ANY_DEPTH for part in parts)
-            _keep(self._lasts, state, (takes_all, literals, match if patterns else None))
+            matches_all = any(part is _ANY or part is _ANY_DEPTH for part in parts)
+            _keep(self._lasts, state, (matches_all, literals, match if patterns else None))
         return self._lasts[state]
 
     def _states_of(self, state: int, kind: int, names: Any, count: int) -> Iterable[int]:
@@ -181,7 +182,7 @@ class _Glob:
             literals = frozenset(part for part in parts if isinstance(part, str))
             is_plain = all(isinstance(part, str) or part is _ANY or part is _ANY_DEPTH for part in parts)
             _keep(self._nexts, state, (literals, self._step(state, None) if is_plain else None))
-        literals, after = self._nexts[state]  # after any segment but the literals; None where patterns decide
+        literals, after = self._nexts[state]  # after any segment except the literals; None if it depends on patterns
         if after is None:
             return [self._step(state, segment) for segment in _segments(kind, names, count)]
         if not literals:
@@ -190,7 +191,6 @@ class _Glob:
         return [self._step(state, segment) if segment in literals else after for segment in segments]
 
     def _step(self, state: int, segment: str | None) -> int:
-        """The state after a segment."""
         after = self._steps.get((state, segment))
         if after is None:
             after = 0
@@ -205,7 +205,7 @@ class _Glob:
         return after
 
     def _closed(self, state: int) -> int:
-        """With the positions after each `**`, which may be of no segments."""
+        """Add the positions after each `**`, since it also matches zero segments."""
         for position in _positions(state):
             while self._parts[position] is _ANY_DEPTH:
                 position += 1
@@ -236,16 +236,16 @@ def _positions(state: int) -> Iterator[int]:
 
 @functools.lru_cache(maxsize=256)
 def glob_of(glob: str) -> _Glob:
-    """The automaton of a glob; a ValueError says what is wrong with it."""
-    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that takes it as it is
+    """The automaton of a glob. Raises a ValueError if the glob is malformed."""
+    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that escapes it
     if tokens and tokens[-1] == "\\":
         raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
     return _Glob(map(_split, _expand(tokens, glob)))
 
 
 def _expand(tokens: list[str], glob: str) -> list[list[str]]:
-    """Every way to choose one of each pair of braces' alternatives."""
-    # The open braces: what was read before each, and its alternatives so far. The outermost is the glob itself.
+    """All globs without braces that a glob with braces matches."""
+    # For each open brace: the prefixes before it, and its alternatives so far. `current` is the innermost alternative.
     before: list[list[list[str]]] = []
     choices: list[list[list[str]]] = []
     current: list[list[str]] = [[]]
@@ -277,9 +277,9 @@ def _expand(tokens: list[str], glob: str) -> list[list[str]]:
 
 
 def _split(tokens: list[str]) -> list[_Part]:
-    """The segments of one alternative; the root, which has none, is named by nothing."""
+    """The segments of one alternative; the empty glob matches the root, which has no segments."""
     segments: list[_Part] = []
-    pieces = [""]  # the texts between the stars of a segment
+    pieces = [""]  # the strings between the stars of a segment
     for token in [*tokens, "/"] if tokens else ():
         if token == "/":
             segments.append(_segment(pieces))
@@ -297,5 +297,5 @@ def _segment(pieces: list[str]) -> _Part:
     if len(pieces) == 1:
         return pieces[0]
     first, *middle, last = map(re.escape, pieces)
-    # Each piece where it comes first, for good: many stars would take for ever to try all other ways.
+    # Atomic groups match each piece at its first position, since backtracking over many stars takes exponential time.
     return re.compile("".join([first, *(f"(?>.*?{piece})" for piece in middle), ".*", last]), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Values, names and records as texts of one line, whatever they hold: what is long ends with `...`."""
+"""Values, names and records as one line of text; long ones are truncated with `...`."""
 
 import dataclasses
 import functools
@@ -9,18 +9,18 @@ import jax
 import numpy as np
 
 from partax._functions.objects import attribute_of
-from partax._pytree.spec_data import shown
+from partax._pytree.spec_data import repr_text
 
 LONGEST = 120
-"""How many characters the `repr` of an object of partax has at most."""
+"""The maximum length of the `repr` of an object of partax."""
 
 _LONGEST_VALUE = 60
-_DEEPEST = 6  # of containers in one another whose items are written
+_DEEPEST = 6  # level of nested containers whose items are written
 _BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
 
 
 class Opened(NamedTuple):
-    """What is written as its items between two texts, each after another text."""
+    """A value to write as its items between a start and an end; each item has a prefix."""
 
     start: str
     items: Callable[[], Iterable[tuple[str, Any]]]
@@ -28,12 +28,12 @@ class Opened(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """A text with an escape for each character that cannot be printed, such as a line break."""
+    """Escape each character that cannot be printed, such as a line break."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """A text without line breaks and what else cannot be printed, cut at its end."""
+    """Replace line breaks by spaces, escape what cannot be printed, and truncate the end."""
     if len(text) > 10 * longest:
         text = text[: 10 * longest] + "..."
     text = printable(" ".join(text.split()))
@@ -41,30 +41,30 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 
 def angled(text: str) -> str:
-    """The same between angle brackets, as the `repr` of what has no constructor."""
+    """One line in angle brackets, for the `repr` of an object without a public constructor."""
     return f"<{one_line(text, LONGEST - 2)}>"
 
 
 def name_text(name: str, longest: int = LONGEST) -> str:
-    """A qualified name in one line; of a long one the end, which tells more."""
+    """A qualified name in one line. A long one is truncated at its start, since its end is more specific."""
     text = one_line(name, max(len(name), 1) * 10)
     return text if len(text) <= longest else "..." + text[3 - longest :]
 
 
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
-    """The `repr` of a value in one line, with arrays as their dtype and shape; the type's name where the `repr` raises.
-    No array data is read; of a long container only what is shown is asked for its `repr`.
+    """The `repr` of a value in one line, with arrays as their dtype and shape, or the type's name if the `repr` raises.
+    Does not read array data, and runs the `repr` of only those items of a long container that fit.
     """
     try:
         return one_line(_text(value, longest, _DEEPEST), longest)
     except MemoryError:
         raise
-    except Exception:  # a container that changes meanwhile, a class that does not say what it is
+    except Exception:  # a container that another thread changes, or a property that raises
         return one_line(f"<{type(value).__name__}>", longest)
 
 
 def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
-    """The `repr` of what wraps a callable: `<partax.filter_jit of step>`, with what is more to tell after the name."""
+    """The `repr` of a wrapper of a callable: `<partax.filter_jit of step>`, with `more` after the name."""
     wrapped = attribute_of(wrapper, "__wrapped__", wrapper)
     names = (attribute_of(wrapper, "__qualname__"), attribute_of(wrapper, "__name__"), type(wrapped).__qualname__)
     name = next(name for name in names if isinstance(name, str))
@@ -86,12 +86,12 @@ def _text(value: Any, longest: int, depth: int) -> str:
     if isinstance(value, (jax.Array, np.ndarray)):
         return array_text(value)
     if isinstance(value, (str, bytes)) and len(value) > longest:
-        return shown(value[:longest]) + "..."
+        return repr_text(value[:longest]) + "..."
     if isinstance(value, functools.partial):
         bound = [("", item) for item in value.args] + [(f"{name}=", item) for name, item in value.keywords.items()]
         return _items(f"{kind.__name__}(", [("", value.func), *bound], ")", longest, depth - 1)
     if kind not in _BRACKETS or not value:
-        return shown(value)
+        return repr_text(value)
     start, end = _BRACKETS[kind]
     items: Any = value
     if depth <= 0:
@@ -107,7 +107,7 @@ def _text(value: Any, longest: int, depth: int) -> str:
 
 
 def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int, depth: int) -> str:
-    """Items that fit, each after its name, and `...` where there are more."""
+    """The items that fit, each after its name, and `...` if there are more."""
     texts: list[str] = []
     room = longest - len(start) - len(end)
     for name, value in items:
@@ -121,6 +121,6 @@ def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int,
 
 
 def array_text(array: Any) -> str:
-    """The text of whatever has a dtype and a shape, typed PRNG keys included."""
+    """The dtype and shape of an array or a typed PRNG key: `float32[3,2]`."""
     dtype: Any = array.dtype
     return f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, array.shape))}]"

@@ -1,21 +1,21 @@
-"""The static part of a tree as the native stages give it: plain data, with what it tells apart and the path of each."""
+"""The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[Any, ...]]
-"""Nodes in pre-order, static values, and the path of each node. A static value is (value,), or () where the field is
-absent, or None where it is gone. For a run of leaves, (the path of its parent, which child its first leaf is, the
-segments of the parent's children, none where they are numbered) is given instead of a path."""
+"""Nodes in pre-order, static values, and the path of each node. A static value is (value,), or () if the field is
+absent, or None if the value was deleted. The path of a run of leaves is (the path of its parent, the index of the first
+leaf among the children, the segments of the parent's children, empty if they are numbered)."""
 
 DICTS = ("dict", "ordered_dict", "default_dict")
 
 
 class Node(NamedTuple):
-    """One node; one with static fields stands once more after its children, as an "end"."""
+    """One node. A node with static fields has a second entry after its children, of kind "end"."""
 
-    kind: str  # its family; a leaf of arity n > 0 is n leaves in a row
+    kind: str  # its family; a leaf of arity n > 0 is n consecutive leaves
     cls: Any  # None for leaves
     type_name: str
     arity: int
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many children of its parent it is."""
+        """The number of children of the parent that it represents."""
         return max(self.arity, 1) if self.is_leaf else 1
 
     @property
@@ -37,11 +37,11 @@ class Node(NamedTuple):
         return self.first + (self.kind == "default_dict")
 
 
-node_of = partial(tuple.__new__, Node)  # Node._make without its check, for thousands of nodes
+node_of = partial(tuple.__new__, Node)  # `Node._make` without its check, since a tree can have thousands of nodes
 
 
 def leaf_paths_of(node: Node, path: Any) -> list[str]:
-    """The path of each leaf in a node; `path` is what the data has for it."""
+    """The path of each leaf in a run of leaves; `path` is its entry in the data."""
     if node.arity == 0:
         return [path]
     parent, first, segments = path
@@ -50,7 +50,7 @@ def leaf_paths_of(node: Node, path: Any) -> list[str]:
 
 
 class Verbatim(str):
-    """A text that is its own `repr`."""
+    """A string that is its own `repr`."""
 
     __slots__ = ()
 
@@ -59,12 +59,12 @@ class Verbatim(str):
 
 
 def alike(first: str, second: str) -> str:
-    """What a message adds to the texts of two values that differ."""
+    """The addition to a message if two unequal values have the same text."""
     return " (they look alike, but are not equal)" if first == second else ""
 
 
-def shown(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> str:
-    """The repr of a value, cut where it is longer; of one that has none the name of its type."""
+def repr_text(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> str:
+    """The `repr` of a value, truncated to `longest`, or the name of its type if the `repr` raises."""
     try:
         text = repr(value)
     except MemoryError:
@@ -76,25 +76,23 @@ def shown(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> st
 
 ARRAY, VALUE, RUN, NODE, FIELD = range(5)
 Detail = tuple[str, int, Any]
-"""What a static key tells apart: (path, ARRAY, None), (path, VALUE, the static value), (path,
-FIELD, the static value) of what belongs to a node without being a leaf, (path of a sequence, RUN, (index
-of the first, static values)) for many static leaves in a row, (path, NODE, (kind, type, number of children, or the keys
-of an OrderedDict))."""
+"""An item of a static key: (path, ARRAY, None); (path, VALUE, static leaf); (path, FIELD, static value of a node);
+(path of a sequence, RUN, (index of the first, static values)) for many consecutive static leaves; or
+(path, NODE, (kind, type, number of children or keys of an OrderedDict))."""
 
 _LONG_RUN = 16
 
 
 def details(data: SpecData) -> Iterator[Detail]:
-    """All that a static key tells apart, in order."""
+    """All items of a static key, in order."""
     nodes, statics, all_paths = data
 
     def value(index: int) -> Any:
-        held = statics[index]
-        return held[0] if held else None
+        entry = statics[index]
+        return entry[0] if entry else None
 
-    # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are, and what
-    # they tell is not kept.
-    array = None  # the one tuple of all single arrays
+    # A first call can have many thousands of nodes, so this reads plain tuples and yields instead of building a list.
+    array = None  # the tuple that all single arrays share
     for node, path in zip(nodes, all_paths, strict=True):
         if node is array:
             yield path, ARRAY, None
@@ -132,10 +130,10 @@ def leaf_paths(data: SpecData) -> list[str]:
 
 
 def leaf_owners(data: SpecData) -> list[int]:
-    """For each array leaf of a call, the index of the value that it is in."""
+    """For each array leaf of a call, the index of the argument that contains it."""
     owners: list[int] = []
     owner = -1
-    left = 0  # nodes and leaves that are still to come in this value
+    left = 0  # the remaining nodes and leaves of this argument
     for node in map(node_of, data[0][1:]):
         if node.kind == "end":
             continue
@@ -148,7 +146,7 @@ def leaf_owners(data: SpecData) -> list[int]:
 
 
 def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
-    """The path and the index of each static value that is there; keys have the path of their child."""
+    """The path and the index of each static value; a key has the path of its child."""
     nodes, statics, paths = data
     for node, path in zip(map(node_of, nodes), paths, strict=True):
         if node.kind == "end":
@@ -164,14 +162,13 @@ def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
                 yield f"{path}.default_factory", node.first
             for i in range(node.first_key, node.first_key + node.arity):
                 key = statics[i]
-                yield f"{path}[{shown(*key) if key else '<dropped>'}]", i
+                yield f"{path}[{repr_text(*key) if key else '<dropped>'}]", i
 
 
 def static_path(data: SpecData, index: int) -> str:
-    """The path of one static value."""
     return next((path for path, i in _statics(data) if i == index), "the arguments")
 
 
 def static_values(data: SpecData) -> dict[str, Any]:
-    """Each static value by its path."""
+    """The static values by path."""
     return {path: value[0] if (value := data[1][i]) else None for path, i in _statics(data)}

@@ -21,7 +21,7 @@ def spec_names(spec: Any) -> Iterator[Any]:
 
 
 def misnamed_text(spec: Any, sizes: Mapping[Any, int]) -> str | None:
-    """What is wrong with the names in a spec, by the sizes of the axes that it may name; None if nothing is."""
+    """The error in the axis names of a spec, or None. `sizes` has all axes that it may name."""
     names = list(spec_names(spec))
     for i, name in enumerate(names):
         if name not in sizes:
@@ -32,8 +32,8 @@ def misnamed_text(spec: Any, sizes: Mapping[Any, int]) -> str | None:
 
 
 def misfit_text(shape: Sequence[int], spec: Any, sizes: Mapping[Any, int], *, divides: bool = True) -> str | None:
-    """Why an array cannot have a spec, by the sizes of the axes that it may name; None if nothing is known against it.
-    `divides`: the sizes must divide the array evenly.
+    """The reason why an array cannot have a spec, or None. `sizes` has all axes that the spec may name. With `divides`,
+    the sizes must divide the array evenly.
     """
     misnamed = misnamed_text(spec, sizes)
     if misnamed is not None:

@@ -1,4 +1,4 @@
-"""What the native functions of trees ask of Python: texts, and messages for trees that are unlike."""
+"""The `repr` of trees, and error messages for trees that differ. Called by the native functions of trees."""
 
 import functools
 import itertools
@@ -7,24 +7,24 @@ from typing import Any
 
 from partax._functions.objects import attribute_of
 from partax._pytree.short_text import LONGEST, Opened, name_text, one_line, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, shown, static_path
+from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, repr_text, static_path
 
 _LONGEST_VALUE = 200  # in a message
 _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
 def tree_text(data: SpecData) -> str:
-    """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts. Runs
-    the `repr` of the static values that are shown.
+    """The tree in one line as Python would print it, with `*` for array leaves; only the outer parts of a large tree.
+    Runs the `repr` of the static values that it contains.
     """
     longest = LONGEST - len("FlatSpec()")
-    held = data[1][0] if data[0][0][0] == "static_leaf" else ()  # what a `Static` holds
-    root = held[0] if held else _opened(data)
+    entry = data[1][0] if data[0][0][0] == "static_leaf" else ()  # the value of a `Static`
+    root = entry[0] if entry else _opened(data)
     if not isinstance(root, Opened):
         return short_text(root, longest)
     start, items, end = root
     parts = list(itertools.islice(items(), longest))
-    for room in (longest, longest // 2, longest // 3, longest // 4):  # for each of the outer parts
+    for room in (longest, longest // 2, longest // 3, longest // 4):  # the maximum length of each outer part
         text = start + ", ".join(label + short_text(part, room) for label, part in parts) + end
         if len(text) <= longest:
             return one_line(text, longest)
@@ -32,10 +32,10 @@ def tree_text(data: SpecData) -> str:
 
 
 def _opened(data: SpecData) -> Any:
-    """A tree as nodes whose parts are asked for when they are written."""
+    """A tree of `Opened` nodes, which compute their items when they are written."""
     nodes = [node for fields in data[0] if (node := Node(*fields)).kind != "end"]
-    below: list[list[int]] = [[] for _ in nodes]  # the children of each; a run of leaves is one
-    unfinished: list[tuple[int, int]] = []  # nodes, and how many of their children are still to come
+    below: list[list[int]] = [[] for _ in nodes]  # the children of each node; a run of leaves is one entry
+    unfinished: list[tuple[int, int]] = []  # nodes, each with the number of its remaining children
     for i, node in enumerate(nodes):
         if unfinished:
             parent, left = unfinished.pop()
@@ -46,15 +46,15 @@ def _opened(data: SpecData) -> Any:
             unfinished.append((i, node.arity))
 
     def value(index: int) -> Any:
-        """A static value: a function by its name."""
-        held = data[1][index]
-        if not held:
-            return Verbatim("<dropped>" if held is None else "<absent>")
-        name = attribute_of(held[0], "__name__") if callable(held[0]) else None
-        return Verbatim(name_text(name, _LONGEST_NAME)) if isinstance(name, str) else held[0]
+        """A static value, or the name of a function."""
+        entry = data[1][index]
+        if not entry:
+            return Verbatim("<dropped>" if entry is None else "<absent>")
+        name = attribute_of(entry[0], "__name__") if callable(entry[0]) else None
+        return Verbatim(name_text(name, _LONGEST_NAME)) if isinstance(name, str) else entry[0]
 
     def items(at: int) -> Iterator[tuple[str, Any]]:
-        """What is in a node, each with what stands before it."""
+        """The children and static fields of a node, each after its label."""
         node, position = nodes[at], 0
         for i in below[at]:
             for k in range(nodes[i].size):
@@ -86,7 +86,7 @@ def _opened(data: SpecData) -> Any:
 
 
 def _own_fields(node: Node) -> list[str]:
-    """Without the names of a function that a module wraps: its text leaves them out."""
+    """The static fields without the `__name__` and similar attributes that a module copies from a function."""
     return [field for field in node.fields if not field.startswith("__")]
 
 
@@ -95,36 +95,36 @@ def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
     if node.kind == "none":
         return "None"
     if node.kind in DICTS:
-        keys = [held[0] for held in statics[node.first_key : node.first_key + node.arity] if held]
-        return f"{text} with the keys {shown(keys, 'a `{}`', _LONGEST_VALUE)}"
+        keys = [entry[0] for entry in statics[node.first_key : node.first_key + node.arity] if entry]
+        return f"{text} with the keys {repr_text(keys, 'a `{}`', _LONGEST_VALUE)}"
     if not with_size:
         return text
     wrapper = " whose attributes are not just its fields" if "__name__" in node.fields else ""
     return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}{wrapper}"
 
 
-def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
-    """The message for a node, None if it is a leaf, that is unlike the node of `what` there."""
+def unlike_nodes(expected: SpecData, actual: SpecData | None, type_name: str, what: str) -> str:
+    """The message for a node that differs from the node of `what` at the same path; `actual` is None for a leaf."""
     node = Node(*expected[0][0])
     is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
     text = "an array" if is_array else f"a `{type_name}`"
-    if found is not None:
-        other = Node(*found[0][0])
-        text = _node_words(other, found[1], other.cls is node.cls)
+    if actual is not None:
+        actual_node = Node(*actual[0][0])
+        text = _node_words(actual_node, actual[1], actual_node.cls is node.cls)
     wanted = _node_words(node, expected[1], True)
     return f"found {text}, expected the structure of {what}, which has {wanted} here; make both alike"
 
 
-def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) -> tuple[str, str]:
-    """The path below the tree and the message for a static value that differs from the one of `what` there."""
-    for fields, others, path in zip(found[0], expected[0], found[2], strict=True):
-        node, other = Node(*fields), Node(*others)
+def unequal_statics(expected: SpecData, actual: SpecData, index: int, what: str) -> tuple[str, str]:
+    """The path below the tree and the message for a static value that differs from that of `what` at the same path."""
+    for actual_fields, expected_fields, path in zip(actual[0], expected[0], actual[2], strict=True):
+        node, expected_node = Node(*actual_fields), Node(*expected_fields)
         if node.kind in DICTS and 0 <= index - node.first_key < node.arity:
-            texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
+            texts = [_node_words(node, actual[1], True), _node_words(expected_node, expected[1], True)]
             return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
-    held = (data[1][index] for data in (found, expected))
-    texts = [shown(*it, "a `{}`", _LONGEST_VALUE) if it else "no value" for it in held]
-    return static_path(found, index), (
+    entries = (data[1][index] for data in (actual, expected))
+    texts = [repr_text(*entry, "a `{}`", _LONGEST_VALUE) if entry else "no value" for entry in entries]
+    return static_path(actual, index), (
         f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
         "must be equal by `==`"
     )

@@ -1,4 +1,4 @@
-"""What the native type table asks of a type, once for each."""
+"""The description of a type, which the native type table requests once for each type."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,13 +13,13 @@ class TypeDescription(NamedTuple):
     family: str
     child_names: tuple[str, ...] = ()
     static_names: tuple[str, ...] = ()
-    layout: flax.Layout | None = None  # of the family "entries"
-    functions: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # with which jax has registered the class
-    traits: Traits | None = None  # None of the exact built-in types
+    layout: flax.Layout | None = None  # for the family "entries"
+    functions: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # with which the class is registered in jax
+    traits: Traits | None = None  # None for the exact built-in types
 
 
 def describe_type(obj: Any) -> TypeDescription:
-    """Describe the type of an object. Called by C++."""
+    """Called by C++."""
     cls, (family, children, statics) = type(obj), describe(obj)
     if children is None:
         return TypeDescription(family)

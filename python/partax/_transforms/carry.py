@@ -13,7 +13,7 @@ import numpy as np
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text
-from partax._pytree.spec_data import ARRAY, DICTS, FIELD, NODE, RUN, VALUE, alike, details, shown
+from partax._pytree.spec_data import ARRAY, DICTS, FIELD, NODE, RUN, VALUE, alike, details, repr_text
 
 NUMBERS = (bool, int, float, complex)
 _LONGEST = 200
@@ -53,7 +53,7 @@ class _Entry(NamedTuple):
         if self.kind == ARRAY:
             return array_text(self.value)
         if self.kind != NODE:
-            return shown(self.value, longest=_LONGEST)
+            return repr_text(self.value, longest=_LONGEST)
         family, cls, arity = self.value
         return "None" if family == "none" else f"a `{cls.__name__}`" + ("" if arity is None else f" of {arity}")
 
