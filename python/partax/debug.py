@@ -74,7 +74,7 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       RetraceError: when called, it would be traced once more. The message says what is new. It is raised before `fun`
         is traced and compiled; for compiled functions of others than partax, before they are compiled.
       TypeError: `fun` is not callable.
-      ValueError: `max_traces` is no number of traces.
+      ValueError: `max_traces` is not a number of traces.
     """
     check_max_traces(max_traces)
     return functools.partial(_limit, max_traces=max_traces) if fun is None else _limit(fun, max_traces)
@@ -98,14 +98,14 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
       The number of traces, those that have raised an exception included, those that were refused not.
 
     Raises:
-      ValueError: there is no `assert_max_traces` in `fun`.
+      ValueError: `fun` does not contain an `assert_max_traces`.
     """
-    found: Any = fun
+    wrapper: Any = fun
     for _ in range(_MAX_WRAPPERS):
-        if isinstance(found, _Limited):
-            return found.history.count
-        inner = (getattr(found, name, None) for name in ("__func__", "__wrapped__", "func"))
-        found = next((one for one in inner if callable(one)), None)
+        if isinstance(wrapper, _Limited):
+            return wrapper.history.count
+        inner = (getattr(wrapper, name, None) for name in ("__func__", "__wrapped__", "func"))
+        wrapper = next((one for one in inner if callable(one)), None)
     raise ValueError(f"found {fun!r}, expected a callable that `partax.debug.assert_max_traces` has returned")
 
 

@@ -12,12 +12,12 @@ object that is an argument is that very object. A call that fails or is interrup
 
 In what it differs from `nnx.jit`, in all of which a program stays what plain Python would do:
 
-- What is no array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
+- What is not an array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
   `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
   are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace; numbers in a plain list there are not.
 - What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
   it, an attribute that holds a plain list still holds that very list, and an array keeps the sharding that it came
-  with. `nnx.jit` writes all of them anew, with the shardings of `in_shardings`.
+  with. `nnx.jit` writes all of them again, with the shardings of `in_shardings`.
 - Changes of a Variable's metadata are done to the caller's. `nnx.jit` loses them, but in tree mode.
 - An array that becomes a new attribute is data, as without jit. `nnx.jit` takes a traced one for static, and leaves the
   tracer behind. An array in an attribute that is static is the error that it is without jit.
@@ -95,17 +95,17 @@ def jit(
 
     Args:
       fun: what to compile: a function, a method as its class has it, or a callable nnx object. Without it, a decorator.
-      in_shardings: as of `filter_jit`, with `nnx.StateSharding` and what `nnx.prefix` gives where nnx.jit takes them.
+      in_shardings: same as in `filter_jit`, with `nnx.StateSharding` and the results of `nnx.prefix`, as in `nnx.jit`.
         A Variable that the function changes keeps its sharding.
       out_shardings: a pytree prefix of the result.
-      static_argnums, static_argnames: accepted, as all that is no array is static.
+      static_argnums, static_argnames: accepted, as all that is not an array is static.
       donate_argnums, donate_argnames: the positions or the names of arguments whose arrays' buffers the call may reuse.
         What the function does not change stays alive.
-      keep_unused, inline: as of `filter_jit`.
-      graph, graph_updates: as of `nnx.jit`, False for tree mode; None for nnx's own switches.
-      donate: as of `filter_jit`, in place of the two options above.
-      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: as of `filter_jit`.
-      store: as of `filter_jit`.
+      keep_unused, inline: same as in `filter_jit`.
+      graph, graph_updates: same as in `nnx.jit`, False for tree mode; None for nnx's own switches.
+      donate: same as in `filter_jit`, in place of the two options above.
+      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: same as in `filter_jit`.
+      store: same as in `filter_jit`.
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
@@ -113,13 +113,13 @@ def jit(
 
     Raises:
       ValueError: `fun` is a bound method; `static_argnames` or `donate_argnames` has a name that is none of an
-        argument; or as of `filter_jit`. When called: the function returns an object of another trace; or in tree mode,
-        an object is in two places.
-      TypeError: as of `filter_jit`.
+        argument; or same as in `filter_jit`. When called: the function returns an object of another trace; or in tree
+        mode, an object is in two places.
+      TypeError: same as in `filter_jit`.
       flax.errors.TraceContextError: when called, the function changes an nnx object that is not in its arguments.
     """
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
-        raise ValueError("found donate beside donate_argnums or donate_argnames, expected one of them")
+        raise ValueError("found donate and donate_argnums or donate_argnames, expected one of them")
 
     make = functools.partial(
         wrapper_for_nnx,

@@ -81,7 +81,7 @@ def test_names_of_options_are_checked() -> None:
         ({"donate_argnames": "nodel"}, "found 'nodel' in donate_argnames.*model, x"),
         ({"static_argnames": ("n",)}, "found 'n' in static_argnames"),
         ({"donate_argnums": 2}, "found 2 in donate_argnums"),
-        ({"donate": "all", "donate_argnums": 0}, "found donate beside"),
+        ({"donate": "all", "donate_argnums": 0}, "found donate and donate_argnums"),
     ):
         with pytest.raises(ValueError, match=told):
             partax.nnx.jit(step, **options)

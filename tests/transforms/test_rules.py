@@ -120,7 +120,7 @@ def test_custom_vjp_equals_equinox(wrap: Any) -> None:
 def test_only_the_first_argument_of_custom_vjp_is_differentiated() -> None:
     f = layered(partax.filter_custom_vjp, [])
     tree = {"layer": LAYER, "w": jnp.float32(2)}
-    with pytest.raises(RuntimeError, match=r"`x`: found an array that is differentiated, but of f\(\) .* only `tree`"):
+    with pytest.raises(RuntimeError, match=r"`x`: found an array that is differentiated, but f\(\) .* only `tree`"):
         jax.grad(lambda x: jnp.sum(f(tree, x)["y"]))(X)
     with pytest.raises(RuntimeError, match=r"`n`: found an array that is differentiated"):
         jax.grad(lambda n: jnp.sum(f(tree, X, n=n)["y"]))(2.0)

@@ -138,7 +138,7 @@ class Traced(_Stage):
           Array([1., 1., 1.], dtype=float32)
 
         Args:
-          **options: as of `jax.stages.Traced.lower`.
+          **options: same as in `jax.stages.Traced.lower`.
 
         Returns:
           The `Lowered` program.
@@ -170,7 +170,7 @@ class Lowered(_Stage):
           True
 
         Args:
-          *args, **kwargs: as of `jax.stages.Lowered.as_text`, such as `dialect`.
+          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`.
 
         Returns:
           StableHLO, or what `dialect` asks for.
@@ -186,7 +186,7 @@ class Lowered(_Stage):
           'Module'
 
         Args:
-          *args, **kwargs: as of `jax.stages.Lowered.compiler_ir`, such as `dialect`.
+          *args, **kwargs: same as in `jax.stages.Lowered.compiler_ir`, such as `dialect`.
 
         Returns:
           What `jax.stages.Lowered.compiler_ir` gives.
@@ -302,7 +302,8 @@ class Compiled(_Stage):
         """Runs the program.
 
         Args:
-          *args, **kwargs: as of the wrapped function; of the arrays anything that a call of the same trace would take.
+          *args, **kwargs: same as in a call of the wrapped function. An array may be anything that
+            a call with the same trace would accept.
 
         Returns:
           The result of the wrapped function.

@@ -21,7 +21,7 @@ _MANY = 1000
 
 
 class _LeafSignature(inspect.Signature):
-    """Of `*leaves`, or of a tuple of them, each of which is bound to its path, which is no identifier."""
+    """The signature of `*leaves`, or of a tuple of them. It binds each leaf to its path, which is not an identifier."""
 
     def __init__(self, names: Sequence[str], takes_tuple: bool):
         super().__init__([inspect.Parameter("leaves", inspect.Parameter.VAR_POSITIONAL)])
@@ -51,7 +51,7 @@ def _source_of(fun: Any) -> Callable[..., Any] | None:
 
 _NUMBER_WANTED = (
     "partax traces each array: where its value decides a shape or a branch, pass a Python number in its place, which "
-    "is static by itself (there is no static_argnums to set)"
+    "is static by itself (partax has no static_argnums to set)"
 )
 _WANTED_ERRORS = jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError
 _WANTED_WORDS = "static_argnums", "must be static integers", "must have static start", "not hashable: (JitTracer"
@@ -130,37 +130,41 @@ def traced_function(
 
 
 def build_target(
-    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...], stored: Any
+    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], forwarded_leaves: tuple[int, ...], stored: Any
 ) -> tuple[Callable[..., Any], bytes]:
     """The jax.jit target of a new static key, and for each leaf a byte that is 1 where it is donated.
 
     Called by the native wrapper, maybe by several threads at once: all have the same `traced`, so that jax traces it
-    once, and all leaves in `kept` come back as they are in some thread's trace. `stored`, the `Programs` of the key or
-    None, gets the target too.
+    once, and all leaves in `forwarded_leaves` come back unchanged in some thread's trace. `stored`, the `Programs` of
+    the key or None, gets the target too.
     """
-    target, donated = _target_of(options, traced, leaves, kept, None if stored is None else stored.donated)
+    target, donated = _target_of(options, traced, leaves, forwarded_leaves, None if stored is None else stored.donated)
     if stored is not None:
         stored.target, stored.donated = target, donated
     return target, donated
 
 
 def _target_of(
-    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...], known: bytes | None
+    options: Options,
+    traced: TracedFunction,
+    leaves: tuple[Any, ...],
+    forwarded_leaves: tuple[int, ...],
+    stored_donated: bytes | None,
 ) -> tuple[Callable[..., Any], bytes]:
-    """The target, and what it donates; `known` if a stored program tells that."""
+    """The target, and what it donates; `stored_donated` if a stored program has that."""
     function, keywords = traced.function, dict(traced.keywords)
-    if known is not None and not any(known[i] for i in kept):
-        keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(known) if is_donated)
+    if stored_donated is not None and not any(stored_donated[i] for i in forwarded_leaves):
+        keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(stored_donated) if is_donated)
         if options.out_shardings is not None:
-            return _DeferredTarget(function, keywords), known
-        return placed_target(function, keywords, traced.takes_tuple), known
+            return _DeferredTarget(function, keywords), stored_donated
+        return placed_target(function, keywords, traced.takes_tuple), stored_donated
     if not traced.donatable and options.out_shardings is None:
         return placed_target(function, keywords, traced.takes_tuple), bytes(len(leaves))
 
     # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
     first = jax.jit(function, **keywords).trace(*leaves)
     forwarded, _ = _core.output_info(first.out_info)
-    donated = traced.donatable - {*forwarded, *kept}
+    donated = traced.donatable - {*forwarded, *forwarded_leaves}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
     return _traced_target(function, first, keywords), bytes(i in donated for i in range(len(leaves)))

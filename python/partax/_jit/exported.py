@@ -1,5 +1,5 @@
 """A call as jax's own tools take it, `jax.export` and `jax.experimental.serialize_executable`: a function of the arrays
-alone, in the trees of the user's own arguments and result, in which None stands for all that is static.
+alone, in the trees of the user's own arguments and result, in which None represents all that is static.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from partax._jit.options import Options, call_parameters, is_traced_array, names
 
 
 def _spec(leaf: Any) -> Any:
-    """What stands for a traced leaf, an object of its own."""
+    """Represents a traced leaf; each is a distinct object."""
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)) or isinstance(leaf, Tracer):
         return leaf  # a Python number, which `trace` asks for
     sharding = getattr(leaf, "sharding", None)
@@ -34,7 +34,7 @@ def _arrays_of(result: Any) -> Any:
 
 
 class ArrayCall:
-    """A call of a wrapper as a function of its arrays: its static part, with shapes in the place of arrays."""
+    """A call of a wrapper as a function of its arrays: its static part, with shapes instead of arrays."""
 
     def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._wrapper = wrapper

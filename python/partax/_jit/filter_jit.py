@@ -98,8 +98,8 @@ def _reduce(wrapper: JitFunction[..., Any]) -> Any:
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     """The qualified name that leads to a wrapper itself in its module, as that of a decorated function; None if none
-    does. cloudpickle, whose globals are those of the caller then, takes by content what is in `__main__`, which is
-    another one in the process that it goes to.
+    does. cloudpickle, whose globals are those of the caller then, takes by content what is in `__main__`, because
+    the process that unpickles it has another one.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
     if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):
@@ -121,10 +121,11 @@ def check_names(fun: Any, option: str, names: Any) -> None:
             f"{option}=('all',) for that one alone, or the names of all of them"
         )
     for name in names if isinstance(names, tuple) else ():
-        known = argument_names(fun)
-        if name not in known:
+        expected_names = argument_names(fun)
+        if name not in expected_names:
             raise ValueError(
-                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: {', '.join(known)}"
+                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: "
+                f"{', '.join(expected_names)}"
             )
 
 
@@ -196,17 +197,17 @@ def filter_jit(
       compiler_options: options of the XLA compiler, as in `jax.jit`.
       in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
         applies to array leaves, and None leaves them to jax.
-      out_shardings: a pytree prefix of the result, likewise.
+      out_shardings: a pytree prefix of the result, with the same entries.
       cache_size: how many static keys to keep; the least recently used goes first.
       reuse_equal_functions: whether a re-created function, `fun` itself or one in the arguments, hits the program of an
         earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
         are compared by identity alone, as in `jax.jit`.
-      dynamic: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
+      dynamic: which leaves other than arrays are traced: those for which a predicate is true, as `is_array_like` is for
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` starts the count again.
-      store: the folder in which compiled programs are stored and looked for, as of `partax.store`; False for none, None
-        for what `partax.store` says.
+      store: the directory in which compiled programs are stored and looked up, same as in `partax.store`; False for
+        none, None for the setting of `partax.store`.
       of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
 
     Returns:
@@ -218,15 +219,15 @@ def filter_jit(
       ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `donate` is `"all"` and the name
         of an argument; `cache_size` is not positive, or `max_traces` is negative.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
-      RuntimeError: when called, an array that is returned as it came is deleted already; a
+      RuntimeError: when called, an array that is returned unchanged is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
-      TypeError: `fun` is not callable, `store` is no folder, or an option is unknown. When called: a static value
+      TypeError: `fun` is not callable, `store` is not a directory, or an option is unknown. When called: a static value
         cannot be hashed or compared; the message has its path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     for name, value in of_jax.items():
-        known = ", ".join(_DEFAULTS)
-        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, f'expected one of {known}')}")
+        expected_names = ", ".join(_DEFAULTS)
+        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, f'expected one of {expected_names}')}")
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
     values = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces, store
     is_plain = all(map(operator.is_, values, _DEFAULTS.values()))  # quick: it may be called in each step of a loop

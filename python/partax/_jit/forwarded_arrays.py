@@ -1,4 +1,4 @@
-"""Arrays that a call gives back as they came, and the errors where one is deleted or given away."""
+"""Arrays that a call returns unchanged, and the errors if one is deleted or donated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,15 +37,15 @@ def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...],
         if leaves[i].is_deleted():
             raise _deleted(target, leaves, i)
         if _donation_of(leaves, donated, i) is not None and not under_trace():
-            raise _given_away(target, leaves, donated, i)
+            raise _donation_error(target, leaves, donated, i)
 
 
 def raise_lost_array(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
     """Raises for a leaf that a call should give back, and that is deleted now. Called by the native wrapper."""
     if runs_without_jit():
         return
-    given_away = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
-    raise _given_away(target, leaves, donated, index) if given_away else _deleted(target, leaves, index)
+    is_donated = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
+    raise _donation_error(target, leaves, donated, index) if is_donated else _deleted(target, leaves, index)
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:
@@ -64,7 +64,7 @@ def _deleted(target: Any, leaves: tuple[Any, ...], index: int) -> Exception:
     return error
 
 
-def _given_away(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int) -> Exception:
+def _donation_error(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int) -> Exception:
     first = _donation_of(leaves, donated, index)
     places = f"`{_path(target, index)}`" + (f", first use: `{_path(target, first)}`" if first is not None else "")
     if index in target.__wrapped__.to_donate:
@@ -112,14 +112,14 @@ def name_lost_arrays(
     shared = [same for same in arrays_in_several_places(leaves) if any(donated[i] for i in same)]
     if not shared:
         return
-    same, *others = shared
-    given_away = [paths[i] for i in same if donated[i]]
+    same, *more_leaves = shared
+    donated_paths = [paths[i] for i in same if donated[i]]
     whole = "all of them" if len(same) > 2 else "both"
-    where = whole if len(given_away) == len(same) else listed(given_away)
-    more = f"; so it is with {len(others):,} more arrays" if len(others) > 1 else "; so it is with one more array"
+    where = whole if len(donated_paths) == len(same) else listed(donated_paths)
+    num_more = f"{len(more_leaves):,} more arrays" if len(more_leaves) > 1 else "one more array"
     error.add_note(
         f"partax: {listed([paths[i] for i in same])} are one array, and the call donates {where}: pass a copy "
-        f"(`jnp.copy`) in one of the places, or do not donate it{more if others else ''}"
+        f"(`jnp.copy`) in one of the places, or do not donate it{f'; so it is with {num_more}' if more_leaves else ''}"
     )
 
 
@@ -143,7 +143,7 @@ def _buffer_of(array: jax.Array) -> Any:
 
 def listed(paths: Sequence[str]) -> str:
     """Paths in a sentence, the first few of many."""
-    shown = [f"`{path}`" for path in paths[:_SHOWN]]
+    displayed = [f"`{path}`" for path in paths[:_SHOWN]]
     if len(paths) > _SHOWN:
-        shown.append(f"{len(paths) - _SHOWN:,} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        displayed.append(f"{len(paths) - _SHOWN:,} more")
+    return displayed[0] if len(displayed) == 1 else f"{', '.join(displayed[:-1])} and {displayed[-1]}"

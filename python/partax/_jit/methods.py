@@ -32,7 +32,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
       { lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }
 
     Args:
-      *args, **kwargs: as of the wrapped function.
+      *args, **kwargs: same as in a call of the wrapped function.
 
     Returns:
       The `Traced` call.
@@ -56,7 +56,7 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
       Array([2., 2., 2.], dtype=float32)
 
     Args:
-      *args, **kwargs: as of the wrapped function.
+      *args, **kwargs: same as in a call of the wrapped function.
 
     Returns:
       The `Lowered` program.
@@ -76,7 +76,7 @@ def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
       {'total': ShapeDtypeStruct(shape=(), dtype=float32)}
 
     Args:
-      *args, **kwargs: as of the wrapped function.
+      *args, **kwargs: same as in a call of the wrapped function.
 
     Returns:
       The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
@@ -168,20 +168,20 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     A call looks at the arguments that are free alone. The trees and arrays that are bound count as they were when they
     were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
     of Flax that `partax.nnx.jit` changes in place, each call reads the arrays of the Variables; after you set another
-    attribute, as `model.eval()` does, bind again. A callable object, and the instance of a method, are no arguments:
+    attribute, as `model.eval()` does, bind again. A callable object, and the instance of a method, are not arguments:
     they count as in any call. A call under a trace of jax's, and one with settings of jax that make its dispatch do
     more, is an ordinary one. It can be pickled.
 
     Args:
       args: the leading arguments.
-      kwargs: others by their names.
+      kwargs: more arguments by their names.
 
     Returns:
-      What is called with the remaining arguments. Its `rebind` puts others in the place of what is bound.
+      What is called with the remaining arguments. Its `rebind` replaces what is bound.
 
     Raises:
       TypeError: the function does not take them. When called: an argument is given that is bound.
-      ValueError: when called, the call would give away an array that is bound, as `donate` says.
+      ValueError: when called, the call would donate an array that is bound, as `donate` says.
       RuntimeError: when called, an array that is bound is gone; a ValueError where jax raises that.
     """
     signature = signature_of(self.__wrapped__) or ANY_SIGNATURE
@@ -234,7 +234,7 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
 
 
 def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
-    """The same with other values in the place of some that are bound.
+    """The same function with other values for some bound arguments.
 
     Example:
       >>> scale = partax.filter_jit(lambda by, x: by * x).bind(jnp.ones(2))
@@ -244,7 +244,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     It does not trace where the static part is the same.
 
     Args:
-      args: in the place of the leading ones.
+      args: values that replace the leading ones.
       kwargs: by name, whether they were bound by name or by position.
 
     Returns:
@@ -267,8 +267,8 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         elif name in names:
             bound[names.index(name)] = value
         else:
-            known = ", ".join(f"`{bound_name}`" for bound_name in (*names, *keywords)) or "none"
-            raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
+            bound_names = ", ".join(f"`{bound_name}`" for bound_name in (*names, *keywords)) or "none"
+            raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {bound_names}")
     return _bound(self.func, tuple(bound), keywords)
 
 
@@ -290,8 +290,8 @@ def reduced(self: BoundFunction[Any]) -> Any:
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
-    """What `programs.direct_run` gives of the program that a call has run, which has given away what it donates. Called
-    by the native wrapper after it.
+    """What `programs.direct_run` returns for the program that a call has run. Called by the native wrapper after the
+    call, when the donated arrays have been deleted.
     """
     from partax._jax import programs
 
@@ -306,9 +306,9 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
 
 
 def refuse_donated(index: int) -> NoReturn:
-    """Raises for a call that would give away a bound array, by its index. Called by the native wrapper before it."""
+    """Raises for a call that would donate a bound array, by its index. Called by the native wrapper before it."""
     described, _ = _core.describe_call()
     raise ValueError(
-        f"`{leaf_paths(described)[index]}`: found an array that is bound and that the call would give away, expected "
-        f"options that donate what is free alone; name it in `donate`"
+        f"`{leaf_paths(described)[index]}`: found an array that is bound and that the call would donate, expected "
+        "options that donate what is free alone; name it in `donate`"
     )

@@ -215,15 +215,15 @@ def call_parameters(fun: Any) -> CallParameters:
     plain = _without_wrappers(fun)
     called_as = (None if plain is None else signature_of(plain)) or ANY_SIGNATURE
     real = called_as.parameters.values()
-    shown = (signature_of(fun) or called_as).parameters.values()
+    public_parameters = (signature_of(fun) or called_as).parameters.values()
     own = [p for p in real if p.kind in _POSITIONAL]
     num_positional = len(own)
     own += [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
     names = tuple(p.name for p in own)
     var_positional, var_named = (any(p.kind is kind for p in real) for kind in _VARIABLE)
-    positional = [p.name for p in shown if p.kind in _POSITIONAL][num_positional:] if var_positional else []
-    named = [p.name for p in shown if p.kind in _NAMED] if var_named else []
-    var_names = [next((p.name for p in shown if p.kind is kind), "") for kind in _VARIABLE]
+    positional = [p.name for p in public_parameters if p.kind in _POSITIONAL][num_positional:] if var_positional else []
+    named = [p.name for p in public_parameters if p.kind in _NAMED] if var_named else []
+    var_names = [next((p.name for p in public_parameters if p.kind is kind), "") for kind in _VARIABLE]
     return CallParameters(
         name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
         names,
@@ -250,8 +250,8 @@ def parameter_at(parameters: CallParameters, position: int) -> str:
     i = position - parameters.num_positional
     if i < 0:
         return parameters.names[position]
-    shown = parameters.shown_positional
-    return (shown[i] if i < len(shown) else "") or parameters.var_names[0]
+    displayed = parameters.shown_positional
+    return (displayed[i] if i < len(displayed) else "") or parameters.var_names[0]
 
 
 def parameter_of_keyword(parameters: CallParameters, name: str) -> str:
@@ -274,9 +274,9 @@ def value_names(call: CallShape) -> tuple[str, ...]:
     names = [parameters.function] if has_callable else []
     names += [name for i, name in enumerate(parameters.names) if i not in left_out]
     rest = parameters.var_names[0] or "args"
-    shown = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
-    others = [f"{rest}[{i}]" for i in range(num_extra - len(shown))]
-    return (*names, *shown[:num_extra], *others, *keywords)
+    displayed = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
+    unnamed = [f"{rest}[{i}]" for i in range(num_extra - len(displayed))]
+    return (*names, *displayed[:num_extra], *unnamed, *keywords)
 
 
 def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:

@@ -1,7 +1,7 @@
 """The target of a static key on the devices of jax.jit, where an array that comes back unchanged decides on them.
 
-An array that a call gives back unchanged is no output of the target. Where only such arrays are committed, the target
-would not know where to run; and where the target is committed, jax.jit gives back an array that is not as one that is.
+An array that a call gives back unchanged is not an output of the target. If only such arrays are committed, the target
+would not know where to run; and if the target is committed, jax.jit returns an uncommitted array as a committed one.
 """
 
 import functools

@@ -54,7 +54,7 @@ def raised_at_run_time(error: BaseException) -> bool:
 
 
 def as_equinox_raises(error: BaseException) -> BaseException:
-    """The error in the place of jax's, for which `raised_at_run_time` is true: it is long and does not help."""
+    """The error that replaces jax's, for which `raised_at_run_time` is true: it is long and does not help."""
     import equinox
 
     message, stack = last_runtime_error()

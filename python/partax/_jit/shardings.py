@@ -42,8 +42,8 @@ class NoEntry(PrefixOfValue):
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix of a tree in which each `PrefixOfValue` has made its part. Where it is no prefix, the other parts are
-    left, by which `broadcast_prefix` says so.
+    """A prefix of a tree in which each `PrefixOfValue` has made its part. If it is not a prefix, the other parts
+    stay, from which `broadcast_prefix` reports that.
     """
     leaves, structure = jax.tree.flatten(
         prefix, is_leaf=lambda node: is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
@@ -73,7 +73,7 @@ def _parts_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
     parts = list(prefix)
     while len(parts) > len(parameters.names) + num_extra + len(keywords) and isinstance(parts[-1], NoEntry):
         parts.pop()
-    return [part for i, part in enumerate(parts) if i not in left_out]  # a default that was left out is no argument
+    return [part for i, part in enumerate(parts) if i not in left_out]  # a default that was left out is not an argument
 
 
 def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
@@ -133,7 +133,7 @@ def _fits(leaf: Any, sharding: Sharding) -> bool:
 
 
 def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
-    """The explicit sharding of each array of a result, or None if there are no out_shardings."""
+    """The explicit sharding of each array of a result, or None without out_shardings."""
     prefix = options.out_shardings
     if prefix is None:
         return None
@@ -169,8 +169,8 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
       A tree like it. An array that is already placed so is the same object.
 
     Raises:
-      ValueError: `sharding` is no prefix of `tree`, or does not divide an array; the message has the path.
-      TypeError: a leaf of `sharding` is no sharding, or JAX cannot hold an array; likewise.
+      ValueError: `sharding` is not a prefix of `tree`, or does not divide an array; the message has the path.
+      TypeError: a leaf of `sharding` is not a sharding, or JAX cannot hold an array; the message has the path.
       RecursionError: `tree` is nested too deeply or contains itself.
 
     Outside of functions that JAX transforms, arrays are moved by `jax.device_put`. It may use the memory of the given
@@ -239,7 +239,7 @@ def _misfit_text(leaf: Any, sharding: Any) -> str | None:
         spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
         return misfit_text(np.shape(leaf), spec, mesh.shape)
     if isinstance(sharding, PartitionSpec):
-        return "there is no mesh: use it within `jax.set_mesh`, or make it a `jax.sharding.NamedSharding`"
+        return "no mesh is set: use it within `jax.set_mesh`, or make it a `jax.sharding.NamedSharding`"
     return None
 
 

@@ -49,7 +49,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
         if holder is None and not _counts_by_content(cls):
             holder = value
         if holder is not None and _core.node_kind(value) not in ("static_leaf", "list", "tuple", "dict"):
-            with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
+            with contextlib.suppress(Exception):  # it is not an argument: partax may be unable to flatten it
                 described, leaves = _core.describe_tree(value, path)
                 statics = [(at, item) for at, kind, item in details(described) if kind in (VALUE, FIELD)]
                 places = [*zip(leaf_paths(described), leaves, strict=True), *statics]
@@ -124,7 +124,7 @@ def is_held_by(constant: Any, array: Any) -> bool:
 
 
 def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[ArrayPlace]]:
-    """The arrays whose change a call would not see, of each static value. `function` is what is called if that is no
+    """The arrays whose change a call would not see, of each static value. `function` is what is called if that is not a
     value of the call: the instance of a method and the arguments of a partial, which is called `name`, count too.
     """
     places = [_below(data, index, list(arrays_in("", value))) for index, value in _objects(data)]
@@ -165,7 +165,7 @@ def warn_of_constants(record: Any, result: Any) -> None:
         return
     constants = open_constants()
     if constants is not None:
-        constants += jax.tree.leaves(result)  # which jax captures later where they are no tracers
+        constants += jax.tree.leaves(result)  # jax captures later those that are not tracers
     ids = set(map(id, constants or ()))
     for places in record.static_arrays:
         for path, array, holder in places:

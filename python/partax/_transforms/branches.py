@@ -67,7 +67,7 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
 
     Raises:
       TypeError: as for `filter_cond`.
-      ValueError: there are no branches.
+      ValueError: `branches` is empty.
     """
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
@@ -147,18 +147,18 @@ def _traced(
 
 def _common_types(branches: Sequence[_Branch]) -> dict[str, carry.ArrayType]:
     """The types of all arrays of the result by path, among them numbers in which the branches differ."""
-    first, *others = branches
-    for other in others:
+    first, *other_branches = branches
+    for other in other_branches:
         difference = carry.first_difference(first.result, other.result, "result", True)
         if difference is not None:
             _fail(difference, first.name, other.name)
     types: dict[str, carry.ArrayType] = {}
     for path, leaf in first.leaves.items():
-        beside = [other.leaves[path] for other in others]
-        if not isinstance(leaf, carry.ArrayType) and all(_core.static_equal((leaf,), (one,)) for one in beside):
+        other_leaves = [other.leaves[path] for other in other_branches]
+        if not isinstance(leaf, carry.ArrayType) and all(_core.static_equal((leaf,), (one,)) for one in other_leaves):
             continue
         type, text = carry.array_type(leaf), carry.value_text(leaf)
-        for other, one in zip(others, beside, strict=True):
+        for other, one in zip(other_branches, other_leaves, strict=True):
             common = carry.joined(type, carry.array_type(one))
             if common is None:
                 _fail(carry.Difference(f"result{path}", text, carry.value_text(one)), first.name, other.name)

@@ -35,10 +35,10 @@ def filter_pure_callback(
       callback: the function.
       *args: its arguments; it gets the arrays as arrays, and all else as it is.
       result_shape_dtypes: a tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
-        for each array. What is no array there has to be what the function returns.
-      sharding: as of `jax.pure_callback`.
-      vmap_method: as of `jax.pure_callback`.
-      **kwargs: its arguments by name, likewise.
+        for each array. What is not an array there has to be what the function returns.
+      sharding: same as in `jax.pure_callback`.
+      vmap_method: same as in `jax.pure_callback`.
+      **kwargs: its arguments by name.
 
     Returns:
       What `callback` returns.
@@ -75,10 +75,10 @@ def filter_io_callback(
     Args:
       callback: the function.
       *args: its arguments; it gets the arrays as arrays, and all else as it is.
-      result_shape_dtypes: as of `filter_pure_callback`. None: it returns None.
-      sharding: as of `jax.experimental.io_callback`.
+      result_shape_dtypes: same as in `filter_pure_callback`. None: it returns None.
+      sharding: same as in `jax.experimental.io_callback`.
       ordered: whether calls run in the order in which the program has them.
-      **kwargs: its arguments by name, likewise.
+      **kwargs: its arguments by name.
 
     Returns:
       What `callback` returns.
@@ -98,8 +98,8 @@ def _on_arrays(
     """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
     callback_of_copies = Objects.of_call(transformation, callback, args, kwargs).refuse_changes(callback)
     arrays, static = split((args, kwargs))
-    structs, known = split(result, lambda leaf: hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
-    expected, structure = known.value
+    structs, rest = split(result, lambda leaf: hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+    expected, structure = rest.value
     which = [struct is not None for struct in structs]
 
     def run(values: Any) -> Any:
@@ -113,8 +113,8 @@ def _on_arrays(
         if not is_alike or Rest(rest) != Rest(expected):
             raise ValueError(
                 f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
-                f"result_shape_dtypes says beside arrays: found {rest!r}, expected {expected!r}"
+                f"result_shape_dtypes says apart from arrays: found {rest!r}, expected {expected!r}"
             )
         return own
 
-    return run, structs, arrays, lambda out: joined((out, known))
+    return run, structs, arrays, lambda out: joined((out, rest))

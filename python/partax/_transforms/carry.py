@@ -32,7 +32,7 @@ class Flat(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first place where two trees differ, what each has there in words, and what a message says beside both."""
+    """The first place where two trees differ, what each has there in words, and what a message adds to both."""
 
     path: str
     first: str
@@ -73,7 +73,7 @@ class _Entry(NamedTuple):
 def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
     """All nodes, arrays and static values, each by its path; a node before what is in it."""
     arrays = iter(flat.arrays)
-    # What stands for the arrays has to be one; which it is does not matter.
+    # The placeholders have to be arrays; their values do not matter.
     tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
     for path, kind, value in details(_core.describe_tree(tree, root)[0]):
         if kind == ARRAY:
@@ -90,18 +90,18 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """Where the static parts of two trees differ first, if they do; numbers may settle beside numbers and arrays."""
+    """Where the static parts of two trees differ first, if they do; numbers may settle with numbers and arrays."""
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     for path, entry in one.items():
-        beside = other.get(path)
-        if beside is None:
+        other_entry = other.get(path)
+        if other_entry is None:
             return Difference(path, entry.text, "nothing")
-        if not entry.same(beside, numbers_settle):
+        if not entry.same(other_entry, numbers_settle):
             owner, _, name = path.rpartition(".")
             # What a library keeps of its fields, such as their number, says less than the field.
-            object_path = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
+            object_path = path if entry.has_fields_of(other_entry) else owner if name.startswith("_") else None
             field = None if object_path is None else _field_of_one(object_path, one, other)
-            return field or Difference(path, entry.text, beside.text, alike(entry.text, beside.text))
+            return field or Difference(path, entry.text, other_entry.text, alike(entry.text, other_entry.text))
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
 
 
@@ -115,7 +115,7 @@ def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Ent
 
 
 class ArrayType(NamedTuple):
-    """What an array is but for its values; a Python number is one of weak type."""
+    """What an array is except its values; a Python number is one of weak type."""
 
     shape: tuple[int, ...]
     dtype: Any

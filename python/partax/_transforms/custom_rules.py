@@ -54,7 +54,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
 
     Raises:
       TypeError: `fn` is not callable.
-      AttributeError: when called, there is no rule.
+      AttributeError: when called, the rule is not set.
       ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
         the message has the path.
     """
@@ -145,7 +145,7 @@ def _check_tangent(path: str, primal: Any, tangent: Any) -> None:
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
-    """`jax.custom_vjp` for any trees: only the first argument is differentiated, and nothing is told apart by hand.
+    """`jax.custom_vjp` for any trees: only the first argument is differentiated, and nothing is partitioned by hand.
 
     Example:
       >>> clip_gradient = partax.filter_custom_vjp(lambda x, limit: x)
@@ -162,8 +162,8 @@ class filter_custom_vjp(Transformed[_P, _R]):
       `vjp_arg` with True for the arrays that are being differentiated and False for all else (a list of its leaves, if
       a node of yours refuses bools); the residuals are any tree.
     - `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns the cotangent of `vjp_arg`: a tree
-      like it with None for zeros and for what is no inexact array. `cotangent` is a tree like the result, with None
-      likewise; with zeros, if a node of yours refuses None.
+      like it with None for zeros and for what is not an inexact array. `cotangent` is a tree like the result, with
+      None for the same; with zeros, if a node of yours refuses None.
 
     Args:
       fn: a function of any trees, with any result.
@@ -231,23 +231,24 @@ class filter_custom_vjp(Transformed[_P, _R]):
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         leaves, structure = jax.tree.flatten(args[0])
         inexact, exact, static = partition(leaves, is_inexact_array, is_array)
-        others, others_static = split((args[1:], kwargs))
-        if jax.tree.leaves(others):
-            others = _constant(self, others, args[1:], kwargs)
+        constants, constants_static = split((args[1:], kwargs))
+        if jax.tree.leaves(constants):
+            constants = _constant(self, constants, args[1:], kwargs)
 
-        def arguments(inexact: Any, exact: Any, others: Any) -> tuple[Any, Any, dict[str, Any]]:
-            rest, named = joined((others, others_static))
+        def arguments(inexact: Any, exact: Any, constants: Any) -> tuple[Any, Any, dict[str, Any]]:
+            rest, named = joined((constants, constants_static))
             return jax.tree.unflatten(structure, combine(inexact, exact, static)), rest, named
 
         @jax.custom_vjp
-        def run(inexact: Any, exact: Any, others: Any) -> _Result:
-            first, rest, named = arguments(inexact, exact, others)
+        def run(inexact: Any, exact: Any, constants: Any) -> _Result:
+            first, rest, named = arguments(inexact, exact, constants)
             return _split_result(objects.refuse_changes(self.__wrapped__)(first, *rest, **named))
 
-        def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
-            # What stands for an array may be the number that jax was called with.
+        def run_fwd(inexact: Any, exact: Any, constants: Any) -> Any:
+            # An array may be represented by the number that jax was called with.
             values = jax.tree.map(
-                lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value), (inexact, exact, others)
+                lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value),
+                (inexact, exact, constants),
             )
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
@@ -257,9 +258,9 @@ class filter_custom_vjp(Transformed[_P, _R]):
             result = _split_result(out)
             return result, (split(residuals), values, Rest((perturbed, result[2].value)))
 
-        def run_bwd(kept: Any, cotangents: Any) -> Any:
-            residuals, values, known = kept
-            perturbed, result_structure = known.value
+        def run_bwd(saved: Any, cotangents: Any) -> Any:
+            residuals, values, rest = saved
+            perturbed, result_structure = rest.value
             first, rest, named = arguments(*values)
             nonzero = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
             whole = [jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, _ZERO) else leaf for leaf in cotangents[0]]
@@ -276,7 +277,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return leaves, None, None
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        out, rest, result_structure = run(inexact, exact, others)
+        out, rest, result_structure = run(inexact, exact, constants)
         return jax.tree.unflatten(result_structure.value, combine(out, joined(rest)))
 
 
@@ -296,9 +297,9 @@ def _split_result(out: Any) -> _Result:
 def _where_inexact(gradient: Any, first: Any) -> Any:
     """A gradient like the first argument without what a rule, as Equinox's may, says of leaves that can have none."""
     leaves, structure = jax.tree.flatten(gradient, is_leaf=is_none)
-    others, structure_of_others = jax.tree.flatten(first, is_leaf=is_none)
-    can_have = list(map(is_inexact_array, others))
-    if structure != structure_of_others or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
+    first_leaves, structure_of_first = jax.tree.flatten(first, is_leaf=is_none)
+    can_have = list(map(is_inexact_array, first_leaves))
+    if structure != structure_of_first or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
         return gradient
     return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
 
@@ -310,12 +311,12 @@ def _check_cotangent(path: str, primal: Any, cotangent: Any) -> None:
         raise ValueError(misfit(path, primal, cotangent, "cotangent"))
 
 
-def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _constant(wrapper: Any, constants: list[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The arrays of the other arguments, which may not be differentiated."""
 
     @jax.custom_jvp
-    def same(others: Any) -> Any:
-        return others
+    def same(constants: Any) -> Any:
+        return constants
 
     def refuse(primals: Any, tangents: Any) -> Any:
         for i, tangent in enumerate(tangents[0]):
@@ -325,11 +326,11 @@ def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dic
             first, *names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
             name = path[1].key if path[0].idx else names[path[1].idx]
             raise RuntimeError(
-                f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but of "
-                f"{wrapper.__name__}() under filter_custom_vjp only `{first}` can be; pack both into "
+                f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but "
+                f"{wrapper.__name__}() under filter_custom_vjp differentiates only `{first}`; pack both into "
                 "one tuple"
             )
         return primals[0], tangents[0]
 
     same.defjvp(refuse, symbolic_zeros=True)
-    return same(others)
+    return same(constants)

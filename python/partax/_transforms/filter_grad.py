@@ -28,8 +28,8 @@ class _Derivative(Transformed[..., Any]):
             return value_and_aux(out, has_aux, self.__name__)[1]
 
         def on_arrays(part: Any) -> Any:
-            others, named = objects.copies((rest, kwargs))
-            out, changes = objects.return_changes(self.__wrapped__, aux_of)(whole(part), *others, **named)
+            args, named = objects.copies((rest, kwargs))
+            out, changes = objects.return_changes(self.__wrapped__, aux_of)(whole(part), *args, **named)
             value, aux = value_and_aux(out, has_aux, self.__name__)
             return self._numbers(value), split((aux, changes))
 
@@ -114,8 +114,8 @@ def filter_grad(
         inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
         returns the very same objects. An optimiser starts from the same part of the model,
         `filter(model, is_inexact_array & wrt)`. None: all inexact arrays.
-      holomorphic: as of `jax.grad`; all floating and complex arrays that `wrt` takes have to be complex then.
-      allow_int: as of `jax.grad`; as in Equinox, integers have gradient None all the same.
+      holomorphic: same as in `jax.grad`; all floating and complex arrays that `wrt` matches have to be complex then.
+      allow_int: same as in `jax.grad`; as in Equinox, integers have gradient None all the same.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
@@ -124,7 +124,7 @@ def filter_grad(
 
     Raises:
       TypeError: `fun` is not callable. When called: without a positional argument.
-      ValueError: when called, `wrt` is no filter.
+      ValueError: when called, `wrt` is not a filter.
     """
     options = ("holomorphic", holomorphic), ("allow_int", allow_int)
     return wrapped(_Grad, (has_aux, wrt, options), fun)
@@ -174,18 +174,18 @@ def filter_jacfwd(
     Args:
       fun: a function of one or more arguments, with any result.
       has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: as of `filter_grad`.
-      holomorphic: as of `jax.grad`.
+      wrt: same as in `filter_grad`.
+      holomorphic: same as in `jax.grad`.
 
     Returns:
       A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
-      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      result, with None for what is not a floating or complex array or number, and in place of each that is one, a
       tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
 
     Raises:
       TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
         though `has_aux` says so.
-      ValueError: when called, `wrt` is no filter.
+      ValueError: when called, `wrt` is not a filter.
     """
     return wrapped(_Forward, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
 
@@ -229,7 +229,7 @@ def filter_hessian(
 
     Returns:
       A function of the same arguments that returns the Hessian, or `(hessian, aux)`. The Hessian is a tree like the
-      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      result, with None for what is not a floating or complex array or number, and in place of each that is one, a
       tree like the first argument of trees like it, with None for what is not differentiated. Without `fun`, a
       decorator.
 

@@ -40,8 +40,8 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     Args:
       fn: a function of any trees, with any result.
       primals: its arguments by position.
-      tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
-        complex array or number, for one that is to stay, or for a whole part of the tree.
+      tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is not a floating
+        or complex array or number, for one that is to stay, or for a whole part of the tree.
       **kwargs: its arguments by name, which have no tangent.
 
     Returns:
@@ -50,7 +50,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
 
     Raises:
       ValueError: `tangents` are not like `primals`; the message has the path.
-      TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
+      TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or its primal cannot have one.
     """
     check_callable(fn, "filter_jvp")
     for values in (primals, tangents):
@@ -74,20 +74,21 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         out, out_structure = jax.tree.flatten(result)
         depends = _with_tangent(values, out)
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
-        others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
-        return own, (split((others, changes)), Rest((depends, out_structure)))
+        constants = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
+        return own, (split((constants, changes)), Rest((depends, out_structure)))
 
     values: Sequence[Any] = []
     slopes: Sequence[Any] = []
     if places:
-        values, slopes, (others, rest) = jax.jvp(
+        values, slopes, (constants, rest) = jax.jvp(
             on_arrays, [leaves[i] for i in places], [directions[i] for i in places], has_aux=True
         )
     else:
-        _, (others, rest) = on_arrays()
+        _, (constants, rest) = on_arrays()
     depends, out_structure = rest.value
     own, along = iter(values), iter(slopes)
-    out = [next(own) if depend else other for depend, other in zip(depends, objects.apply_changes(others), strict=True)]
+    constants = objects.apply_changes(constants)
+    out = [next(own) if depend else leaf for depend, leaf in zip(depends, constants, strict=True)]
     tangent = [next(along) if depend else None for depend in depends]
     return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
 
@@ -108,8 +109,8 @@ def _check(path: str, primal: Any, tangent: Any) -> None:
 
 
 def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
-    """Which leaves of a result have a tangent with respect to these inputs: the rule of a custom derivative of both is
-    told so.
+    """Which leaves of a result have a tangent with respect to these inputs, as the rule of a custom derivative of
+    both reports it.
     """
     has_tangent = [False] * len(leaves)
     if not inputs:
@@ -146,18 +147,18 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       fun: a function of any trees, with any result.
       *primals: its arguments.
       has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: a filter, as of `partition`, of what to differentiate in the tuple of arguments: of what it takes, the
-        inexact arrays. None: all inexact arrays.
+      wrt: a filter, same as in `partition`, of the tuple of arguments: of the leaves that it matches, the
+        inexact arrays are differentiated. None: all inexact arrays.
 
     Returns:
       `(result, pull)`, or `(result, pull, aux)`. `pull` takes a tree like the result, with arrays for its inexact
-      arrays and None for all else; None for an array stands for zeros. It returns a tuple of trees like the arguments,
+      arrays and None for all else; None for an array means zeros. It returns a tuple of trees like the arguments,
       with None for what is not differentiated. It is a pytree of the arrays that it needs.
 
     Raises:
       TypeError: `fun` is not callable, or did not return a pair though `has_aux` says so.
-      ValueError: `wrt` is no filter. When `pull` is called: the cotangent is not like the result; the message has the
-        path.
+      ValueError: `wrt` is not a filter. When `pull` is called: the cotangent is not like the result; the message has
+        the path.
     """
     check_callable(fun, "filter_vjp")
     objects = Objects.of_call("filter_vjp", fun, primals, {})

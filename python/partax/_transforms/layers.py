@@ -1,4 +1,4 @@
-"""Layers that are equal but for their arrays: as one tree, and one after the other as a scan over it."""
+"""Layers that are equal except for their arrays: as one tree, and one after the other as a scan over it."""
 
 import operator
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def stack(layers: Iterable[_T]) -> _T:
-    """Makes one tree of several that are equal but for the values of their arrays.
+    """Makes one tree of several that are equal except for the values of their arrays.
 
     Example:
       >>> layers = [{"weight": jnp.ones(2), "name": "linear"}, {"weight": jnp.zeros(2), "name": "linear"}]
@@ -37,18 +37,20 @@ def stack(layers: Iterable[_T]) -> _T:
     every = list(layers)
     if not every or isinstance(layers, dict):
         raise ValueError(f"`layers`: found {'a `dict`' if every else 'none'}, expected a list of one or more")
-    first, *others = every
+    first, *other_layers = every
     leaves, spec = _core.flatten(first, "layers[0]")
     types = list(map(array_type, leaves))
     columns = [[leaf] for leaf in leaves]
-    for i, layer in enumerate(others, 1):
-        beside = spec.match(layer)
-        if beside is None:
-            beside, other = _core.flatten(layer, f"layers[{i}]")
-            difference = first_difference(Flat(spec, types), Flat(other, list(map(array_type, beside))), f"layers[{i}]")
+    for i, layer in enumerate(other_layers, 1):
+        leaves_of_layer = spec.match(layer)
+        if leaves_of_layer is None:
+            leaves_of_layer, other = _core.flatten(layer, f"layers[{i}]")
+            difference = first_difference(
+                Flat(spec, types), Flat(other, list(map(array_type, leaves_of_layer))), f"layers[{i}]"
+            )
             if difference is not None:
                 _fail(difference.path, difference.second, difference.first, difference.note)
-        for k, (leaf, type) in enumerate(zip(beside, types, strict=True)):
+        for k, (leaf, type) in enumerate(zip(leaves_of_layer, types, strict=True)):
             now = array_type(leaf)
             if (now.shape, now.dtype) != (type.shape, type.dtype):
                 _fail(_core.flatten(layer, f"layers[{i}]")[1].dynamic_paths()[k], now.text, type.text)
@@ -56,10 +58,10 @@ def stack(layers: Iterable[_T]) -> _T:
     return spec.rebuild(map(jnp.stack, columns))
 
 
-def _fail(path: str, found: str, expected: str, note: str = "") -> None:
+def _fail(path: str, actual: str, expected: str, note: str = "") -> None:
     raise ValueError(
-        f"`{path}`: found {found}, expected {expected}, as `layers[0]` has{note}; layers of a stack may differ only in "
-        "the values of arrays"
+        f"`{path}`: found {actual}, expected {expected}, as `layers[0]` has{note}; layers of a stack may differ only "
+        "in the values of arrays"
     )
 
 
@@ -77,7 +79,7 @@ def unstack(tree: _T) -> tuple[_T, ...]:
       A tree for each entry of the leading axis; what is not an array is the same in each.
 
     Raises:
-      ValueError: the arrays have no leading axis of one length, or there is no array.
+      ValueError: the arrays have no leading axis of one length, or `tree` has none.
     """
     leaves, spec = _core.flatten(tree, "tree")
     if not leaves:
@@ -105,8 +107,8 @@ def scan_layers(
       Array([6., 6.], dtype=float32)
 
     Args:
-      layers: a list or tuple of layers that are equal but for their arrays; or one tree of them, as `stack` makes it,
-        which saves stacking them in each call.
+      layers: a list or tuple of layers that are equal except for their arrays; or one tree of them, as `stack` makes
+        it, which saves stacking them in each call.
       x: any tree: what the first layer is given. Its structure, dtypes and shapes stay, as those of a carry in
         `filter_scan`.
       per_layer: any tree whose arrays have one entry for each layer, such as keys; if given, a layer is called with its
@@ -117,7 +119,7 @@ def scan_layers(
       remat: whether to compute a layer's intermediate values again for its gradient, instead of keeping them; or a
         policy of `jax.checkpoint_policies`, which says what is kept.
       reverse: whether to begin with the last layer.
-      unroll: as of `jax.lax.scan`: how many layers the program has side by side.
+      unroll: same as in `jax.lax.scan`: how many layers the program has side by side.
 
     Returns:
       What the last layer returns; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new

@@ -47,8 +47,8 @@ def filter_scan(
         arrays become arrays, and weak types become what a step makes of them; all other dtypes, and all shapes, stay.
       xs: what is scanned: each step takes one entry of each array's leading axis, and everything else as it is.
       length: the number of steps; needed where `xs` has no array.
-      reverse: as of `jax.lax.scan`.
-      unroll: as of `jax.lax.scan`.
+      reverse: same as in `jax.lax.scan`.
+      unroll: same as in `jax.lax.scan`.
 
     Returns:
       The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once, as it
@@ -59,7 +59,7 @@ def filter_scan(
         with both: `carry.layers[0].rate`.
       ValueError: the arrays of `xs` have no leading axis of one length.
 
-    Outside of jit, each call is traced and compiled anew.
+    Outside of jit, each call is traced and compiled again.
     """
     objects = Objects("filter_scan", [("carry", init), ("xs", xs)])
     return scan(objects.refuse_changes(f), init, xs, length=length, reverse=reverse, unroll=unroll)
@@ -76,7 +76,7 @@ def scan(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` with a transformation of the step, a function of arrays; words as of `run_with_promoted_carry`."""
+    """`filter_scan` with a transformation of the step, of arrays; `words` as in `run_with_promoted_carry`."""
     entries, xs_spec = _scanned(xs, length)
 
     def run(carry: Carry) -> tuple[Any, Any]:
@@ -152,7 +152,7 @@ def filter_fori_loop(
       upper: the index after the last. Where both are Python numbers, the loop can be differentiated in reverse.
       body_fun: a function `(index, carry) -> carry`.
       init_val: the first carry; as for `filter_scan`.
-      unroll: as of `jax.lax.fori_loop`.
+      unroll: same as in `jax.lax.fori_loop`.
 
     Returns:
       The last carry.
@@ -183,7 +183,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
     Args:
       f: a function of a tree like `xs`, whose arrays are without their leading axis.
       xs: any tree; what is not an array is given to `f` as it is.
-      batch_size: as of `jax.lax.map`: how many entries are computed at once.
+      batch_size: same as in `jax.lax.map`: how many entries are computed at once.
 
     Returns:
       The results: arrays stacked along a new leading axis, everything else once, as it was when `f` was traced.
@@ -202,7 +202,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
 
 
 def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
-    """The arrays to be scanned, which have one length, and the static part beside them."""
+    """The arrays to be scanned, which have one length, and their static part."""
     leaves, spec = _core.flatten(xs, "xs")
     check_leading_axis(leaves, spec, length)
     if not leaves and length is None:
@@ -218,11 +218,11 @@ def check_leading_axis(
     for i, shape in enumerate(shapes):
         if not shape or shape[0] != (shapes[0][0] if length is None else length):
             paths = spec.dynamic_paths()
-            found = f"`{paths[i]}`: found {array_type(leaves[i]).text}, expected "
+            message_start = f"`{paths[i]}`: found {array_type(leaves[i]).text}, expected "
             if not shape:
-                raise ValueError(f"{found}an array with a leading axis")
+                raise ValueError(f"{message_start}an array with a leading axis")
             wanted = f"{length}, as {whose}" if length is not None else f"{shapes[0][0]}, as `{paths[0]}` has"
-            raise ValueError(f"{found}a leading axis of length {wanted}")
+            raise ValueError(f"{message_start}a leading axis of length {wanted}")
 
 
 class Results:

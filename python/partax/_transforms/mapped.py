@@ -43,28 +43,28 @@ class _Vmap(Transformed[..., Any]):
 
         values = [arguments.leaves[i] for i in mapped]
         if not mapped and axis_size is None:
-            stacked, kept, result = on_one(values)
+            stacked, unstacked, result = on_one(values)
             if stacked:
                 raise ValueError(
                     f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
                     "not known; give `axis_size`, or out_axes=None"
                 )
-            return result.value.joined(stacked, kept)
+            return result.value.joined(stacked, unstacked)
         run = jax.vmap(
             on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(names)
         )
-        stacked, kept, result = run(values)
-        return result.value.joined(stacked, kept)
+        stacked, unstacked, result = run(values)
+        return result.value.joined(stacked, unstacked)
 
 
 class _Result(NamedTuple):
-    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go."""
+    """What is known of a result when the function was run: its leaves that are not arrays, and where arrays go."""
 
     structure: Any
     leaves: list[Any]  # with None for arrays
     axes: list[int | None]  # of each leaf
 
-    def joined(self, stacked: list[Any], kept: list[Any]) -> Any:
+    def joined(self, stacked: list[Any], unstacked: list[Any]) -> Any:
         """The result, of arrays with the axis as their first, and of those without it."""
         stacked_arrays = iter(stacked)
         leaves = list(self.leaves)
@@ -72,8 +72,8 @@ class _Result(NamedTuple):
             if axis is not None:
                 array = next(stacked_arrays)
                 leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
-            elif kept[i] is not None:
-                leaves[i] = kept[i]
+            elif unstacked[i] is not None:
+                leaves[i] = unstacked[i]
         return close_methods(jax.tree.unflatten(self.structure, leaves))
 
 
@@ -101,8 +101,10 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
                 f"{value_text(leaf)} before the axis is put in"
             )
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    kept, rest = partition([leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array)
-    return stacked, kept, Rest(_Result(structure, rest, axes))
+    unstacked, rest = partition(
+        [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array
+    )
+    return stacked, unstacked, Rest(_Result(structure, rest, axes))
 
 
 def _can_have_axis(leaf: Any) -> bool:
@@ -169,8 +171,8 @@ def filter_vmap(
       >>> batched(model, jnp.ones((5, 3))).shape
       (5, 2)
 
-    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None`. Where it stands for a part of
-    a tree, it is for all leaves of that part.
+    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None`. As the entry of a part of a
+    tree, it is for all leaves of that part.
 
     Args:
       fun: a function of any trees. Arrays that it holds itself, as a module does, have no axis.
@@ -181,15 +183,15 @@ def filter_vmap(
       out_axes: where the axis goes in the result: an axis, or a tree of axes that is a prefix of the result.
       axis_name: a name of the axis, for `jax.lax.psum` and the like.
       axis_size: how long the axis is, where no argument has it.
-      spmd_axis_name: as of `jax.vmap`.
+      spmd_axis_name: same as in `jax.vmap`.
 
     Returns:
-      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
-      function returned it. Without `fun`, a decorator.
+      A function of the same arguments, by position or by name. A leaf of the result that is not an array comes back as
+      the function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, or `axis_size` is no number. When called: out_axes has an
-        axis for what is no array; the message has the path.
+      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: out_axes has an
+        axis for what is not an array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """

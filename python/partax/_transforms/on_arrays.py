@@ -1,4 +1,4 @@
-"""A call as a function of its arrays alone, which is what jax can take; trees of tangents beside its trees."""
+"""A call as a function of its arrays alone, which jax accepts; and trees of tangents like its trees."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from partax._pytree.short_text import array_text
 
 
 class Rest:
-    """What of a value is no array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
+    """What of a value is not an array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
 
     __slots__ = ("value",)
 
@@ -30,8 +30,8 @@ class Rest:
         if self.value is other.value:
             return True
         leaves, structure = jax.tree.flatten(self.value)
-        others, structure_of_others = jax.tree.flatten(other.value)
-        return structure == structure_of_others and all(map(_same, leaves, others))
+        other_leaves, structure_of_others = jax.tree.flatten(other.value)
+        return structure == structure_of_others and all(map(_same, leaves, other_leaves))
 
     def __hash__(self) -> int:
         return hash(Rest)  # few are ever compared
@@ -55,13 +55,13 @@ def on_arrays(
     fun: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    taken: FilterSpec = is_array,
+    spec: FilterSpec = is_array,
     call: Callable[..., Any] = operator.call,
 ) -> tuple[Callable[[Any], Split], Any]:
     """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument.
     `call` is what calls it.
     """
-    arrays, rest = split(((fun, *args), kwargs), taken)
+    arrays, rest = split(((fun, *args), kwargs), spec)
     return on_split(call, rest), arrays
 
 
@@ -75,10 +75,10 @@ def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
     return run
 
 
-def split(value: Any, taken: FilterSpec = is_array) -> Split:
+def split(value: Any, spec: FilterSpec = is_array) -> Split:
     """The arrays of a value, as a list of its leaves with None for others, and the rest of it."""
     leaves, structure = jax.tree.flatten(value)
-    arrays, static = partition(open_methods(leaves), taken)  # a list: a user's node may refuse None for an array
+    arrays, static = partition(open_methods(leaves), spec)  # a list: a user's node may refuse None for an array
     return arrays, Rest((static, structure))
 
 
@@ -108,12 +108,13 @@ def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any
             f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
         )
     which = is_inexact_array if wrt is None else is_inexact_array & wrt
-    spec, taken, fixed = flat_partition(open_methods(tree), which)
+    spec, differentiated_leaves, fixed = flat_partition(open_methods(tree), which)
 
     def whole(part: Any) -> Any:
-        return close_methods(flat_combine(spec, dict(zip(taken, jax.tree.leaves(part), strict=True)), fixed))
+        leaves = dict(zip(differentiated_leaves, jax.tree.leaves(part), strict=True))
+        return close_methods(flat_combine(spec, leaves, fixed))
 
-    return flat_combine(spec, taken, dict.fromkeys(fixed)), whole
+    return flat_combine(spec, differentiated_leaves, dict.fromkeys(fixed)), whole
 
 
 def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
@@ -134,9 +135,9 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
     """
     pairs = _core.broadcast_prefix(tangents, tree, is_none, f"its {what}", name)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    known = set(paths)
+    known_paths = set(paths)
     for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
-        if path not in known:
+        if path not in known_paths:
             raise ValueError(
                 f"`{name}{jax.tree_util.keystr(path)}`: found a {what} where no leaf can have one, expected None"
             )

@@ -48,7 +48,7 @@ def filter_checkpoint(
 
     Args:
       fun: a function of any trees, with any result.
-      prevent_cse: as of `jax.checkpoint`; False inside of a scan, which needs no such care.
+      prevent_cse: same as in `jax.checkpoint`; False inside of a scan, which needs no such care.
       policy: which intermediate values to keep: one of `jax.checkpoint_policies`. None: none.
 
     Returns:
@@ -76,11 +76,11 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
 
     Args:
       fun: a function of any trees, with any result.
-      *args: its arguments; a `jax.ShapeDtypeStruct` stands for an array.
-      **kwargs: its arguments by name, likewise.
+      *args: its arguments; a `jax.ShapeDtypeStruct` represents an array.
+      **kwargs: its arguments by name.
 
     Returns:
-      The result. What is no array is as the function returned it.
+      The result. What is not an array is as the function returned it.
 
     Raises:
       TypeError: `fun` is not callable.
@@ -179,16 +179,16 @@ class ClosureConverted(Generic[_P, _R]):
         return joined((jax.tree.unflatten(jax.tree.structure(structs), out), rest))
 
 
-def _check_arguments(name: str, expected: Split, found: Split) -> None:
+def _check_arguments(name: str, expected: Split, actual: Split) -> None:
     """Raises a ValueError where arguments are not those that a function was converted for."""
-    if found[1] != expected[1] or jax.tree.structure(found[0]) != jax.tree.structure(expected[0]):
+    if actual[1] != expected[1] or jax.tree.structure(actual[0]) != jax.tree.structure(expected[0]):
         raise ValueError(
-            f"{name}() was converted by filter_closure_convert for other arguments: found {_text(found)}, expected "
+            f"{name}() was converted by filter_closure_convert for other arguments: found {_text(actual)}, expected "
             f"{_text(expected)}"
         )
-    for i, (struct, other) in enumerate(zip(found[0], expected[0], strict=True)):
+    for i, (struct, other) in enumerate(zip(actual[0], expected[0], strict=True)):
         if struct is not None and (struct.shape, struct.dtype) != (other.shape, other.dtype):
-            path = jax.tree_util.tree_leaves_with_path(joined(found))[i][0]
+            path = jax.tree_util.tree_leaves_with_path(joined(actual))[i][0]
             place = ("args" if path[0].idx == 0 else "kwargs") + jax.tree_util.keystr(path[1:])
             raise ValueError(
                 f"`{place}`: found {array_text(struct)}, expected {array_text(other)}, which {name}() was converted "
@@ -199,8 +199,8 @@ def _check_arguments(name: str, expected: Split, found: Split) -> None:
 def _text(arguments: Split) -> str:
     static, structure = arguments[1].value
     leaves = combine(arguments[0], static)
-    shown = [Verbatim(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
-    args, kwargs = tree_of(structure, shown, leaves)
+    displayed = [Verbatim(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
+    args, kwargs = tree_of(structure, displayed, leaves)
     return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
 
 
@@ -221,9 +221,9 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
 
     Args:
       fn: a function of any trees, with any result.
-      *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` stands for an array. It is
+      *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` represents an array. It is
         traced for them, not run.
-      **kwargs: its arguments by name, likewise.
+      **kwargs: its arguments by name.
 
     Returns:
       A function that is called with such arguments, and is a pytree of the arrays, `consts`. It has `in_struct` and
@@ -236,9 +236,9 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     """
     check_callable(fn, "filter_closure_convert")
     arguments = split((args, kwargs), _described)
-    known = (structs_of(arguments[0]), arguments[1])
+    converted_for = (structs_of(arguments[0]), arguments[1])
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
-        return ClosureConverted(fn, [], Rest((name, known, None)))
+        return ClosureConverted(fn, [], Rest((name, converted_for, None)))
     jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, out)))
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, converted_for, out)))

@@ -40,7 +40,7 @@ class _ShardMap(Transformed[..., Any]):
         places = [i for i, leaf in enumerate(arguments.leaves) if is_array(leaf)]
         axes: Any = jax.sharding.get_abstract_mesh() if mesh is None else mesh
         sizes = {name: size for name, size in axes.shape.items() if not axis_names or name in axis_names}
-        if sizes:  # else jax says that there is no mesh
+        if sizes:  # else jax reports the missing mesh
             _check_names(out_specs, sizes)
         in_specs = [PartitionSpec()] * len(places)
         if not as_placed:
@@ -114,7 +114,7 @@ def _misfit(path: str, leaf: Any, spec: Any, option: str, reason: str) -> ValueE
 
 
 def _check_names(out_specs: Any, sizes: Mapping[Any, int]) -> None:
-    """Raises where a spec names what is no axis for it."""
+    """Raises if a spec names what is not an axis for it."""
     for path, entry in jax.tree_util.tree_leaves_with_path(out_specs, is_leaf=_is_spec):
         where = f"out_specs{jax.tree_util.keystr(path)}"
         reason = misnamed_text(_spec_of(entry, where), sizes)
@@ -170,13 +170,13 @@ def filter_shard_map(
         of them, or of trees of them that are prefixes of the arguments, one for each argument by position; or a
         dictionary from names of arguments to such. None, and what says nothing of an argument: each device has all of
         it. Not given: as the arrays are, over axes that are `Explicit`.
-      out_specs: how those of the result are: a prefix of it likewise.
-      axis_names: as of `jax.shard_map`.
-      check_vma: as of `jax.shard_map`.
+      out_specs: how those of the result are: a prefix of it, too.
+      axis_names: same as in `jax.shard_map`.
+      check_vma: same as in `jax.shard_map`.
 
     Returns:
-      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
-      function returned it. Without `fun`, a decorator.
+      A function of the same arguments, by position or by name. A leaf of the result that is not an array comes back as
+      the function returned it. Without `fun`, a decorator.
 
     Raises:
       TypeError: `fun` is not callable. When called: a spec is none.

@@ -93,7 +93,7 @@ def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Cal
 
 
 def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
-    """Raises a TypeError where there is no first argument to differentiate."""
+    """Raises a TypeError without a first argument to differentiate."""
     if not args:
         raise TypeError(
             f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "

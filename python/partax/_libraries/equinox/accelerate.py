@@ -59,7 +59,7 @@ class Accelerated:
         self.end()
 
     def end(self) -> None:
-        """Ends it; where nobody else has asked for it, Equinox is as it was before.
+        """End it; without another active `accelerate`, Equinox has its own functions again.
 
         Example:
           >>> accelerated = partax.equinox.accelerate()
@@ -180,7 +180,7 @@ def _options(donate: str, jitted: Any) -> Options | None:
         values, defaults = options_of(jitted) or {}, options_of(_default_jitted()) or {}
         options = {name: values[name] for name in ("inline", "keep_unused") if values.get(name) != defaults.get(name)}
         options |= {"compiler_options": dict(values.get("compiler_options_kvs") or ()) or None}
-        others = defaults and [
+        other_defaults = defaults and [
             name for name in values if name not in _TAKEN_OVER and values[name] != defaults.get(name)
         ]
         mode = DONATE_MODES.get(donate, donate)
@@ -188,7 +188,7 @@ def _options(donate: str, jitted: Any) -> Options | None:
             "donates_returned": donate != "none",
             "warns_of_donation": donate == "none" or donate in DONATE_MODES,
         }
-        by_mode[donate] = None if others else Options(donate=mode, **options)
+        by_mode[donate] = None if other_defaults else Options(donate=mode, **options)
     return by_mode[donate]
 
 
@@ -199,8 +199,8 @@ def _default_jitted() -> Any:
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come. Where a
-    module had the second one by itself, it stays.
+    """Replaces the first function of each pair by the second, and notes how to undo it, also in modules imported later.
+    If a module had the second one before, it stays.
     """
     ours, theirs = ({id(one): other for one, other in each} for each in (pairs, [pair[::-1] for pair in pairs]))
     its_own = {(name, attribute) for name, attribute, _ in _places(theirs)}
@@ -208,13 +208,15 @@ def _replace(pairs: list[tuple[Any, Any]]) -> None:
     _undo.append(lambda: _set([place for place in _places(theirs) if place[:2] not in its_own]))
 
 
-def _places(others: dict[int, Any]) -> list[tuple[str, str, Any]]:
+def _places(replacements: dict[int, Any]) -> list[tuple[str, str, Any]]:
     """Where modules have a function that another one, found by its id, is to take the place of."""
     places: list[tuple[str, str, Any]] = []
     for name, module in list(sys.modules.items()):
         if isinstance(module, types.ModuleType) and name.partition(".")[0] != "partax":
-            found = dict(vars(module))  # a copy: threads may import
-            places += [(name, key, others[id(value)]) for key, value in found.items() if id(value) in others]
+            entries = dict(vars(module))  # a copy: threads may import
+            places += [
+                (name, key, replacements[id(value)]) for key, value in entries.items() if id(value) in replacements
+            ]
     return places
 
 

@@ -25,14 +25,14 @@ def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **optio
 
     Args:
       fun: what to compile; a decorator without it.
-      donate: as of `partax.filter_jit`; `"warn"` is `"all"`, and `"warn-except-first"` is `"all-except-first"`.
+      donate: same as in `partax.filter_jit`; `"warn"` is `"all"`, and `"warn-except-first"` is `"all-except-first"`.
       **options: the others of `partax.filter_jit`.
 
     Returns:
       What `partax.filter_jit` returns.
 
     Raises:
-      ValueError, TypeError: as of `partax.filter_jit`.
+      ValueError, TypeError: same as in `partax.filter_jit`.
     """
     mode = DONATE_MODES.get(donate, donate) if isinstance(donate, str) else donate
     return of_jit.filter_jit(fun, donate=mode, **options)
@@ -50,7 +50,7 @@ def partition(
 
     Args:
       pytree: any pytree.
-      filter_spec: a filter, as of `partax.partition`.
+      filter_spec: a filter, same as in `partax.partition`.
       replace: what stands in each tree for the leaves that went into the other.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
 
@@ -80,8 +80,8 @@ def filter_shard(x: PyTree, device_or_shardings: Any) -> PyTree:
       A tree like it.
 
     Raises:
-      ValueError: `device_or_shardings` is no prefix of `x`, or does not divide an array.
-      TypeError: a leaf of `device_or_shardings` is no sharding, or JAX cannot hold an array.
+      ValueError: `device_or_shardings` is not a prefix of `x`, or does not divide an array.
+      TypeError: a leaf of `device_or_shardings` is not a sharding, or JAX cannot hold an array.
     """
     return shardings.filter_shard(x, device_or_shardings)
 

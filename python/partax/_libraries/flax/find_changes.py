@@ -15,17 +15,17 @@ _MUTABLE = (list, dict, set, bytearray)
 
 
 class _Place(NamedTuple):
-    """Stands for an object or an array while two values are compared: which one it is."""
+    """Identifies an object or an array while two values are compared."""
 
     identity: int
 
 
 class _Before(NamedTuple):
-    """One value as it was; what is no container is known by identity or as a static value."""
+    """One value as it was; all but a container is compared by identity or as a static value."""
 
     value: Any
     form: Any  # what a container consisted of
-    held: list[Any]  # what that knows by identity
+    known_leaves: list[Any]  # what that knows by identity
 
 
 class Change(NamedTuple):
@@ -48,7 +48,7 @@ def _contents(owner: Any) -> dict[Any, Any]:
     if issubclass(type(owner), graph.Variable):
         return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
     if type(owner) not in graph.REGISTERED:
-        return {}  # a jax.Ref, whose value is no part of it
+        return {}  # a jax.Ref, whose value does not belong to it
     if hasattr(type(owner), graph.STATE) or hasattr(owner, graph.STATE):
         return vars(owner)
     data, statics, _ = graph.children_of(owner)
@@ -60,15 +60,15 @@ def _is_container(value: Any) -> bool:
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:
-    held: list[Any] = []
+    known_leaves: list[Any] = []
 
     def placed(leaf: Any) -> Any:
         if not graph.is_object(leaf) and not _is_array(leaf):
             return leaf
-        held.append(leaf)
+        known_leaves.append(leaf)
         return _Place(id(leaf))
 
-    return _core.flatten(jax.tree.map(placed, value, is_leaf=graph.is_object), "value")[1], held
+    return _core.flatten(jax.tree.map(placed, value, is_leaf=graph.is_object), "value")[1], known_leaves
 
 
 def _remembered(value: Any) -> _Before:
@@ -113,7 +113,7 @@ class Snapshot:
         ]
 
     def changes(self) -> list[Change]:
-        found: list[Change] = []
+        changes: list[Change] = []
         for index, owner in enumerate(self.objects):
             cls = self._classes[index]
             if type(owner) is not cls:
@@ -125,12 +125,12 @@ class Snapshot:
                 _take_arrays_for_data(owner, before)
             now = _contents(owner)
             gone = [name for name in before if name not in now]
-            found += [Change(index, owner, name, before[name].value, DELETED) for name in gone]
+            changes += [Change(index, owner, name, before[name].value, DELETED) for name in gone]
             for name in sorted(now, key=str):
-                known = before.get(name, _NOTHING)
-                if name not in before or _differs(known, now[name]):
-                    found.append(Change(index, owner, name, known.value, now[name]))
-        return found
+                earlier = before.get(name, _NOTHING)
+                if name not in before or _differs(earlier, now[name]):
+                    changes.append(Change(index, owner, name, earlier.value, now[name]))
+        return changes
 
     def unchanged(self, changes: list[Change]) -> list[Any]:
         """The arrays of what is as it was."""
@@ -138,9 +138,9 @@ class Snapshot:
         return [
             leaf
             for index, before in enumerate(self._before)
-            for name, known in before.items()
+            for name, earlier in before.items()
             if (index, name) not in changed
-            for leaf in jax.tree.leaves(known.value, is_leaf=graph.is_object)
+            for leaf in jax.tree.leaves(earlier.value, is_leaf=graph.is_object)
             if _is_array(leaf)
         ]
 
@@ -150,7 +150,7 @@ def _take_arrays_for_data(node: Any, before: dict[Any, _Before]) -> None:
     names = graph.arrays_taken_for_static(node)
     none_is_new = "_pytree__nodes" in before and before["_pytree__nodes"].value is node._pytree__nodes
     for name in names:
-        if none_is_new:  # else it may have been deleted, and set anew
+        if none_is_new:  # else it may have been deleted and set again
             node._check_value(name, vars(node)[name], AttributeStatus(is_data=True, explicit=False))
     graph.take_for_data(node, names)
 

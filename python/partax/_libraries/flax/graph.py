@@ -33,7 +33,7 @@ STATE = "_pytree__state"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """Stands for an object that the tree or the arguments had before, by its number in the order of first visits."""
+    """Represents an object that the tree or the arguments had before, by its number in the order of first visits."""
 
     index: int = dataclasses.field(metadata={"static": True})
 
@@ -41,7 +41,7 @@ class Seen:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Unregistered:
-    """Stands for a graph node that jax does not know as a pytree, such as a plain `nnx.Object`. `aux` is what nnx makes
+    """Represents a graph node that jax does not know as a pytree, such as a plain `nnx.Object`. `aux` is what nnx makes
     an empty node of the class from; the children have names, all else is in `statics`.
     """
 
@@ -55,7 +55,7 @@ class Unregistered:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class NewReference:
-    """Stands in a result for a `jax.Ref` that the function has made, by what it holds."""
+    """Represents in a result a `jax.Ref` that the function has made, by what it holds."""
 
     value: Any
 
@@ -64,7 +64,7 @@ STAND_INS = (Seen, Unregistered, NewReference)
 
 _ARRAYS = (*filter(None, (concrete_array_type(),)), np.ndarray)
 PLAIN = frozenset({*_ARRAYS, type(None), bool, int, float, complex, str, bytes})
-"""Classes whose instances are no graph node and contain none."""
+"""Classes whose instances are not graph nodes and contain none."""
 NUMBERS = (bool, int, float, complex)
 _FIXED = PLAIN - {*NUMBERS}
 
@@ -102,7 +102,7 @@ def names_in_order(node: Any) -> list[str]:
 
 
 def children_of(node: Any) -> tuple[dict[Any, Any], dict[Any, Any], Any]:
-    """The data, the static attributes and the aux data of a node that is no pytree, as nnx has them."""
+    """The data, the static attributes and the aux data of a node that is not a pytree, as nnx has them."""
     items, aux = REGISTERED[type(node)].flatten(node)
     data: dict[Any, Any] = {}
     statics: dict[Any, Any] = {}
@@ -140,11 +140,11 @@ class GraphReader:
     begins with the objects of the arguments.
     """
 
-    def __init__(self, known: list[Any] | None = None):
+    def __init__(self, objects: list[Any] | None = None):
         # In the order of their first places, each before what is in it; attributes are in jax's order.
-        self.objects: list[Any] = [] if known is None else list(known)
+        self.objects: list[Any] = [] if objects is None else list(objects)
         self._indices = {id(value): i for i, value in enumerate(self.objects)}
-        self._is_result = known is not None
+        self._is_result = objects is not None
         self.has_met_any = False  # object in a tree
         self.refused: Any = None  # the object that an error is about
 
@@ -218,8 +218,8 @@ class GraphReader:
 class GraphBuilder:
     """Builds one tree after another, which have to be new, as their nodes are filled in place, with known objects."""
 
-    def __init__(self, known: list[Any] | None = None):
-        self.objects: list[Any] = [] if known is None else list(known)
+    def __init__(self, objects: list[Any] | None = None):
+        self.objects: list[Any] = [] if objects is None else list(objects)
 
     def build(self, value: Any) -> Any:
         cls: Any = type(value)
@@ -235,7 +235,7 @@ class GraphBuilder:
             value = cast(Any, jax.new_ref(value.value))
         is_variable = issubclass(cls, Variable)
         if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
-            return with_leaves(value, lambda it: isinstance(it, STAND_INS) or is_object(it), self.build)
+            return with_leaves(value, lambda leaf: isinstance(leaf, STAND_INS) or is_object(leaf), self.build)
         self.objects.append(value)
         if is_variable:
             raw = cast("Any", value)._raw_value

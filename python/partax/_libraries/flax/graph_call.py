@@ -33,7 +33,7 @@ class _ByPath(PrefixOfValue):
         def sharding(path: Any, leaf: Any) -> Any:
             return self.sharding(graphlib.jax_to_nnx_path(path), leaf) if isinstance(leaf, Variable) else None
 
-        return jax.tree_util.tree_map_with_path(sharding, value, is_leaf=lambda it: isinstance(it, Variable))
+        return jax.tree_util.tree_map_with_path(sharding, value, is_leaf=lambda leaf: isinstance(leaf, Variable))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,32 +46,32 @@ class _OfFilters(_ByPath):
 
 @dataclasses.dataclass(frozen=True)
 class _OfTree(_ByPath):
-    """As `nnx.prefix(tree, ..., graph=True)` has found them, in which a Variable that comes again stands once."""
+    """The entries of `nnx.prefix(tree, ..., graph=True)`, which has each Variable once."""
 
-    known: tuple[tuple[Any, Any], ...]
+    entries: tuple[tuple[Any, Any], ...]
     of_others: Callable[[Any, Any], Any]
 
     @classmethod
     def made(cls, tree: Any) -> "_OfTree":
         if not callable(tree.prefix_fn.value):
             raise ValueError("found a `TreeState` as a prefix, expected what `nnx.prefix(tree, ..., graph=True)` gives")
-        found = jax.tree_util.tree_leaves_with_path(tree.state, is_leaf=is_sharding_leaf)
-        known = tuple([(graphlib.jax_to_nnx_path(path), sharding) for path, sharding in found])
-        return cls(known, tree.prefix_fn.value)
+        leaves = jax.tree_util.tree_leaves_with_path(tree.state, is_leaf=is_sharding_leaf)
+        entries = tuple([(graphlib.jax_to_nnx_path(path), sharding) for path, sharding in leaves])
+        return cls(entries, tree.prefix_fn.value)
 
     def sharding(self, path: Any, variable: Any) -> Any:
-        return next((own for at, own in self.known if at == path), None) or self.of_others(path, variable)
+        return next((own for at, own in self.entries if at == path), None) or self.of_others(path, variable)
 
 
 def prefix_of(shardings: Any) -> Any:
 
-    def own(it: Any) -> Any:
-        if isinstance(it, StateSharding):
-            return _OfFilters(it)
-        return _OfTree.made(it) if isinstance(it, extract.TreeState) else it
+    def own(part: Any) -> Any:
+        if isinstance(part, StateSharding):
+            return _OfFilters(part)
+        return _OfTree.made(part) if isinstance(part, extract.TreeState) else part
 
-    def is_one(it: Any) -> bool:
-        return isinstance(it, (StateSharding, extract.TreeState)) or is_sharding_leaf(it)
+    def is_one(part: Any) -> bool:
+        return isinstance(part, (StateSharding, extract.TreeState)) or is_sharding_leaf(part)
 
     return jax.tree.map(own, shardings, is_leaf=is_one)
 
@@ -88,11 +88,11 @@ def refuse_unlike(prefix: Any, values: dict[str, Any]) -> None:
                     continue
                 sharding = of_leaf.sharding(steps, variable) if isinstance(of_leaf, _ByPath) else of_leaf
                 place = name + jax.tree_util.keystr(path) + "".join(_step(step, True) for step in steps)
-                first, known = met.setdefault(id(variable), (place, sharding))
-                if known != sharding:
+                first, first_sharding = met.setdefault(id(variable), (place, sharding))
+                if first_sharding != sharding:
                     raise ValueError(
                         f"Inconsistent aliasing: `{first}` and `{place}` are one {type(variable).__name__}, found "
-                        f"{known} and {sharding} for them in in_shardings, expected the same for both"
+                        f"{first_sharding} and {sharding} for them in in_shardings, expected the same for both"
                     )
 
 
@@ -103,22 +103,22 @@ def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
 
 
 def shardings_by_leaf(prefix: Any, values: tuple[Any, ...]) -> dict[int, Any]:
-    found: dict[int, Any] = {}
+    by_leaf: dict[int, Any] = {}
     for own, value in zip(_prefixes(prefix, len(values)), values, strict=False):
         pairs = _core.broadcast_prefix(prefix_for(own, value), value, is_sharding_leaf, "", "")
-        found.update({id(leaf): sharding for leaf, sharding in pairs if sharding is not None})
-    return found
+        by_leaf.update({id(leaf): sharding for leaf, sharding in pairs if sharding is not None})
+    return by_leaf
 
 
 def as_before(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
     """A new value of something, with the shardings that its arrays had."""
-    known = jax.tree.leaves(before)
+    leaves_before = jax.tree.leaves(before)
     leaves, structure = jax.tree.flatten(value)
-    if len(known) != len(leaves):
+    if len(leaves_before) != len(leaves):
         return value
     constrained = [
         leaf if id(old) not in by_leaf else jax.lax.with_sharding_constraint(leaf, by_leaf[id(old)])
-        for old, leaf in zip(known, leaves, strict=True)
+        for old, leaf in zip(leaves_before, leaves, strict=True)
     ]
     return structure.unflatten(constrained)
 
@@ -132,11 +132,11 @@ class Outcome(NamedTuple):
     values: tuple[Any, ...] = ()  # what attributes are set to
     owners: bytes = b""  # the numbers of the objects that these are of, as an array of unsigned ints has them in memory
     is_plain: bool = True  # whether this is all, and all of it are values of Variables without objects in them
-    names: str = "[]"  # of the attributes, as JSON; like the owners one constant, which no call makes anew
+    names: str = "[]"  # of the attributes, as JSON; like the owners one constant, which no call re-creates
     deleted: tuple[tuple[int, str], ...] = ()  # owners and names of attributes
     refilled: tuple[tuple[int, Any], ...] = ()  # nodes of which nnx knows only how to fill them, and with what
     has_objects: bool = False  # in any of these
-    kept: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
+    not_donated: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
 
     @property
     def changed(self) -> list[int]:
@@ -232,10 +232,10 @@ def trace_graph(options: Options, fun: Callable[..., Any], values: tuple[Any, ..
             result = _core.call_body(fun, built)
         changes = before.changes()
         if options.graph != GRAPH:
-            variables = [it for it in before.objects if issubclass(type(it), graph.Variable)]
+            variables = [owner for owner in before.objects if issubclass(type(owner), graph.Variable)]
             out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
             extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
-            changes = [it for it in changes if issubclass(type(it.owner), graph.Variable)]
+            changes = [change for change in changes if issubclass(type(change.owner), graph.Variable)]
         return _outcome(reader, result, changes, before, options.donate != "none", shardings)
     except (errors.TraceContextError, ValueError) as error:
         _note_held(error, reader.refused, fun)
@@ -254,24 +254,26 @@ def _outcome(
     donates: bool,
     shardings: dict[int, Any],
 ) -> Outcome:
-    sets = [it for it in changes if it.value is not DELETED and it.name is not WHOLE_NODE]
-    values = tuple([reader.read(as_before(it.value, it.before, shardings) if shardings else it.value) for it in sets])
-    refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
-    deleted = tuple([(it.place, it.name) for it in changes if it.value is DELETED])
+    sets = [change for change in changes if change.value is not DELETED and change.name is not WHOLE_NODE]
+    new_values = [as_before(change.value, change.before, shardings) if shardings else change.value for change in sets]
+    values = tuple([reader.read(value) for value in new_values])
+    refilled = tuple([(change.place, reader.read(change.value)) for change in changes if change.name is WHOLE_NODE])
+    deleted = tuple([(change.place, change.name) for change in changes if change.value is DELETED])
     result = reader.read(result)
-    given = {id(leaf) for leaf in jax.tree.leaves((result, values, refilled))}
-    kept = {id(array): array for array in before.unchanged(changes) if id(array) not in given} if donates else {}
+    returned = {id(leaf) for leaf in jax.tree.leaves((result, values, refilled))}
+    unchanged = before.unchanged(changes) if donates else []
+    not_donated = {id(array): array for array in unchanged if id(array) not in returned}
     return Outcome(
         result,
         values,
-        array("I", [it.place for it in sets]).tobytes(),
+        array("I", [change.place for change in sets]).tobytes(),
         not (reader.has_met_any or deleted or refilled)
-        and {it.name for it in sets} <= {graph.VARIABLE_SLOTS[0].__name__},
-        json.dumps([it.name for it in sets]),
+        and {change.name for change in sets} <= {graph.VARIABLE_SLOTS[0].__name__},
+        json.dumps([change.name for change in sets]),
         deleted,
         refilled,
         reader.has_met_any,
-        tuple(kept.values()),
+        tuple(not_donated.values()),
     )
 
 
@@ -302,7 +304,7 @@ def _roots(fun: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {}
     roots = {**variables.globals, **variables.nonlocals}
-    return {name: it for name, it in roots.items() if is_object(it) or isinstance(it, (list, tuple, dict))}
+    return {name: value for name, value in roots.items() if is_object(value) or isinstance(value, (list, tuple, dict))}
 
 
 def _is_foreign(root: Any) -> bool:

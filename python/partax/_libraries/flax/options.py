@@ -40,8 +40,8 @@ def wrapper_for_nnx(
     static_positions, static_names = _chosen(fun, "static", *static)
     positions, names = _chosen(fun, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
-        others = _by_position(fun, static_positions, static_names, list(in_shardings))
-        in_shardings = (NoEntry(), *others) if is_argument else others  # the object itself has none in nnx
+        by_position = _by_position(fun, static_positions, static_names, list(in_shardings))
+        in_shardings = (NoEntry(), *by_position) if is_argument else by_position  # the object itself has none in nnx
     names += _names_at(fun, positions)
     graph = graphlib.set_graph_mode.current_value() if graph is None else graph
     graph_updates = graphlib.set_graph_updates.current_value() if graph_updates is None else graph_updates
