@@ -342,7 +342,7 @@ def test_the_command_lists_and_drops(stored: Path, capsys: pytest.CaptureFixture
     assert "dropped" not in command("--prune", "1GB", "--older", "1d")
     data = stored.read_bytes()
     stored.write_bytes(data[:-1])
-    with pytest.warns(RuntimeWarning, match="is damaged and is not loaded; it is written anew"):
+    with pytest.warns(RuntimeWarning, match="is damaged and is not loaded; it is written again"):
         assert "1 dropped" in command("--verify")
     assert "0 programs" in command()
     stored.write_bytes(data)

@@ -18,5 +18,4 @@ def seconds_text(seconds: float) -> str:
 
 
 def _three(number: float) -> str:
-    """Three digits, but no power of ten."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

@@ -26,7 +26,6 @@ def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
 
 
 def _figure_text(figure: tuple[str, int | float | str]) -> str:
-    """A figure with its name, in the unit that the name says."""
     name, value = figure
     if isinstance(value, str):
         text = value

@@ -96,7 +96,7 @@ class Program:
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
         """The arguments of the call by name, without those that it leaves to their defaults."""
-        with contextlib.suppress(TypeError, ValueError):  # there is no signature
+        with contextlib.suppress(TypeError, ValueError):  # some callables lack a signature
             return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
         return {"args": self.args, **self.kwargs}
 
@@ -149,8 +149,8 @@ def _traceable(function: Any) -> tuple[Any, Any]:
 
         flax_options = jit_options(getattr(function, "jitted_fn", None)) or {}
         static, donated = ((flax_options.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
-        others: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
-        return wrapper_for_nnx(plain, None, None, static=static, donated=donated, **others), plain
+        unset_options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
+        return wrapper_for_nnx(plain, None, None, static=static, donated=donated, **unset_options), plain
     return filter_jit(function), plain
 
 

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     label: str  # what it is, such as `static int`; empty for nodes and arrays
     text: str  # its value, such as `7`; empty where its `repr` is asked only if it differs
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
-    is_field: bool = False  # a static value that is no leaf, but belongs to a node
+    is_field: bool = False  # a static value that is not a leaf, but belongs to a node
     function: Any = None  # a reference to the callable itself
     place: Any = None  # of an array: see `_place_of`
 
@@ -184,7 +184,7 @@ def _object_entry(value: Any) -> Entry:
         return Entry((reference, _reference(value)), "static", f"{class_name(kind)} object", "identity")
     try:
         value_hash = _core.static_hash(value)  # which tells 1 from True, as `==` does not
-    except Exception:  # of what is no static value, which only functions of others take
+    except Exception:  # what is not a static value, which only functions of other libraries take
         value_hash = 0
     if is_installed(kind.__module__):
         return Entry((reference, value_hash), "static", short_text(value, _LONGEST), "equality")

@@ -58,7 +58,7 @@ class Record:
 
 
 class Occasion(NamedTuple):
-    """What the native wrapper tells of a trace that begins."""
+    """What the native wrapper reports about a trace that begins."""
 
     first: int = 0  # the number of the first trace of its static key; 0 where it is that one
     is_full: bool = False  # whether the cache holds as many static keys as it may
@@ -82,7 +82,7 @@ class History:
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
-    loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each in the place of a trace
+    loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
     number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
     first_reason: str = "the first"
     _cleared_at: int = 0  # the traces up to this one clear_cache has dropped

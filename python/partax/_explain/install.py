@@ -1,4 +1,4 @@
-"""Gives the wrapper its `report`, and puts the stages that jax tells of to the trace that they were for. What only a
+"""Gives the wrapper its `report`, and puts the stages that jax reports to the trace that they were for. What only a
 report needs is imported then.
 """
 
@@ -58,7 +58,7 @@ def _on_event(event: str, **_: Any) -> None:
 
 def _record_of_call(compiles: bool = True) -> "Record | None":
     """The record that jax's work now is for, if it is for a target of ours and not for what its function calls. Without
-    `compiles` that work may be a trace: jax 0.9 also tells of one that it only looks up.
+    `compiles` that work may be a trace: jax 0.9 also reports one that it only looks up.
     """
     under_way = _core.call_under_way()
     if under_way is None:

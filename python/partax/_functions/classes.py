@@ -1,4 +1,4 @@
-"""What a class tells of its instances: how they compare, whether they can change, and where they have their content."""
+"""What a class says about its instances: how they compare, whether they can change, and where their content is."""
 
 import dataclasses
 import functools

@@ -38,7 +38,7 @@ def names_of(code: types.CodeType) -> Names:
     imports: dict[tuple[str, ...], None] = {}
     mentioned = set[str]()
     for part in _nested_codes(code):
-        mentioned.update(part.co_names, (it for it in part.co_consts if type(it) is str))
+        mentioned.update(part.co_names, (constant for constant in part.co_consts if type(constant) is str))
         steps = [step for step in dis.get_instructions(part) if step.opname not in _IDLE]
         for i, step in enumerate(steps):
             if step.opname in _GLOBALS:

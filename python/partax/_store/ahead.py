@@ -57,7 +57,7 @@ class Ahead:
         """Notes for the next process that this one calls a program, which is on these devices."""
         group = name.partition("-")[0]
         with self._lock:
-            for other in [it for it in self._begun if it.startswith(group)]:
+            for other in [key for key in self._begun if key.startswith(group)]:
                 del self._begun[other]  # this one has taken its place
         with self._noting:
             if name in self._names or len(self._names) == _MOST or not {*devices} <= {*jax.devices()}:

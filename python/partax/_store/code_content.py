@@ -26,7 +26,7 @@ def digest_of(value: Any) -> bytes:
     return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
 
 
-# Of a code object all that counts, but for its constants.
+# The attributes of a code object that decide what it does, except its constants.
 _PARTS = operator.attrgetter(
     *("co_name", "co_qualname", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount"),
     *("co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),

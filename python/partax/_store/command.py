@@ -26,11 +26,11 @@ def run(options: argparse.Namespace) -> None:
     folder = Folder(options.folder, sys.maxsize)
     most = 0 if options.clear else _number(options.prune, "--prune")
     dropped = folder.prune(most, _number(options.older, "--older"))
-    records = {it.key: record_of(folder, it.key) for it in folder.files()}
+    records = {stored.key: record_of(folder, stored.key) for stored in folder.files()}
     if options.verify:
-        for it in folder.files():
-            if records.get(it.key) is None:
-                it.path.unlink(missing_ok=True)
+        for stored in folder.files():
+            if records.get(stored.key) is None:
+                stored.path.unlink(missing_ok=True)
                 dropped += 1
     print("\n".join(_table(folder, records)))
     if dropped:
@@ -40,19 +40,19 @@ def run(options: argparse.Namespace) -> None:
 def _table(folder: Folder, records: dict[str, Record | None]) -> list[str]:
     files = folder.files()
     rows: list[tuple[str, ...]] = [("function", "used", "bytes", "saves s")]
-    for it in files:
-        record = records.get(it.key)
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(it.used))
+    for stored in files:
+        record = records.get(stored.key)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(stored.used))
         name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
-        rows.append((name, when, f"{it.size:,}", saves))
-    rows.append((f"{len(files)} programs", "", f"{sum(it.size for it in files):,}", ""))
+        rows.append((name, when, f"{stored.size:,}", saves))
+    rows.append((f"{len(files)} programs", "", f"{sum(stored.size for stored in files):,}", ""))
     return table_lines(rows, {0, 1})
 
 
 def _number(text: str | None, option: str) -> int | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+) ?([A-Za-z]*)", text)
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"(\d+) ?([A-Za-z]*)", text)
+    if match is None or match[2] not in _UNITS:
         raise SystemExit(f"{option}: found {text!r}, expected a number with one of {', '.join(filter(None, _UNITS))}")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]

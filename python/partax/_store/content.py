@@ -39,11 +39,11 @@ def placement_content(value: Any) -> Any:
 
 
 def dtype_content(array: Any) -> str:
-    """The dtype of an array, or of what stands for one; of random keys their kind, which must be one of jax's own."""
+    """The dtype of an array, or of what represents one; of random keys their kind, which must be one of jax's own."""
     if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return str(array.dtype)
     kinds: list[Any] = []
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # of what stands for an array, a trace alone tells it
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # of what represents an array, a trace alone tells it
         jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), array)
     if not kinds or not isinstance(kinds[0], str):
         raise UnstoredError(f"an array of `{array.dtype}`, which is a kind of random keys that is not jax's own")

@@ -1,4 +1,4 @@
-"""What a compiled program depends on beside the call: versions, configuration, devices, the processor."""
+"""What a compiled program depends on in addition to the call: versions, configuration, devices, the processor."""
 
 import glob
 import hashlib
@@ -24,7 +24,7 @@ def machine(devices: tuple[Any, ...] = ()) -> dict[str, Any]:
     """What machine code is for that runs on these devices, or on those that jax takes."""
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
     every = tuple(dict.fromkeys((*devices, *jax.devices())))
-    kinds = sorted((it.platform, it.device_kind, it.id, it.process_index) for it in every)
+    kinds = sorted((device.platform, device.device_kind, device.id, device.process_index) for device in every)
     client = getattr(every[0], "client", None)
     return {
         **_BUILD,

@@ -42,8 +42,8 @@ class Folder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name != "posix":
             return
-        found = self.path.stat()
-        if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
+        status = self.path.stat()
+        if status.st_uid not in (os.getuid(), 0) or stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError(
                 f"found a folder that others may write to, `{self.path}`, expected one of your own: a program that is "
                 f"loaded from it runs as you do; `chmod 700` it, or name another"
@@ -59,14 +59,14 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
             return None
-        header, found = data[:_HEADER], data[_HEADER:]
-        if header != _header(key, found):
+        header, content = data[:_HEADER], data[_HEADER:]
+        if header != _header(key, content):
             if drops:
                 with contextlib.suppress(OSError):  # a folder that may only be read
                     path.unlink()
-            self.tell(f"`{path}` is damaged and is not loaded; it is written anew")
+            self.tell(f"`{path}` is damaged and is not loaded; it is written again")
             return None
-        return found
+        return content
 
     def has(self, key: str) -> bool:
         return self._file(key).exists()
@@ -77,7 +77,7 @@ class Folder:
 
     def likeliest(self, beginning: str) -> str | None:
         """The key that begins so and was used last; None where there is none."""
-        return next((it.key for it in self.files(beginning)), None)
+        return next((stored.key for stored in self.files(beginning)), None)
 
     def write(self, key: str, data: bytes) -> None:
         """Stores by a key; where that cannot be, says so once."""
@@ -109,24 +109,26 @@ class Folder:
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
-        found: list[Stored] = []
+        entries: list[Stored] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
                 if entry.name.startswith(beginning) and entry.name.endswith(_ENDING):
                     with contextlib.suppress(OSError):  # another process has dropped it
                         info = entry.stat()
                         path = Path(entry.path)
-                        found.append(Stored(path.stem, path, info.st_size, info.st_mtime))
-        return sorted(found, key=lambda it: -it.used)
+                        entries.append(Stored(path.stem, path, info.st_size, info.st_mtime))
+        return sorted(entries, key=lambda stored: -stored.used)
 
     def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
         """Drops what is too much, or was not used for so many seconds; gives the number of files."""
         size = dropped = 0
-        for it in self.files():
-            size += it.size
-            if (max_bytes is not None and size > max_bytes) or (older is not None and time.time() - it.used > older):
+        for stored in self.files():
+            size += stored.size
+            if (max_bytes is not None and size > max_bytes) or (
+                older is not None and time.time() - stored.used > older
+            ):
                 with contextlib.suppress(OSError):
-                    it.path.unlink()
+                    stored.path.unlink()
                     dropped += 1
         self._drop_what_was_left()
         return dropped

@@ -21,7 +21,7 @@ Proof = list[tuple[str, bytes]]
 
 class Key(NamedTuple):
     name: str  # the digest
-    read: str  # what of it is of no arguments: all that a trace depends on beside these
+    read: str  # what of it is of no arguments: all that a trace depends on in addition to them
     proof: Callable[[], Proof]  # gives what it is a digest of, one by one
 
 
@@ -40,9 +40,9 @@ class Wanted:
             self._classes = list(classes)
             self._roots = [("", function), ("", options.without_shardings)]
             self._roots += [(path, value) for path, value in values.items() if value is not None]
-            _, *given = _core.call_shape()  # which parameters the values are of
+            _, *parameters = _core.call_shape()  # which parameters the values are of
             named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
-            arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
+            arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
             # How the names of all begin that are for such arguments, whatever the code was.
             self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
             self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
@@ -58,8 +58,8 @@ class Wanted:
         everywhere = self._environment
 
         def proof() -> Proof:  # which keeps none of the call's values
-            found = [(name, digest_of(value)) for name, value in everywhere.items()]
-            return found + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
+            everywhere_digests = [(name, digest_of(value)) for name, value in everywhere.items()]
+            return everywhere_digests + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
 
         return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof)
 
@@ -80,12 +80,14 @@ def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
         return ""
 
     def differing(before: Proof) -> list[str]:
-        return [text for (_, known), (text, digest) in zip(before, now, strict=False) if known != digest]
+        return [
+            text for (_, earlier_digest), (text, digest) in zip(before, now, strict=False) if earlier_digest != digest
+        ]
 
     changed = min(map(differing, earlier), key=len)
     return (changed[0] if changed else "") or "what its code reads"
 
 
 def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:
-    kind, cls, *others = node
-    return kind, None if cls is None else (cls.__module__, cls.__qualname__), *others
+    kind, cls, *fields = node
+    return kind, None if cls is None else (cls.__module__, cls.__qualname__), *fields

@@ -28,7 +28,7 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
         raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
     mesh = mesh_of_call()
     devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
-    found: list[Any] = [None if mesh is None else placement_content(mesh)]
+    arrays: list[Any] = [None if mesh is None else placement_content(mesh)]
     asked = () if options.in_shardings is None else of_options(options)[1]
     for leaf in leaves:
         if isinstance(leaf, jax.Array):
@@ -36,18 +36,18 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
                 raise UnstoredError("an array is deleted")
             kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), leaf.committed)
             of_leaf: dict[Any, None] = {}
-            found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, of_leaf)))
+            arrays.append((*kind, layout_content(leaf), _sharding(leaf.sharding, of_leaf)))
             if asked and leaf.committed and tuple(of_leaf) != asked:  # which a compiled program refuses
                 raise UnstoredError("in_shardings moves an array to other devices, or has them in another order")
             devices |= of_leaf
         elif isinstance(leaf, jax.ShapeDtypeStruct):
-            found.append(_abstract(leaf, devices))
+            arrays.append(_abstract(leaf, devices))
         elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
             aval = jax.typeof(leaf)
-            found.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
+            arrays.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
         else:
             raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
-    return Signature(tuple(devices) or (_usual_device(),), tuple(found))
+    return Signature(tuple(devices) or (_usual_device(),), tuple(arrays))
 
 
 def _abstract(leaf: jax.ShapeDtypeStruct, devices: dict[Any, None]) -> Any:
@@ -67,7 +67,7 @@ def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
     devices: dict[Any, None] = {}
     prefixes = (options.in_shardings, options.out_shardings)
     leaves, structure = jax.tree.flatten(
-        prefixes, is_leaf=lambda it: it is not None and (is_sharding_leaf(it) or isinstance(it, NoEntry))
+        prefixes, is_leaf=lambda entry: entry is not None and (is_sharding_leaf(entry) or isinstance(entry, NoEntry))
     )
     return (str(structure), tuple([_sharding(leaf, devices) for leaf in leaves])), tuple(devices)
 
@@ -78,8 +78,8 @@ def numbers_of(program: Any) -> tuple[int, ...]:
 
 def by_number(numbers: tuple[int, ...], devices: tuple[Any, ...]) -> tuple[Any, ...]:
     """The devices with these numbers, of the kind of those that a call's arrays are on."""
-    known = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
-    return tuple(known[number] for number in numbers)
+    device_by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
+    return tuple(device_by_number[number] for number in numbers)
 
 
 def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
@@ -88,9 +88,9 @@ def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
         return repr(sharding)
     if not isinstance(sharding, Sharding) or not sharding.is_fully_addressable:
         raise UnstoredError(f"arrays that lie by a `{type(sharding).__name__}` over several processes")
-    found = placement_content(sharding)
-    if found is None:
+    content = placement_content(sharding)
+    if content is None:
         raise UnstoredError(f"a `{type(sharding).__name__}`, which partax does not know")
     mesh: Any = getattr(sharding, "mesh", None)
     devices |= dict.fromkeys(sharding.device_set if mesh is None else mesh.devices.flat)
-    return found
+    return content

@@ -104,7 +104,7 @@ class Programs:
 
     @property
     def program(self) -> Callable[..., Any]:
-        """What is called with the arrays, made anew: whoever keeps this keeps that as well, and both die with it."""
+        """The callable for the arrays, created at each read: it keeps this object alive, which dies with it."""
         return dispatched(self._name, self.choose, self._instead)
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
@@ -114,7 +114,7 @@ class Programs:
         if record is not None:
             self.donated = record["donated"]
         elif explaining():
-            alike = [it.key for it in self._folder.files(search.group)][:_COMPARED]
+            alike = [stored.key for stored in self._folder.files(search.group)][:_COMPARED]
             records = [record_of(self._folder, name) for name in alike]
             changed = what_changed([record["proof"] for record in records if record is not None], search.key.proof())
             if changed:
@@ -136,11 +136,11 @@ class Programs:
             return self.target
         try:
             signature = self._signature(leaves)
-            known = (signature, *configuration().items())
-            if known not in self._known:
+            key = (signature, *configuration().items())
+            if key not in self._known:
                 search = self._search_of_call(signature)
-                self._known[known] = self._load(search, leaves) or self._make(search, arguments, leaves)
-            return self._known[known]
+                self._known[key] = self._load(search, leaves) or self._make(search, arguments, leaves)
+            return self._known[key]
         except UnstoredError as error:
             self.refuse(str(error))
             _core.forget_program()
@@ -167,7 +167,7 @@ class Programs:
         begun = time.perf_counter()
         _, has_traced = _core.call_progress()
         wanted = self._wanted(signature)
-        # The likeliest one is loaded beside the proof, which most often finds that it is the right one.
+        # The likeliest one is loaded while the proof is made, which most often finds that it is the right one.
         loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
         key = wanted.key()
         if loading is not None and loading.name != key.name:
@@ -213,14 +213,14 @@ class Programs:
                 if record["through"]:
                     node = _core.with_leaves_through(node, tuple(outputs), record["through"])
                 refuse_lost_in(node, self.target, leaves, record["donated"])
-            given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
-            trees = jax.tree.structure((given, {})), jax.tree.structure(node)
+            positional = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
+            trees = jax.tree.structure((positional, {})), jax.tree.structure(node)
             program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
         if program is None:
             return None
         self._folder.note_use(search.key.name)
         note_use()
-        self._beside(self._note, search.key.name, search.signature.devices)
+        self._in_thread(self._note, search.key.name, search.signature.devices)
         self._loaded.append(program)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
@@ -254,7 +254,7 @@ class Programs:
         result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
         if result is None:
             self.refuse("its result holds what another process has not")
-        elif not any(it() is traced.jaxpr and read == search.key.read for it, read in self._proven):
+        elif not any(proven() is traced.jaxpr and read == search.key.read for proven, read in self._proven):
             self.refuse("it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
             record: Record = {
@@ -268,13 +268,13 @@ class Programs:
                 "proof": search.key.proof(),
                 "program": b"",
             }
-            self._beside(self._store, search, record, lowered, program, is_whole)
+            self._in_thread(self._store, search, record, lowered, program, is_whole)
         return program
 
-    def _beside(self, do: Callable[..., None], *given: Any) -> None:
+    def _in_thread(self, do: Callable[..., None], *arguments: Any) -> None:
         """Does it in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the process ends
-            threading.Thread(target=do, args=given, name="partax store", daemon=False).start()
+            threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
     def _note(self, name: str, devices: tuple[Any, ...]) -> None:
         ahead = switch.ahead_of(self._folder)
@@ -295,7 +295,7 @@ class Programs:
                 self._folder.write(search.key.name, pickle.dumps({**record, "program": data}))
                 note_use()
                 self._note(search.key.name, search.signature.devices)
-        except RuntimeWarning:  # it has been told, and the user has it raised: nobody waits for this thread
+        except RuntimeWarning:  # the user turned the warning into an error, and no caller waits for this thread
             pass
         except Exception as error:  # whatever a compiler raises
             with contextlib.suppress(RuntimeWarning):

@@ -1,4 +1,4 @@
-"""What is stored of one program, and how it is read and loaded in a thread beside what else its call does."""
+"""What is stored of one program, and how it is read and loaded in a thread of its own while the call goes on."""
 
 import concurrent.futures  # which imports its threads once they are asked for
 import pickle

@@ -15,7 +15,7 @@ from partax._functions.classes import equal_by, is_constant, is_enum
 from partax._functions.pure import is_pure
 from partax._jax.nodes import is_tree_node
 
-_ONE: Any = object()  # stands for the array that is all of a result
+_ONE: Any = object()  # represents the array that is all of a result
 
 
 class _UnstoredError(Exception):
@@ -25,7 +25,7 @@ class _UnstoredError(Exception):
 def call_statics() -> list[Any]:
     """The static values of the call under way, in the order of its key; None where one is absent."""
     _, statics, _ = _core.describe_call()[0]
-    return [held[0] if held else None for held in statics]
+    return [entry[0] if entry else None for entry in statics]
 
 
 def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
@@ -52,7 +52,7 @@ def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> 
 
 def stored_result_of(node: Any) -> bytes | None:
     """The result of the trace whose program returns this, by `jax.stages.Traced.out_info`, as bytes; None where it
-    cannot be stored. It is no `OutputNode` for one array alone.
+    cannot be stored. It is not an `OutputNode` for one array alone.
     """
     return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
 
@@ -71,10 +71,10 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
         return False
     met.add((id(a), id(b)))
     if cls is list or cls is dict or isinstance(a, tuple) or is_tree_node(cls):
-        held, other = map(_parts, (a, b))
+        parts, other_parts = map(_parts, (a, b))
     else:
         return _core.static_equal(a, b)
-    return len(held) == len(other) and all(_same(*pair, met) for pair in zip(held, other, strict=True))
+    return len(parts) == len(other_parts) and all(_same(*pair, met) for pair in zip(parts, other_parts, strict=True))
 
 
 def _parts(value: Any) -> list[Any]:
@@ -92,7 +92,7 @@ _PLAIN_TYPES = {
 
 _Empty = type("_Empty", (), {})
 _PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
-"""How large an instance is that has a dictionary and nothing beside."""
+"""How large an instance is that has a dictionary and nothing else."""
 
 
 class _Pickler(pickle.Pickler):
@@ -100,10 +100,10 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
         super().__init__(file, protocol=5)
-        self._arrays = {id(it): f"out {i}" for i, it in enumerate(outputs)}
-        self._arrays |= {id(it): f"in {i}" for i, it in enumerate(inputs)}
+        self._arrays = {id(array): f"out {i}" for i, array in enumerate(outputs)}
+        self._arrays |= {id(array): f"in {i}" for i, array in enumerate(inputs)}
         self._statics = call_statics()  # kept, so that their ids stay theirs
-        self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
+        self._places = {id(value): i for i, value in reversed(list(enumerate(self._statics))) if value is not None}
 
     def persistent_id(self, obj: Any) -> str | None:
         # A text that is made here: of a tuple, pickle would ask for what is in it.
@@ -124,7 +124,7 @@ class _Pickler(pickle.Pickler):
         is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
         has_plain_state = cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _PLAIN
         if is_node and is_usual and has_plain_state:
-            # As pickle does, but for `__slotnames__`, which it would write into the class.
+            # As pickle does, except for `__slotnames__`, which it would write into the class.
             return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
         if equal_by(cls) is not None:
             content: Any = obj
@@ -143,7 +143,7 @@ class _Unpickler(pickle.Unpickler):
         kind, which, *name = pid.split(" ")
         if kind != "name":
             return self._values[kind][int(which)]
-        found: Any = sys.modules[which]
+        target: Any = sys.modules[which]
         for part in name[0].split("."):
-            found = getattr(found, part)
-        return found
+            target = getattr(target, part)
+        return target

@@ -73,7 +73,7 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     and each library that the code names; jax's configuration, the devices and the processor. What is not known to be
     the same in another process is not stored: `partax.explain` says what. A program with effects, such as a callback,
     is not stored either, nor one over the devices of several processes. What a script called first when it ran last is
-    loaded beside it, from the moment on that jax compiles something.
+    loaded in a thread, from the moment on that jax compiles something.
 
     Args:
       path: the folder, which is made where it is not there; None stores nothing from here on. Whoever can write to it
@@ -86,7 +86,7 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     Raises:
       PermissionError: others may write to the folder, or it cannot be made.
       OSError: it cannot be made.
-      TypeError: it is no path.
+      TypeError: it is not a path.
       ValueError: `max_bytes` is not positive.
     """
     if not isinstance(max_bytes, (int, float)) or not max_bytes > 0:

@@ -27,23 +27,23 @@ def versions(library: str) -> tuple[str, ...]:
     """Of the library of a package that is imported, and of each that it requires, and so on: names with their versions
     and a digest of what was installed. Raises where one has none, may change in place, or is not what is imported.
     """
-    found: dict[str, str] = {}
-    waiting, known = [_distribution_of(library)], set[str]()
+    version_by_name: dict[str, str] = {}
+    waiting, modules_seen = [_distribution_of(library)], set[str]()
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        installed = None if name in found else _installed(name)
+        installed = None if name in version_by_name else _installed(name)
         if installed is None or name == "partax":  # whose files are read
             continue
         modules = installed.modules
         if modules is None:
-            modules = {} if found else {library: ""}
+            modules = {} if version_by_name else {library: ""}
         _check_modules(modules)
-        known |= modules.keys()
-        found[name] = installed.version
+        modules_seen |= modules.keys()
+        version_by_name[name] = installed.version
         waiting += installed.required
-    if library not in known:  # a folder that several distributions share
-        raise UnstoredError(f"something of `{library}`, which is no package of one distribution")
-    return tuple(sorted(f"{name} {version}" for name, version in found.items()))
+    if library not in modules_seen:  # a folder that several distributions share
+        raise UnstoredError(f"something of `{library}`, which is not a package of one distribution")
+    return tuple(sorted(f"{name} {version}" for name, version in version_by_name.items()))
 
 
 @functools.cache
@@ -51,14 +51,14 @@ def _distribution_of(library: str) -> str:
     try:
         importlib.metadata.distribution(library)
     except importlib.metadata.PackageNotFoundError:
-        found = importlib.metadata.packages_distributions().get(library)
-        if not found:
-            raise UnstoredError(f"something of `{library}`, whose version nobody knows") from None
-        return found[0]
+        distributions = importlib.metadata.packages_distributions().get(library)
+        if not distributions:
+            raise UnstoredError(f"something of `{library}`, whose version is unknown") from None
+        return distributions[0]
     return library
 
 
-@functools.cache  # one that is installed anew meanwhile is not what the process has imported
+@functools.cache  # one that is installed again meanwhile is not what the process has imported
 def _installed(name: str) -> _Installed | None:
     """A distribution by its name; None where it is for another system, or another Python."""
     try:
@@ -71,14 +71,14 @@ def _installed(name: str) -> _Installed | None:
     record = (distribution.read_text("RECORD") or "").splitlines()
     # Not what is another wherever it is installed.
     files = [line for line in record if not (".dist-info/" in line or ".pyc," in line or "../" in line)]
-    found = (_MODULE.match(line) for line in files if "/" not in line or "/__init__." in line)
-    modules = {it[2]: str(distribution.locate_file(it[1])) for it in found if it is not None}
+    matches = (_MODULE.match(line) for line in files if "/" not in line or "/__init__." in line)
+    modules = {match[2]: str(distribution.locate_file(match[1])) for match in matches if match is not None}
     # Its long description is not read, which takes ten times as long.
     header = (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
     version = next((line for line in header if line.startswith("Version:")), "")
     digest = hashlib.blake2b("\n".join((origin, *sorted(files))).encode(), digest_size=20).hexdigest()
     required = (line.partition(":")[2] for line in header if line.startswith("Requires-Dist:"))
-    names = tuple(_NAME.findall(it)[0] for it in required if "extra ==" not in it)
+    names = tuple(_NAME.findall(line)[0] for line in required if "extra ==" not in line)
     return _Installed(f"{version} {digest}", modules if record else None, names)
 
 

@@ -64,7 +64,6 @@ def _is_residual(flat: FlatProgram, forward: Any, number: int) -> bool:
 
 
 def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
-    """The bytes of the carries that some results of a scan's body are computed from."""
     needs = {body.results[at] for at in results}
     for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
         if not needs.isdisjoint(writes):

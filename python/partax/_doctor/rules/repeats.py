@@ -102,7 +102,6 @@ def _loops(program: Program, runs: list[_Run]) -> list[Finding]:
 
 
 def _scattered(program: Program, runs: list[_Run]) -> list[Finding]:
-    """The functions that are called in many places."""
 
     def code_of(run: _Run) -> Any:
         """The same code is that of one line, and of one way from there into libraries."""

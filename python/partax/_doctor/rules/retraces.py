@@ -122,10 +122,10 @@ def _counts(program: Program, path: str, change: Change) -> bool:
 def _finding(program: Program, path: str, result: str, changes: list[Change]) -> Finding:
     """The first change of an argument, with the number of the others."""
     inside, before, after = changes[0]
-    others = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
+    more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
     is_number = before.is_number and after.is_number and type(before.value) is not bool
     is_each = is_number or (before.kind == after.kind == ARRAY and _is_grown(before, after))
-    message = f"`{path}{inside}` goes in as {before.text} and comes back as {after.text} (in `{result}`){others}: "
+    message = f"`{path}{inside}` goes in as {before.text} and comes back as {after.text} (in `{result}`){more}: "
     message += f"{'each' if is_each else 'the second'} call traces and compiles again."
     severity: Severity = "high" if is_each else "medium"
     figures: dict[str, Any] = {"count": len(changes), "before": before.text, "after": after.text}
