@@ -9,7 +9,7 @@ namespace partax {
 namespace {
 
 // What Python tells, by name: most of it when partax is imported.
-void configure(const pybind11::kwargs& told) {
+void configure(const pybind11::kwargs& references) {
   const std::pair<const char*, ImmortalRef*> names[] = {
       {"abstract", &hooks().abstract},
       {"default_dict", &hooks().default_dict},
@@ -22,17 +22,16 @@ void configure(const pybind11::kwargs& told) {
       {"wrapper_names", &equinox().wrapper_names},
       {"partial", &taken_apart().partial},
       {"jitted", &taken_apart().jitted},
-      {"registrations", &taken_apart().registrations},
       {"described_filter", &described_filter},
       {"predicates", &predicate_filters},
   };
   std::size_t known = 0;
   for (const auto& [name, kept] : names) {
-    if (!told.contains(name)) continue;
-    kept->set(null_if_none(told[name].ptr()));
+    if (!references.contains(name)) continue;
+    kept->set(null_if_none(references[name].ptr()));
     ++known;
   }
-  if (known != told.size()) raise_error(PyExc_TypeError, "expected names of the table in module.cpp");
+  if (known != references.size()) raise_error(PyExc_TypeError, "expected names of the table in module.cpp");
 }
 
 }  // namespace

@@ -223,8 +223,8 @@ def read_leaves(results: Results) -> str:
 CASES = {
     "nothing has changed": "nothing has changed",
     "a static value that was seen before": "a static value\nthat was seen before",
-    "the function is made and wrapped anew": "the function is made\nand wrapped anew",
-    "a lambda in an argument is made anew": "a lambda in an argument\nis made anew",
+    "the function is made and wrapped anew": "the function is re-created\nand wrapped again",
+    "a lambda in an argument is made anew": "a lambda in an argument\nis re-created",
     "a static value that is new": "a static value that is new",
 }
 
@@ -246,10 +246,10 @@ def read_retraces(results: Results) -> str:
     (at,) = places(results)[:1]
     found = {case: medians(results, case, "seconds", at) for case in CASES}
     shown = {case: {form: readable(value, "seconds") for form, value in of.items()} for case, of in found.items()}
-    anew, new = shown["the function is made and wrapped anew"], shown["a static value that is new"]
+    again, new = shown["the function is made and wrapped anew"], shown["a static value that is new"]
     return (
-        f"For a model of {at:.0f} layers, a call of a function that is made and wrapped anew takes {anew[PARTAX]} with "
-        f"partax, which proves that it is the same, {anew[JAX_JIT]} with `jax.jit` and {anew[EQUINOX]} with Equinox, "
+        f"For a model of {at:.0f} layers, a call of a function that is re-created and wrapped again takes "
+        f"{again[PARTAX]} with partax, which proves that it is the same, {again[JAX_JIT]} with `jax.jit` and {again[EQUINOX]} with Equinox, "
         f"which trace and compile. With a static value that is new it takes {new[PARTAX]}, {new[JAX_JIT]} and "
         f"{new[EQUINOX]}: all three trace and compile."
     )

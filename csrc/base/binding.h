@@ -65,7 +65,7 @@ class BoxedClass {
     return *this;
   }
 
-  // Nobody else sets an attribute of it from now on.
+  // Its attributes cannot be set from now on.
   void make_immutable() { Boxed<Value>::type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE; }
 
  private:

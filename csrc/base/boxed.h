@@ -24,12 +24,12 @@ struct Nesting {
 };
 inline thread_local Nesting nesting;
 
-// The whole `tp_dealloc` of such an object: `clear(self)` drops all that it holds. Inside of too many others it waits
+// The `tp_dealloc` of a boxed object: `clear(self)` drops its references. In a deep nest of others it waits
 // until they are done.
 inline void dealloc_nested(PyObject* self, void (*clear)(PyObject*) noexcept) noexcept {
   if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
   const Turn turn;
-  // Once there are no weak references to it, their place has room for the next object that waits.
+  // Once its weak references are cleared, their slot links it to the next object that waits.
   const auto next_of = [](PyObject* object) -> PyObject*& { return reinterpret_cast<NestableHead*>(object)->weakrefs; };
   if (next_of(self) != nullptr) PyObject_ClearWeakRefs(self);
   Nesting& mine = nesting;
@@ -59,7 +59,7 @@ struct Boxed {
   Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
-  // The value of such an object. Raises after the collector has cleared it.
+  // The value of a boxed object. Raises after the collector has cleared it.
   static Value& in(PyObject* self) {
     Value* value = reinterpret_cast<Boxed*>(self)->value;
     if (value != nullptr) return *value;
@@ -95,7 +95,7 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
 inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
 
-// The same of a class of such objects, or of what begins with one; `slots` are its own. Without a `tp_new` no call
+// Adds a heap type whose instances are, or begin with, boxed objects; `slots` are its own. Without a `tp_new` no call
 // makes them by a call.
 template <typename Value>
 PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,

@@ -76,8 +76,8 @@ std::string key_segment(PyObject* key) {
 }
 
 std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref told = python::child_segments(node, number(child + 1));
-  return exact_text(PyTuple_GET_ITEM(told.get(), static_cast<Py_ssize_t>(child)));
+  const Ref segments = python::child_segments(node, number(child + 1));
+  return exact_text(PyTuple_GET_ITEM(segments.get(), static_cast<Py_ssize_t>(child)));
 }
 
 }  // namespace partax

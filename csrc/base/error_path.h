@@ -45,7 +45,7 @@ auto with_path(const char* root, Body&& body) {
   }
 }
 
-// Runs what may throw a WalkError, which is told what `tell(error)` knows of the place.
+// Runs `body`; `tell(error)` adds the place to a WalkError.
 template <typename Tell, typename Body>
 auto annotate_error(Tell&& tell, Body&& body) {
   try {

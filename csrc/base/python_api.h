@@ -93,7 +93,7 @@ Ref tuple_of(Item* items, std::size_t count) {
   }
   return tuple;
 }
-// Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
+// Not through a tuple, which CPython 3.11 leaks if it cannot allocate the list's items.
 template <typename Item>
 Ref list_of(Item* items, std::size_t count) {
   Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
@@ -300,8 +300,8 @@ inline Ref attribute(PyObject* object, const char* name) {
 
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
-// What a `traverse(visit, arg)` gives that tells the garbage collector of all of these: references, what has a
-// `traverse` itself, and of such what may be null, and many.
+// Visits all arguments for a `tp_traverse`: references, values that have a `traverse` of their own, pointers that may be
+// null, and ranges of these.
 inline int visit_part(visitproc visit, void* arg, const Ref& part) { return part ? visit(part.get(), arg) : 0; }
 template <typename Part>
 auto visit_part(visitproc visit, void* arg, const Part& part) -> decltype(part.traverse(visit, arg)) {

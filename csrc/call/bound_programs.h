@@ -87,7 +87,7 @@ class BoundProgram {
   EntryPtr entry(const EntryTable& table) const noexcept;
   // What need not be looked at in a match.
   const KeptValues& kept() const noexcept { return kept_; }
-  // Completes the leaves of a match by the values of Variables; false where one is no array.
+  // Completes the leaves of a match by the values of Variables; false if one is not an array.
   bool read_variables(LeafBuffer& leaves) const;
   // What the entry's target would return; null where it has to be called.
   Ref run(const LeafBuffer& leaves);

@@ -49,7 +49,7 @@ void update_bound_programs(const BoundArguments& bound, const Call& call, const 
   const CallCache& cache = call.cache();
   BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
   if (cache.graph && !call.objects().changed_values_alone()) {
-    programs.swap(bound.programs());  // the objects are no longer what they were
+    programs.swap(bound.programs());  // the objects have changed
     return;
   }
   if (entry->table != &cache.table || entry->blocks) return;

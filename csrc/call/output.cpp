@@ -150,7 +150,7 @@ void register_trace_output_types(PyObject* module) {
       add_boxed_type<OutputNode>(module, "partax._core.OutputNode",
                                  "The arrays that a target returned, with what is needed to rebuild the result.", {});
   Boxed<Handle>::type =
-      add_boxed_type<Handle>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
+      add_boxed_type<Handle>(module, "partax._core.TraceOutput", "What a trace returned except its arrays.",
                              {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
                               {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}});
   const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_output_method, nullptr));

@@ -10,7 +10,7 @@
 namespace partax {
 namespace {
 
-// Whether instances of a node's type never change, and have no state beside their fields.
+// Whether instances of a node's type never change, and have only their fields as state.
 bool is_frozen(const Node& node) {
   switch (node.kind) {
     case Kind::kDynamicLeaf:

@@ -155,7 +155,7 @@ class TraceRecorder {
   explicit TraceRecorder(CallFrame& frame) noexcept : frame_(frame) { ++frame.entry->tracing; }
 
   CallFrame& frame_;
-  PyObject* end_ = nullptr;  // what Python is told the end by, which lives as long as the process
+  PyObject* end_ = nullptr;  // the end marker for Python, which lives as long as the process
   Ref record_;               // once Python knows of the trace
   std::size_t number_ = 0;   // by which the entry's log has this trace; 0 before it does
   bool failed_ = true;

@@ -20,12 +20,12 @@ class FieldReader {
                   ? Ref::checked(PyObject_GenericGetDict(object, nullptr))
                   : Ref()) {}
 
-  // Whether an instance that has all of them has no other attribute beside.
+  // Whether an instance with all of them has only these attributes.
   bool is_exact(const TypeInfo& info) const {
     const std::size_t total = info.child_names.size() + info.static_names.size();
     return info.offsets.empty() ? PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total) : has_no_dict_items();
   }
-  // Null where the fields are in slots, and there is no dictionary or only a pointer to one.
+  // Null if the fields are in slots, without a dictionary or with only a pointer to one.
   PyObject* dict() const noexcept { return dict_.get(); }
   // Where they are: what a Reading of them is of.
   PyObject* place(const TypeInfo& info) const noexcept { return info.offsets.empty() ? dict_.get() : object_; }

@@ -112,7 +112,7 @@ class Reader {
 
   // The value of an entry, whose key (the dictionary's own) is added; empty where it is absent.
   Ref value_of(PyObject* key) {
-    // A string or a number at its place in a dictionary of such: no code of users.
+    // A string or a number in its place of a dictionary with such keys: no user code runs.
     if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return {};
     Ref own = dict_item(own_keys_.get(), key);
     if (!own || Py_TYPE(own.get()) != Py_TYPE(key)) return {};

@@ -61,7 +61,7 @@ struct Layout {
       found = part_at(object, dictionary_slot[0].place(object));
     } else if (dictionary != Dictionary::kNone) {
       found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-      if (dictionary == Dictionary::kInAttribute) {  // and there is no other one
+      if (dictionary == Dictionary::kInAttribute) {  // which is the only one
         found = PyDict_GET_SIZE(found.get()) == 1 ? dict_item(found.get(), dictionary_name.get()) : Ref();
       }
     }

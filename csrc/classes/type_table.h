@@ -44,7 +44,7 @@ enum class LeafSort : std::uint8_t {
   kFloatOrComplex,
 };
 
-// What Equinox puts into its modules beside their fields. Known once the first module is met.
+// Attributes that Equinox adds to the fields of its modules. Known once the first module is met.
 struct Equinox {
   ImmortalRef missing;        // its marker of an absent field, or null
   ImmortalRef wrapper_names;  // the names that it keeps on modules which wrap a function: a tuple

@@ -77,7 +77,7 @@ bool are_alike(const TreeSpec& a, const TreeSpec& b) {
 
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {
-  const auto text = [](const Ref& told, Py_ssize_t which) { return exact_text(PyTuple_GET_ITEM(told.get(), which)); };
+  const auto text = [](const Ref& place, Py_ssize_t which) { return exact_text(PyTuple_GET_ITEM(place.get(), which)); };
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
     const auto tell = [&] {  // (path, message); it flattens the tree once more, which may raise errors with paths
       const TreeSpec named = with_names(tree, options);
@@ -87,9 +87,9 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
     };
     const auto are_equal = [&] { return equal_statics(expected.statics[i], found.statics[i]); };
     if (below([&] { return text(tell(), 0); }, are_equal)) continue;
-    const Ref told = tell();
-    WalkError error = WalkError::diagnosed(PyExc_ValueError, text(told, 1));
-    error.prepend(text(told, 0));
+    const Ref place = tell();
+    WalkError error = WalkError::diagnosed(PyExc_ValueError, text(place, 1));
+    error.prepend(text(place, 0));
     throw error;
   }
 }

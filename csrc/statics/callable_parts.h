@@ -11,8 +11,7 @@ namespace partax {
 struct TakenApart {
   ImmortalRef partial;        // functools.partial
   ImmortalRef jitted;         // what jax.jit returns
-  ImmortalRef registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
-  ImmortalRef wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
+  ImmortalRef wrapper;        // what filter_jit returns; `wrapped` reads the function in it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 

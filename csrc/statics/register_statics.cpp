@@ -1,5 +1,5 @@
 // statics/ compares static values, callables included.
-// In: values that are no arrays. Out: their hash, and snapshots that tell later whether another value is the same.
+// In: non-arrays. Out: their hash, and snapshots for later comparisons.
 #include "base/binding.h"
 #include "statics/static_value.h"
 

@@ -35,7 +35,7 @@ Form form_of(PyObject* value);
 // Raises a WalkError where static values nest so deep that the stack has no room.
 void check_depth();
 
-// Of an immutable built-in type whose == hides nothing, but for the bits of floats.
+// An immutable built-in type whose == is exact except for the bits of floats.
 inline bool is_plain(PyObject* value) noexcept {
   PyTypeObject* const type = Py_TYPE(value);
   return value == Py_None || type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type ||

@@ -65,7 +65,7 @@ bool StaticValue::equals(PyObject* other) const {
   return identity() == other || reading([&] { return equals_value(other); }, kComparing);
 }
 
-// It is no deeper than could be sealed, but the stack may have less room now.
+// The snapshot had room for this depth, but the stack may have less room now.
 bool StaticValue::equals_value(PyObject* other) const {
   switch (mode_) {
     case Mode::kAbsent:

@@ -15,7 +15,7 @@ class StaticValue {
   static StaticValue loose(Ref value) noexcept;
   // `on_death` (may be null) is the callback of the weak references that are made.
   StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure) const;
-  // Takes a snapshot of mutable built-in containers, so that nobody else can change the value.
+  // Takes a snapshot of mutable built-in containers, so that other code cannot change the value.
   void own();
 
   // True if `other` is the same static value. May run user code, while somebody keeps this and `other`; raises

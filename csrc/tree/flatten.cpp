@@ -148,7 +148,7 @@ void Flattener::walk_object(PyObject* object) {
         "a flatter tree, or fewer walks within walks");
   }
   // The node above at the last depth that is a power of two: a tree that contains itself ends soon so, before all that
-  // stands beside it at each level has been read 2000 times.
+  // is next to it at each level has been read 2000 times.
   if (depth_ > milestone_depth_ && object == milestone_) {
     throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
   }

@@ -47,7 +47,7 @@ class WalkObserver {
 
 // ---- The walk.
 
-// Which leaves beside arrays are traced: filter_jit's option `dynamic`.
+// Which leaves other than arrays are traced: filter_jit's option `dynamic`.
 class DynamicRule {
  public:
   DynamicRule() noexcept = default;  // arrays alone
@@ -57,20 +57,20 @@ class DynamicRule {
   bool any() const noexcept { return native_ || predicate_; }
   // For each of `count` values of a call, whether the rule applies to it; `shape` is their `shape_data`.
   std::vector<bool> values(std::size_t count, const Ref& shape) const;
-  // Whether a leaf is traced that is no array. Raises a WalkError.
+  // Whether a leaf that is not an array is traced. Raises a WalkError.
   bool holds(PyObject* leaf) const;
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, predicate_, names_); }
 
  private:
   std::optional<Predicate> native_;
-  Ref predicate_;  // where it is no native one
+  Ref predicate_;  // if it is not a native one
   Ref names_;      // of the values that it applies to; empty if to all
 };
 
 struct FlattenOptions {
   bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf
   Callables callables = Callables::kByStructure;
-  const DynamicRule* rule = nullptr;  // leaves beside arrays that are dynamic,
+  const DynamicRule* rule = nullptr;  // the leaves other than arrays that are dynamic,
   std::vector<bool> rule_values;      // in these values of the call
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
   bool keyed = false;                 // store the path segments of the children of registered nodes

@@ -14,7 +14,7 @@ class KeptValues {
   KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves);
 
   bool has(std::size_t value) const noexcept { return parts_[value].is_kept; }
-  // Appends what the value gives to a match; false where it is no longer what it was. May run user code.
+  // Appends what the value gives to a match; false if it has changed. May run user code.
   bool append_to(LeafBuffer& leaves, std::size_t value) const;
   // For each leaf of a match whether it is of a value that stays.
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }

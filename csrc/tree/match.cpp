@@ -9,7 +9,7 @@
 namespace partax {
 namespace {
 
-// Walks an object beside the spec's nodes. Every object passed to `walk` is owned by somebody for that time, whatever
+// Walks an object along with the spec's nodes. Every object passed to `walk` is owned for that time, whatever
 // user code does to its parent meanwhile.
 class Matcher {
  public:
@@ -72,7 +72,7 @@ class Matcher {
     return true;
   }
 
-  // Whether `dynamic` takes a leaf that is no array here.
+  // Whether `dynamic` selects a leaf that is not an array.
   bool is_number(const Node& node, PyObject* object) const {
     return node.may_be_number && rule_ != nullptr && TypeTable::instance().find(object).kind == Kind::kStaticLeaf &&
            rule_->holds(object);

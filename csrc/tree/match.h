@@ -1,4 +1,4 @@
-// An object beside a known spec: collects its dynamic leaves, or finds that it differs.
+// Compares an object with a spec: collects its dynamic leaves, or stops at the first difference.
 #pragma once
 
 #include "base/python_api.h"

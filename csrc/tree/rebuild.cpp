@@ -269,7 +269,7 @@ class Rebuilder {
     return object;
   }
 
-  // Nobody has the object yet, and its slot is empty.
+  // The object is not visible to other code yet, and its slot is empty.
   static void set_slot(const Slot& slot, const Ref& object, Ref value) { slot.place(object.get()) = value.release(); }
 
   // What a maker gives, which all of one result share.
@@ -299,7 +299,7 @@ class Rebuilder {
     build_fields(node, values);
     Ref object = with_fields(*node.info, values, node.info->set_order);
     if (is_still_declared(*node.info)) return object;
-    // The class has been changed: what its functions make of such an instance.
+    // The class has been changed, so its functions decide about the instance.
     const OneLevel level = with_path("the result", [&] { return flatten_registered(object.get(), *node.info); });
     return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
   }

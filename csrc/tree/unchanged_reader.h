@@ -1,6 +1,6 @@
 // Takes nodes of a tree, in the order of a spec, as long as they are unchanged: arrays where it has dynamic leaves, and
-// else identical; and reads dictionaries beside the keys that a spec has for them, each in one pass. It runs no Python,
-// so with a GIL it need not hold what it looks at.
+// else identical; and reads dictionaries along with the keys that a spec has for them, each in one pass. It runs no
+// Python, so with a GIL it need not hold what it looks at.
 #pragma once
 
 #include <cstring>

@@ -97,5 +97,4 @@ def install() -> None:
         registered=registered_nodes(),
         partial=functools.partial,
         jitted=type(jax.jit(len)),
-        registrations=abc.get_cache_token,
     )

@@ -40,7 +40,6 @@ def equal_by(cls: type) -> str | None:
 
 
 def is_enum(cls: type) -> bool:
-    """Whether instances are members of an enumeration."""
     return isinstance(attribute_of(cls, "_member_map_"), dict)
 
 
@@ -50,7 +49,6 @@ def is_constant(cls: type) -> bool:
 
 
 def compares_fields(cls: type) -> bool:
-    """Whether it is a frozen dataclass with the generated `==`."""
     return _compared(cls) is not None
 
 

@@ -41,7 +41,6 @@ def difference_text(proof: Proof, value: Any) -> str:
 
 
 def _error_in(reader: Reader, value: Any) -> Exception | None:
-    """What reading a value raises."""
     try:
         reader.read(value)
     except MemoryError:
