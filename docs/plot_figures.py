@@ -249,8 +249,8 @@ def read_retraces(results: Results) -> str:
     again, new = shown["the function is made and wrapped anew"], shown["a static value that is new"]
     return (
         f"For a model of {at:.0f} layers, a call of a function that is re-created and wrapped again takes "
-        f"{again[PARTAX]} with partax, which proves that it is the same, {again[JAX_JIT]} with `jax.jit` and {again[EQUINOX]} with Equinox, "
-        f"which trace and compile. With a static value that is new it takes {new[PARTAX]}, {new[JAX_JIT]} and "
+        f"{again[PARTAX]} with partax, which proves that it is the same, {again[JAX_JIT]} with "
+        f"`jax.jit` and {again[EQUINOX]} with Equinox, which trace and compile. With a static value that is new it takes {new[PARTAX]}, {new[JAX_JIT]} and "
         f"{new[EQUINOX]}: all three trace and compile."
     )
 

@@ -28,7 +28,7 @@ struct SpecPart {
   std::size_t first_node = 0, end_node = 0, first_static = 0, end_static = 0;
 };
 
-// But for the static values of the two.
+// Except for the static values of the two.
 inline bool is_same_node(const Node& a, const Node& b) noexcept {
   return a.kind == b.kind && a.info == b.info && a.arity == b.arity && a.has_wrapper_fields == b.has_wrapper_fields &&
          a.entries == b.entries;
