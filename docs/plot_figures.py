@@ -250,8 +250,8 @@ def read_retraces(results: Results) -> str:
     return (
         f"For a model of {at:.0f} layers, a call of a function that is re-created and wrapped again takes "
         f"{again[PARTAX]} with partax, which proves that it is the same, {again[JAX_JIT]} with "
-        f"`jax.jit` and {again[EQUINOX]} with Equinox, which trace and compile. With a static value that is new it takes {new[PARTAX]}, {new[JAX_JIT]} and "
-        f"{new[EQUINOX]}: all three trace and compile."
+        f"`jax.jit` and {again[EQUINOX]} with Equinox, which trace and compile. With a static value that is new "
+        f"it takes {new[PARTAX]}, {new[JAX_JIT]} and {new[EQUINOX]}: all three trace and compile."
     )
 
 
