@@ -300,8 +300,8 @@ inline Ref attribute(PyObject* object, const char* name) {
 
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
-// Visits all arguments for a `tp_traverse`: references, values that have a `traverse` of their own, pointers that may be
-// null, and ranges of these.
+// Visits all arguments for a `tp_traverse`: references, values that have a `traverse` of their own, pointers that may
+// be null, and ranges of these.
 inline int visit_part(visitproc visit, void* arg, const Ref& part) { return part ? visit(part.get(), arg) : 0; }
 template <typename Part>
 auto visit_part(visitproc visit, void* arg, const Part& part) -> decltype(part.traverse(visit, arg)) {

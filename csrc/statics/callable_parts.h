@@ -9,9 +9,9 @@ namespace partax {
 
 // Types of Python and jax whose instances are read by their parts.
 struct TakenApart {
-  ImmortalRef partial;        // functools.partial
-  ImmortalRef jitted;         // what jax.jit returns
-  ImmortalRef wrapper;        // what filter_jit returns; `wrapped` reads the function in it
+  ImmortalRef partial;  // functools.partial
+  ImmortalRef jitted;   // what jax.jit returns
+  ImmortalRef wrapper;  // what filter_jit returns; `wrapped` reads the function in it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 
