@@ -57,10 +57,10 @@ def distance(old: Description, new: Description) -> int:
 
 def differences(old: Description, new: Description) -> list[Place]:
     """All of them, in the order of the arguments; those below a place that differs are not listed."""
-    return [
-        *_changed_entries(old.entries(), new.entries()),
-        *_changed_settings(old.configuration, new.configuration),
-    ]
+    # After `jax.clear_caches()` nothing differs, and the entries of 10,000 arrays would take 70 ms.
+    is_alike = new.places == old.places and new.count_changed_values(old) == 0
+    changed = () if is_alike else _changed_entries(old.entries(), new.entries())
+    return [*changed, *_changed_settings(old.configuration, new.configuration)]
 
 
 def change_at(place: Place) -> Change:
