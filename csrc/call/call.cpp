@@ -108,7 +108,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     ran_directly = static_cast<bool>(returned);
     if (!returned) returned = call.run(stored ? stored.get() : target.get(), *entry);
     frame.in_user_code = true;
-    if (frame.holds_errors && !entry->blocks) {  // inside of another program that one is asked
+    if (frame.holds_errors && !entry->blocks) {  // inside another program that one is asked
       entry->blocks = python::runs_compiled(call.leaves().tuple()).get() == Py_True;
     }
     if (entry->blocks) python::wait_for(returned);

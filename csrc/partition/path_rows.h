@@ -1,4 +1,4 @@
-// The names in a tree, of which Python makes the paths of its leaves.
+// The names in a tree, from which Python builds the paths of its leaves.
 #pragma once
 
 #include "base/python_api.h"

@@ -335,7 +335,7 @@ class Rebuilder {
     return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
   }
 
-  // An instance of which nothing but these fields is set, in this order; runs no code of users.
+  // A new instance with only these fields set, in this order; runs no user code.
   Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
     const Ref object = empty_instance(info);
     if (!info.offsets.empty()) {

@@ -68,7 +68,7 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
 
 
 def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
-    """The arrays of a variable: the leaves of a tree, and what else is inside of objects."""
+    """The arrays of a variable: the leaves of a tree, and what else is inside objects."""
     leaf_by_path = dict[str, Any]()
     with contextlib.suppress(Exception):  # it is not an argument, so it need not be a tree that partax can take
         leaves, spec = _core.flatten(value, name)

@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A program inside of an equation."""
+    """A program inside an equation."""
 
     program: "FlatProgram"
     operands: Sequence[int | None]  # for each input the operand that it is; None where it changes from turn to turn
@@ -34,9 +34,9 @@ Programs = dict[int, "FlatProgram"]  # by the id of the jaxpr
 
 
 class FlatProgram:
-    """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside of calls.
+    """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside calls.
 
-    Those inside of loops and branches are in programs of their own, the `bodies` of an equation. There are lists and no
+    Those inside loops and branches are in programs of their own, the `bodies` of an equation. There are lists and no
     object of ours for each equation: a program may have 100,000, and the garbage collector would walk them all again
     and again.
     """
@@ -47,7 +47,7 @@ class FlatProgram:
         self.jaxpr = jaxpr
         self.eqn = eqn  # that this is a body of; None of the outermost program
         self.times = times  # how often it runs in one run of the outermost; the turns of a while loop count as one
-        self._programs = programs  # this one, and those around and inside of it
+        self._programs = programs  # this one, and those around and inside it
         programs[id(jaxpr)] = self
         self.values = 0  # how many numbers there are
         self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
@@ -55,7 +55,7 @@ class FlatProgram:
         self.reads: list[tuple[int, ...]] = []  # what each equation reads; `LITERAL` for a literal
         self.writes: list[tuple[int, ...]] = []
         self.treatments: list[int | None] = []  # how each treats its operands; None of what is not known
-        self.calls: list[Call] = []  # that each is inside of
+        self.calls: list[Call] = []  # the innermost around each
         self.weights: list[int] = []  # how many equations each is, with those of its bodies
         self.bodies: dict[int, list[Body]] = {}  # by the index of the equation
         captured = self._capture(jaxpr, constants)
@@ -138,14 +138,14 @@ class FlatProgram:
         return readers
 
     def enclosing(self, index: int) -> Iterator[Any]:
-        """The calls, loops and branches that an equation is inside of, the innermost first."""
+        """The calls, loops and branches around an equation, the innermost first."""
         call: Call | None = self.calls[index]
         while call is not None and call.eqn is not None:
             yield call.eqn
             call = call.outer
 
     def line(self, index: int) -> Line:
-        """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""
+        """The user's line of an equation, or of what contains it if it has none, as in jax's own functions."""
         return nearest_line((self.eqns[index], *self.enclosing(index)))
 
     def stack(self, index: int) -> tuple[Line, ...]:

@@ -123,7 +123,7 @@ def loops_around(line: Line) -> list[tuple[int, int]]:
         if last is not None and not first <= line.line <= last:
             continue
         if isinstance(node, _FUNCTIONS) and not (isinstance(node, ast.Lambda) and "<lambda>" not in line.function):
-            loops.clear()  # a loop around a function does not call it; a line around a lambda is not inside of that
+            loops.clear()  # a loop around a function does not call it; a line around a lambda is not inside that
         elif isinstance(node, _LOOPS):
             loops.append((first, int(last or first)))
         nodes += ast.iter_child_nodes(node)

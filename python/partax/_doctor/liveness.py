@@ -44,7 +44,7 @@ def live_bytes(program: Program) -> Liveness:
 
 def _walk(program: flat.FlatProgram, inner: dict[int, Liveness], always: int, inputs: dict[int, int]) -> Liveness:
     """Adds up what lives: what does so `always`, and inputs until their last use, their bytes by number. `inner` has
-    the programs inside of equations, by their ids.
+    the programs inside equations, by their ids.
     """
     for body in (body for bodies in program.bodies.values() for body in bodies):
         if id(body.program) not in inner:

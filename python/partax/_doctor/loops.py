@@ -20,7 +20,7 @@ _FEWEST_REPETITIONS = 50  # of an operation: a model with fewer layers in a loop
 _MUCH_SECONDS = 0.6  # that the operations of a loop took, without what compiled
 _MANY = 50_000
 _LONGEST = 5e-4  # seconds of one run that are counted: more is what the device computes
-_MOST = 0.6  # of the operations of a loop, from which the finding is at a loop inside of that
+_MOST = 0.6  # of the operations of a loop, from which the finding is at a loop inside that
 # Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
 _PREPARES = {
     "_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation", "asarray",
@@ -121,7 +121,7 @@ def _of_operations(line: Line, counts: Counter[Operation], seconds: float) -> Fi
     message += f"{seconds_text(seconds)} without compiling: each takes the host longer than the device, and nothing is "
     message += "fused."
     advice = "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`, and "
-    advice += "have `jax_disable_jit` off; make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled "
+    advice += "have `jax_disable_jit` off; make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside a compiled "
     advice += "function; or do it in NumPy, if the arrays are small and no gradient is needed."
     severity: Severity = "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium"
     return finding_at(line, "dispatch", severity, message, advice, operations=total, operation_seconds=seconds)
@@ -147,7 +147,7 @@ def _loops_of(
         for loop in {(line.file, *loops[0]) for line in lines if (loops := loops_around(line))}:
             by_loop.setdefault(loop, Counter())[operation] += count
     covered: set[Operation] = set()
-    # An outer loop has all that those inside of it have: the finding is at the innermost that has most of it.
+    # An outer loop has all that those inside it have: the finding is at the innermost that has most of it.
     for (file, first, last), counts in sorted(by_loop.items(), key=lambda pair: pair[0][2] - pair[0][1]):
         outer = [other for (name, a, b), other in by_loop.items() if name == file and a <= first and last <= b]
         is_most = counts.total() >= _MOST * max(other.total() for other in outer)

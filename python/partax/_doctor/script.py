@@ -73,7 +73,7 @@ class Watch:
         if name in traces or program.stages["trace"] == 0:  # else it is the same trace, as for other devices
             program.reasons.append(reason)
         program.stages["trace"] += traces.get(name, 0.0)
-        traces.clear()  # the others were inside of it, or have no program
+        traces.clear()  # the others were inside it, or have no program
         self._thread.program = program
 
     def _note_call(self, program: CompiledProgram) -> str:

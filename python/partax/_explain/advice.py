@@ -17,7 +17,7 @@ class Warner:
 
     def __init__(self, name: str):
         self._name = name
-        self._values: dict[str, set[str]] = {}  # of numbers, by path, each of which is a trace
+        self._values: dict[str, set[str]] = {}  # the traced values of a number, by its path
         self._recreated: collections.Counter[str] = collections.Counter()
         self._is_warned = set[str]()
 

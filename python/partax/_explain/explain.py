@@ -42,11 +42,11 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
     One line for each trace, at the level of a warning: what differs from the most similar one of the latest, with paths
     from your own arguments. A line "compiled again" is of a call that found its trace but no executable, as when
     an array is on another device. The environment variable `PARTAX_EXPLAIN=1` does it for a whole run, `all` with those
-    inside of libraries. A call that neither traces nor compiles costs the same.
+    inside libraries. A call that neither traces nor compiles costs the same.
 
     Args:
       on: whether to report from now on.
-      libraries: whether what Equinox, Flax, diffrax and other such libraries call inside of themselves is reported
+      libraries: whether what Equinox, Flax, diffrax and other such libraries call inside themselves is reported
         too, as the checks that diffrax compiles under `accelerate()`.
 
     Returns:

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
 from partax._explain.description import Description, Entry
-from partax._explain.differences import change_at, differences, distance, moved_arrays
+from partax._explain.differences import Comparison, change_at, moved_arrays
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.recreated import first_reason, recreated_text
 from partax._explain.results import LoadReport
@@ -123,8 +123,9 @@ class History:
             return self.first_reason
         of_key = [record for record in self.records if record.first == occasion.first] or self.records
         recent = reversed(of_key[-_COMPARED:])
-        nearest = min(recent, key=lambda record: distance(record.description, description))
-        places = differences(nearest.description, description)
+        comparison = Comparison(description)
+        nearest = min(recent, key=lambda record: comparison.distance(record.description))
+        places = comparison.differences(nearest.description)
         changes = [change_at(place) for place in places[:_WORDED]]
         culprit = "" if occasion.first else occasion.difference
         if not occasion.first and not changes and not culprit and not nearest.failed:
@@ -194,8 +195,9 @@ class History:
     def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
         description = Description(data, values, values)
+        comparison = Comparison(description)
         succeeded = (record for record in reversed(self.records) if not record.failed)
-        record = next((record for record in succeeded if not distance(record.description, description)), None)
+        record = next((record for record in succeeded if not comparison.distance(record.description)), None)
         if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
             return record
         if record.compiled == 0:  # traced by `lower`, or inside another trace

@@ -27,7 +27,7 @@ class TraceReport:
       site: the call that made it, such as `train.py:41`.
       reason: why it was made.
       calls: the calls that used it; None where its result does not tell it from the other traces of its key.
-      trace_seconds: how long the function ran under tracing, with all that it calls; 0 inside of another trace.
+      trace_seconds: how long the function ran under tracing, with all that it calls; 0 inside another trace.
       lower_seconds: how long jax took to lower it.
       compile_seconds: how long XLA took to compile it.
       executables: how often it was compiled: for other placements of its arrays, or under transformations.

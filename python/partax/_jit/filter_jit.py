@@ -189,7 +189,7 @@ def filter_jit(
         `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
         `"kw"` are all values of an `*args` and a `**kw`. An array that is returned unchanged is not donated, so of a
         donated module the arrays that the call does not change stay alive: they are returned as the very same objects.
-        What the call changes is deleted in the old module, of which only the unchanged arrays can be used then. As
+        What the call changes is deleted in the old module; only its unchanged arrays can be used afterwards. As
         with `jax.jit`, jax warns about donated buffers that it could not use.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
         `jax.Inline`, where jax has that.

@@ -18,7 +18,7 @@ from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
 FRAME_ID = os.urandom(16)
-"""What Equinox looks for in the frames above an error: those below it are the inside of the program."""
+"""What Equinox looks for in the frames above an error: those below it are the inside the program."""
 
 _LIBRARY = "equinox"
 _NAME = "_EquinoxRuntimeError"
@@ -58,7 +58,7 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     import equinox
 
     message, stack = last_runtime_error()
-    # Of a program that was traced inside of another one first, there is that one's id. The first id is error_if's own.
+    # Of a program that was traced inside another one first, there is that one's id. The first id is error_if's own.
     ids = [part for part in stack if not isinstance(part, str)]
     end = stack.index(FRAME_ID if FRAME_ID in ids else ids[1]) if len(ids) > 1 else len(stack)
     inside = [part for part in stack[:end] if isinstance(part, str)]

@@ -25,7 +25,7 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     if not names_configuration():
         raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10.2 do")
     if configuration().get("mesh_context_manager") is not None:
-        raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
+        raise UnstoredError("inside `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
     mesh = mesh_of_call()
     devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
     arrays: list[Any] = [None if mesh is None else placement_content(mesh)]

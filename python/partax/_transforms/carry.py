@@ -215,7 +215,7 @@ class Carry:
         self.promotions: dict[str, ArrayType] = {}  # the types that a step makes of leaves, where they are others
 
     def has_promotable_leaves(self) -> bool:
-        """Whether it has Python numbers or arrays of weak type, of which a step may make arrays of other types."""
+        """Whether it has Python numbers or arrays of weak type, which a step may turn into arrays of other types."""
         return any(type.weak for type in self._types) or any(
             map(is_number, flat_partition(self._tree, True)[1].values())
         )

@@ -48,7 +48,7 @@ def filter_checkpoint(
 
     Args:
       fun: a function of any trees, with any result.
-      prevent_cse: same as in `jax.checkpoint`; False inside of a scan, which needs no such care.
+      prevent_cse: same as in `jax.checkpoint`; False inside a scan, which needs no such care.
       policy: which intermediate values to keep: one of `jax.checkpoint_policies`. None: none.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Finds where the device waits for the host inside of a program: calls of Python."""
+"""Finds where the device waits for the host inside a program: calls of Python."""
 
 from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at

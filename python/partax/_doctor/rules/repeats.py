@@ -85,7 +85,9 @@ def _runs_of(flat: FlatProgram) -> list[_Run]:
 
 
 def _loops(program: Program, runs: list[_Run]) -> list[Finding]:
-    """The loops of which many turns are there. What is in several is of the outermost that repeats code of its own."""
+    """The loops with many iterations. Equations in several loops belong to the outermost that
+    repeats code of its own.
+    """
     in_loops = [run for run in runs if run.loops]
     by_innermost = group_by(in_loops, lambda run: run.loops[0][0])
     turns = {loop: _usual([(run.times, run.equations) for run in group]) for loop, group in by_innermost.items()}

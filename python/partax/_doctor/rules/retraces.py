@@ -17,7 +17,7 @@ _DEEPEST = 2  # containers in which a part of an argument or a result is looked 
 _MOST_PARTS = 50
 
 Entries = dict[str, Entry]
-Change = tuple[str, Entry, Entry]  # the path inside of an argument, what goes in, and what comes back
+Change = tuple[str, Entry, Entry]  # the path inside an argument, what goes in, and what comes back
 
 
 def find(program: Program) -> list[Finding]:
