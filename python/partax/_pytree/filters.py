@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from partax import _core
 from partax._pytree.call_site import call_site
-from partax._pytree.paths import glob_of
+from partax._pytree.paths import glob_regex
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 
 # A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
@@ -118,7 +118,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
     if glob is not None:
         if not isinstance(glob, str):
             raise TypeError(f"by_path: found a `{type(glob).__name__}`, expected the glob as a str")
-        glob_of(glob)  # raises if the glob is malformed
+        glob_regex(glob)  # raises if the glob is malformed
         return Filter(("glob", glob))
     try:
         pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - not None
