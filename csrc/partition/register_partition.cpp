@@ -1,4 +1,4 @@
-// partition/ splits trees by filters, joins them, and finds nodes of them.
+// partition/ splits trees by filters, and joins them.
 // In: trees, and filters of leaves by predicate, type and path. Out: trees, leaves and structures, and dictionaries.
 #include "base/binding.h"
 #include "partition/one_level.h"
@@ -29,11 +29,7 @@ void register_partition(py::module_& module) {
   define(module, "flat_combine", &flat_combine);
   register_structure(module);
   define(module, "tree_unflatten", &tree_unflatten);
-  define(module, "tree_find", &tree_find);
-  define(module, "equal_arrays", [](PyObject* a, PyObject* b) -> py::object {
-    const std::optional<bool> answer = equal_arrays(a, b);
-    return answer ? py::object(py::bool_(*answer)) : py::object(py::none());
-  });
+  define(module, "tree_flatten", &tree_flatten);
 }
 
 }  // namespace partax
