@@ -61,8 +61,9 @@ def test_the_separator_and_which_leaves_are_static_are_part_of_the_spec() -> Non
 
 
 def test_static_shows_its_value() -> None:
-    for value in ((1, "a"), None, 2.5, Config(1), double, [1, 2]):
+    for value in ((1, "a"), None, 2.5, Config(1), [1, 2]):
         assert Static(value).value == value and repr(Static(value)) == f"Static({value!r})"
+    assert Static(double).value is double and repr(Static(double)) == "Static(double)"
     assert Static(Static(1)).value == Static(1) != Static(Static(1))
 
 

@@ -60,11 +60,12 @@ def at(
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
+    is_user_leaf = is_leaf or (lambda _: False)
     # An empty tuple is a leaf too, since all of them are one object.
-    leaves, structure = _core.tree_flatten(pytree, lambda node: _is_empty_tuple(node) or _is_true(is_leaf, node))
+    leaves, structure = _core.tree_flatten(pytree, lambda node: _is_empty_tuple(node) or is_user_leaf(node))
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
     expected, selection = where(pytree), _select(where, wrapped)
-    _check_independence(expected, selection, is_leaf)
+    _check_independence(expected, selection, is_user_leaf)
     items: list[Any] = list(selection) if isinstance(selection, Sequence) else []
     # If a node is repeated, the index is that of the last one, as in Equinox.
     indices = {id(node): i for i, node in enumerate([*items, selection])}
@@ -85,10 +86,6 @@ def _is_empty_tuple(node: Any) -> bool:
     return type(node) is tuple and not node
 
 
-def _is_true(is_leaf: _IsLeaf | None, node: Any) -> bool:
-    return is_leaf is not None and is_leaf(node)
-
-
 def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
     """Call `where` with a tree whose leaves support no operations."""
     try:
@@ -100,12 +97,12 @@ def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
         ) from error
 
 
-def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) -> None:
+def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf) -> None:
     """Raise if `where` returned other nodes of the tree itself than of the tree with wrapped leaves."""
     # An empty tuple of the tree is wrapped, so an empty tuple here was created by `where`.
-    are_leaves = not _is_empty_tuple(selection)
+    no_nodes = _is_empty_tuple(selection)
     leaves, structure = _core.tree_flatten(
-        expected, lambda node: (are_leaves and _is_empty_tuple(node)) or _is_true(is_leaf, node)
+        expected, lambda node: is_leaf(node) or (_is_empty_tuple(node) and not no_nodes)
     )
     selected, selected_structure = _core.tree_flatten(selection, None)
     selected = [_unwrapped(leaf) for leaf in selected]
