@@ -1,7 +1,6 @@
 #include "partition/one_level.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/python_hooks.h"
 #include "tree/spec_data.h"
@@ -35,17 +34,10 @@ bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
 
 namespace {
 
-// A NaN is equal to itself.
-bool have_same_bits(PyObject* a, PyObject* b) {
-  if (!PyFloat_CheckExact(a) || !PyFloat_CheckExact(b)) return false;
-  const double left = PyFloat_AS_DOUBLE(a), right = PyFloat_AS_DOUBLE(b);
-  return std::memcmp(&left, &right, sizeof left) == 0;
-}
-
 bool equal_statics(const StaticValue& a, const StaticValue& b) {
   if (a.absent() || b.absent()) return a.absent() && b.absent();
   const Ref left = a.value(), right = b.value();
-  if (left.get() == right.get() || have_same_bits(left.get(), right.get())) return true;
+  if (left.get() == right.get()) return true;
   const Ref answer = Ref::steal(PyObject_RichCompare(left.get(), right.get(), Py_EQ));
   const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
   if (truth >= 0) return truth == 1;

@@ -141,11 +141,6 @@ def test_trees_that_are_not_alike_are_named(trees: list[Any], message: str) -> N
         assert partax.tree.equal(*trees) is False
 
 
-def test_a_nan_is_equal_to_any() -> None:
-    nan = float("nan")
-    assert all(partax.combine(Module(1, nan), Module(None, other)).static is nan for other in (nan, float("nan")))
-
-
 class Asked:
     def __init__(self, error: BaseException) -> None:
         self.error = error

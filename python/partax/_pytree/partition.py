@@ -156,33 +156,10 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
       ValueError: the structure of `updates` does not match `model`; the message has the path.
       TypeError: an update cannot be added to its part of the model; the message has the path.
     """
-    try:
-        return jax.tree.map(_updated, updates, model, is_leaf=is_none)
-    except (TypeError, ValueError) as error:
-        _explain_misfit(model, updates)
-        raise error
 
-
-def is_none(node: Any) -> bool:
-    """The `is_leaf` for which None is a leaf."""
-    return node is None
-
-
-def _updated(change: Any, part: PyTree) -> PyTree:
-    return part if change is None else part + change
-
-
-def _explain_misfit(model: PyTree, updates: PyTree) -> None:
-    """Raise an error with the path if the updates do not fit the model."""
-    try:
-        _core.combine((model, updates), None)
-    except ValueError as error:
-        text = str(error).replace("pytrees[0]", "model").replace("pytrees[1]", "updates")
-        raise ValueError(f"apply_updates: {text}") from None
-
-    def check(path: tuple[Any, ...], change: Any, part: PyTree) -> None:
+    def add(path: tuple[Any, ...], change: Any, part: PyTree) -> PyTree:
         try:
-            _updated(change, part)
+            return part if change is None else part + change
         except (TypeError, ValueError) as error:
             place = f"updates{jax.tree_util.keystr(path)}"
             raise type(error)(
@@ -190,4 +167,17 @@ def _explain_misfit(model: PyTree, updates: PyTree) -> None:
                 f"{short_text(part)}: {error}"
             ) from error
 
-    jax.tree_util.tree_map_with_path(check, updates, model, is_leaf=is_none)
+    try:
+        return jax.tree_util.tree_map_with_path(add, updates, model, is_leaf=is_none)
+    except ValueError:
+        try:
+            _core.combine((model, updates), None)  # raises for a different structure, with the path
+        except ValueError as error:
+            text = str(error).replace("pytrees[0]", "model").replace("pytrees[1]", "updates")
+            raise ValueError(f"apply_updates: {text}") from None
+        raise
+
+
+def is_none(node: Any) -> bool:
+    """The `is_leaf` for which None is a leaf."""
+    return node is None
