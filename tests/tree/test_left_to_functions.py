@@ -15,17 +15,15 @@ from reference import assert_exact
 from trees import Bag, array
 
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
-chex = pytest.importorskip("chex", reason="chex is not installed")
-penzai = pytest.importorskip("penzai.core.struct", reason="penzai is not installed")
 Patch = pytest.MonkeyPatch
 Registration = tuple[Any, Any, Any]
 
 
-def by_fields(cls: type, step: int = 1) -> Registration:
-    """Functions that give fields alone, and no marker in the aux data; with -1 the last child first."""
+def by_fields(cls: type) -> Registration:
+    """Functions that give fields alone, and no marker in the aux data."""
     names = [field.name for field in dataclasses.fields(cls)]
     statics = [field.name for field in dataclasses.fields(cls) if field.metadata.get("static", False)]
-    children = [name for name in names if name not in statics][::step]
+    children = [name for name in names if name not in statics]
 
     def to_iter(it: Any) -> Any:
         return [getattr(it, name) for name in children], tuple(getattr(it, name) for name in statics)
@@ -63,24 +61,6 @@ def module(register_as: Callable[..., Registration]) -> Callable[[Patch], Any]:
     return make
 
 
-def penzai_s(patch: Patch) -> Any:
-    @penzai.pytree_dataclass
-    class Own(penzai.Struct):
-        a: Any
-
-        def tree_flatten(self) -> Any:  # type: ignore[override]
-            return [self.a, 3.0], None
-
-        def tree_flatten_with_keys(self) -> Any:  # type: ignore[override]
-            return [("a", self.a), ("more", 3.0)], None
-
-        @classmethod
-        def tree_unflatten(cls, aux_data: Any, children: Any) -> Any:  # type: ignore[override]
-            return cls.from_attributes(a=children[0])
-
-    return Own(array(1))
-
-
 def pytree(**functions: Any) -> Any:
     """An object of a class of Flax's that has these functions."""
 
@@ -105,8 +85,6 @@ def reversed_flax(patch: Patch) -> Any:
 # What makes an object, and words of why it is left to its functions.
 OTHERWISE: dict[str, Callable[[Patch], Any]] = {
     "Equinox, by fields": module(lambda cls, **_: by_fields(cls)),
-    "Equinox, reversed": module(lambda cls, **_: by_fields(cls, -1)),
-    "penzai": penzai_s,
     "Flax, reversed": reversed_flax,
     "Flax, another class": lambda patch: pytree(_pytree__unflatten=type(pytree())._pytree__unflatten),
 }

@@ -64,7 +64,7 @@ def make() -> Any:
 
 
 Find = Callable[[Any], tuple[Any, Any]]
-# A container in the tree and the key or attribute of one of its values.
+# A list or dictionary in the tree, or the attributes of a node, and the index or key of one of its values.
 PLACES: dict[str, Find] = {
     "first": lambda tree: (tree, 0),
     "dict": lambda tree: (tree[1], "x"),
@@ -72,31 +72,17 @@ PLACES: dict[str, Find] = {
     "list in a dict": lambda tree: (tree[1]["y"]["z"], 2),
     "list in named tuples": lambda tree: (tree[2].right.left, 0),
     "dict in a module": lambda tree: (tree[2].right.right.b, "t"),
-    "static field": lambda tree: (tree[3], "n"),
-    "inner module": lambda tree: (tree[3].b, "a"),
-    "dataclass in a list": lambda tree: (tree[4].b[0], "a"),
-    "attribute of nnx": lambda tree: (tree[5], "scale"),
-    "variable": lambda tree: (tree[5].inner[0].weight, "_raw_value"),
+    "static field": lambda tree: (vars(tree[3]), "n"),
+    "inner module": lambda tree: (vars(tree[3].b), "a"),
+    "dataclass in a list": lambda tree: (vars(tree[4].b[0]), "a"),
+    "attribute of nnx": lambda tree: (vars(tree[5]), "scale"),
     "metadata": lambda tree: (tree[5].weight._var_metadata, "mark"),
     "dict in nnx": lambda tree: (tree[5].inner[1], "q"),
-    "nnx.List": lambda tree: (tree[6][1], "inner"),
+    "nnx.List": lambda tree: (vars(tree[6][1]), "inner"),
     "State": lambda tree: (tree[7]._mapping["s"], "u"),
     "FrozenDict": lambda tree: (tree[8]._dict["g"], "i"),
     "last": lambda tree: (tree[9][3], 0),
 }
-
-
-def value_at(place: tuple[Any, Any]) -> Any:
-    container, key = place
-    return container[key] if isinstance(container, (dict, list)) else getattr(container, key)
-
-
-def set_at(place: tuple[Any, Any], value: Any) -> None:
-    container, key = place
-    if isinstance(container, (dict, list)):
-        container[key] = value
-    else:
-        object.__setattr__(container, key, value)
 
 
 def replacements(value: Any) -> list[tuple[str, Any, bool]]:
@@ -130,7 +116,7 @@ def test_a_call_with_one_thing_replaced(find: Find, traces: Any) -> None:
 
     f = partax.filter_jit(lambda tree: (traces.tick(), tree, [x * 2 for x in arrays_of(tree)])[1:])
     tree = make()
-    place = find(tree)
+    container, key = find(tree)
 
     def check(times: int, expected: int, what: str) -> None:
         for _ in range(times):
@@ -140,11 +126,11 @@ def test_a_call_with_one_thing_replaced(find: Find, traces: Any) -> None:
         assert traces.count == expected, what
 
     check(3, 1, "before")
-    before = value_at(place)
+    before = container[key]
     expected = 1
     for what, value, is_another_program in replacements(before):
-        set_at(place, value)
+        container[key] = value
         expected += is_another_program
         check(3, expected, what)
-        set_at(place, before)
+        container[key] = before
         check(2, expected, f"back from {what}")
