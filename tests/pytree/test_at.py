@@ -98,7 +98,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "types": {"typematch": True},
     "relative": {"rtol": 1e-4},
     "absolute": {"atol": 1e-3},
-    "array": {"rtol": np.float32(1e-4)},
 }
 
 

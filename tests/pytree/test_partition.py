@@ -26,13 +26,12 @@ from partition_reference import (
     over_filters,
     reread,
 )
-from random_trees import build, quick, recipes, thorough
+from random_trees import build, quick, recipes
 from trees import SAMPLES, Bag, Layer, Pair, array, over_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 SPECS = {
     "is_array": lambda tree: partax.is_array,
-    "is_array_like": lambda tree: partax.is_array_like,
     "is_inexact_array": lambda tree: partax.is_inexact_array,
     "python predicate": lambda tree: lambda x: isinstance(x, (int, np.ndarray)),
     "False": lambda tree: False,
@@ -142,23 +141,13 @@ def test_random_filters_take_what_the_slow_model_says(recipe: Any, data: st.Data
     for part, expected in zip(parts, reference.partition(tree, filters), strict=True):
         assert_identical(part, expected)
     assert_identical(partax.combine(*data.draw(st.permutations(parts))), reread(tree))
+    kind, plain = data.draw(st.sampled_from(KINDS)), tuple(data.draw(st.lists(NESTED, max_size=4)))
+    options: dict[str, Any] = {"is_leaf": lambda x: isinstance(x, kind), "replace": "gone"}
+    parts = partax.partition(tree, *map(for_partax, plain), **options)
+    for part, expected in zip(parts, reference.partition(tree, plain, **options), strict=True):
+        assert_identical(part, expected)
     spec, again = (partax.flat_partition(it, is_array, rest="static")[0] for it in (tree, build(recipe, 2)))
     assert spec == again and hash(spec) == hash(again)
     _, *dicts = partax.flat_partition(tree, *map(for_partax, filters))
     for found, wanted in zip(dicts, reference.flat_partition(tree, filters), strict=True):
         assert_identical_dicts(found, wanted)
-
-
-@thorough
-@given(recipes, st.lists(NESTED, max_size=4).map(tuple), st.sampled_from(KINDS))
-def test_with_is_leaf_nodes_are_leaves(recipe: Any, filters: tuple[Any, ...], kind: Any) -> None:
-    tree, is_leaf = build(recipe, 1), lambda x: isinstance(x, kind)
-    parts = partax.partition(tree, *map(for_partax, filters), is_leaf=is_leaf, replace="gone")
-    for part, expected in zip(parts, reference.partition(tree, filters, is_leaf=is_leaf, replace="gone"), strict=True):
-        assert_identical(part, expected)
-    spec, *dicts = partax.flat_partition(tree, *map(for_partax, filters), is_leaf=is_leaf)
-    for found, wanted in zip(dicts, reference.flat_partition(tree, filters, is_leaf=is_leaf), strict=True):
-        assert_identical_dicts(found, wanted)
-    both = partax.flat_combine(spec, *dicts)
-    for a, b in zip(jax.tree.leaves(both, is_leaf=is_leaf), jax.tree.leaves(tree, is_leaf=is_leaf), strict=True):
-        assert a is b
