@@ -136,25 +136,20 @@ def _joined(kind: Literal["any", "all"], left: FilterSpec, right: FilterSpec) ->
     return Filter((kind, tuple(members)))
 
 
-def _text(filter: Filter) -> str:
+def _text(filter: FilterSpec, *, is_member: bool = False) -> str:
+    """The filter as Python parses it, with parentheses if it is a combination within another."""
+    if not isinstance(filter, Filter):
+        name = filter_name(filter)
+        return f"({name})" if isinstance(filter, types.UnionType) else name
     kind, argument = filter._described
     if kind in _SIGNS:
-        return _SIGNS[kind].join(_member_text(member, kind) for member in argument)
+        text = _SIGNS[kind].join(_text(member, is_member=True) for member in argument)
+        return f"({text})" if is_member else text
     if kind == "not":
-        return "~" + _member_text(argument[0], kind)
+        return "~" + _text(argument[0], is_member=True)
     if kind == "predicate":
         return argument.__name__
     return f"by_path({argument!r})" if kind == "glob" else f"by_path(regex={argument.pattern!r})"
-
-
-def _member_text(member: FilterSpec, outer: _Kind) -> str:
-    """The text of a member, in parentheses if Python would otherwise parse it as part of another combination."""
-    if not isinstance(member, Filter):
-        name = filter_name(member)
-        return f"({name})" if isinstance(member, types.UnionType) else name
-    inner = member._described[0]
-    needs_parentheses = inner == "any" or (inner == "all" and outer == "not")
-    return f"({_text(member)})" if needs_parentheses else _text(member)
 
 
 def filter_name(filter: FilterSpec) -> str:

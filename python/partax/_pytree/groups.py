@@ -10,7 +10,7 @@ import jax
 from partax import _core
 from partax._pytree.filters import FilterSpec, filter_name
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._pytree.partition import PyTree, filter
+from partax._pytree.partition import PyTree
 from partax._pytree.short_text import record_text
 from partax._pytree.table import table_lines
 
@@ -162,8 +162,7 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
         raise ValueError(f"found depth={depth}, expected 0 or more, or None")
     group_names = _names(filters, names)
     group_of_leaf = jax.tree.leaves(labels(pytree, dict(zip(group_names, filters, strict=False)), group_names[-1]))
-    # `filter` rebuilds the tree as `labels` does, since jax keeps the dictionary's order for keys such as NaN.
-    leaves = jax.tree_util.tree_leaves_with_path(filter(pytree, True))
+    leaves = jax.tree_util.tree_leaves_with_path(pytree)
     pairs = [(path, leaf, group) for (path, leaf), group in zip(leaves, group_of_leaf, strict=True)]
     rows: list[SummaryRow] = []
     # The leaves of a subtree are consecutive.

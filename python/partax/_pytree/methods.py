@@ -26,22 +26,21 @@ def _is_method(leaf: Any) -> bool:
 
 def open_methods(tree: Any) -> Any:
     """Replace each method of a node by a node; returns the same object if there are none."""
-    leaves, structure = jax.tree.flatten(tree)
-    if not any(map(_is_method, leaves)):
-        return tree
-    nodes = [_Opened(leaf.__func__, open_methods(leaf.__self__)) if _is_method(leaf) else leaf for leaf in leaves]
-    return structure.unflatten(nodes)
+
+    def opened(leaf: Any) -> Any:
+        return _Opened(leaf.__func__, open_methods(leaf.__self__)) if _is_method(leaf) else leaf
+
+    return jax.tree.map(opened, tree) if any(map(_is_method, jax.tree.leaves(tree))) else tree
 
 
 def close_methods(tree: Any) -> Any:
     """The inverse of `open_methods`; returns the same object if it has nothing to restore."""
-    leaves, structure = jax.tree.flatten(tree, is_leaf=_is_opened)
-    if not any(map(_is_opened, leaves)):
-        return tree
-    methods = [
-        types.MethodType(leaf.function, close_methods(leaf.owner)) if _is_opened(leaf) else leaf for leaf in leaves
-    ]
-    return structure.unflatten(methods)
+
+    def closed(leaf: Any) -> Any:
+        return types.MethodType(leaf.function, close_methods(leaf.owner)) if _is_opened(leaf) else leaf
+
+    leaves = jax.tree.leaves(tree, is_leaf=_is_opened)
+    return jax.tree.map(closed, tree, is_leaf=_is_opened) if any(map(_is_opened, leaves)) else tree
 
 
 def _is_opened(node: Any) -> bool:

@@ -169,7 +169,7 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
     try:
         return jax.tree_util.tree_map_with_path(add, updates, model, is_leaf=is_none)
-    except ValueError:
+    except (TypeError, ValueError):
         try:
             _core.combine((model, updates), None)  # raises for a different structure, with the path
         except ValueError as error:
