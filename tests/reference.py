@@ -6,7 +6,6 @@ containers by value), and a call traces once for each new pair of static key and
 
 import dataclasses
 import enum
-import inspect
 import struct
 import types
 from collections.abc import Callable, Hashable
@@ -125,27 +124,6 @@ def abstract(x: Any) -> tuple[Hashable, ...]:
 def to_jax(tree: Any) -> Any:
     """The tree as jax.jit gives it back: NumPy arrays and scalars have become jax arrays."""
     return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray | np.generic) else x, tree)
-
-
-class JitModel:
-    """Call it as the wrapper of `body`: it gives the expected result and counts expected traces."""
-
-    def __init__(self, body: Callable[..., Any]) -> None:
-        self.body = body
-        self.signature = inspect.signature(body)
-        self.seen: set[Hashable] = set()
-
-    @property
-    def traces(self) -> int:
-        return len(self.seen)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = self.signature.bind(*args, **kwargs)
-        call = (bound.args, bound.kwargs)
-        avals = tuple(abstract(x) for _, x in dynamic_leaves(call))
-        self.seen.add((static_key(call), avals))
-        call_args, call_kwargs = to_jax(call)
-        return to_jax(self.body(*call_args, **call_kwargs))
 
 
 def exact_leaf(actual: Any, expected: Any, path: str, weak: bool = True) -> None:
