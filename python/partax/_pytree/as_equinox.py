@@ -200,13 +200,9 @@ def _is_on_host(array: Any) -> bool:
     """Whether NumPy reads an array without a copy; it is much faster than a program of JAX for small arrays."""
     if isinstance(array, np.ndarray | np.generic):
         return True
-    is_key = jnp.issubdtype(array.dtype, jax.dtypes.extended)
-    return not isinstance(array, Tracer) and not is_key and array.sharding.device_set <= _host_devices()
-
-
-@functools.cache
-def _host_devices() -> frozenset[Any]:
-    return frozenset(jax.local_devices(backend="cpu"))
+    if isinstance(array, Tracer) or jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.is_fully_addressable:
+        return False
+    return all(device.platform == "cpu" for device in array.devices())
 
 
 @jax.jit

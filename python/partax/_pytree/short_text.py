@@ -16,7 +16,7 @@ LONGEST = 120
 
 _LONGEST_VALUE = 60
 _DEEPEST = 6  # level of nested containers whose items are written
-_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
+_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: ("frozenset({", "})"), dict: "{}"}
 
 
 def printable(text: str) -> str:
@@ -88,9 +88,7 @@ def _text(value: Any, longest: int, depth: int) -> str:
     if kind is dict:
         pairs = ((f"{_text(key, longest, depth - 1)}: ", item) for key, item in items.items())
         return _items(start, pairs, end, longest, depth)
-    if kind is frozenset:
-        start, end = "frozenset({", "})"
-    elif kind is tuple and len(value) == 1:
+    if kind is tuple and len(value) == 1:
         end = ",)"
     return _items(start, (("", item) for item in items), end, longest, depth)
 
