@@ -1,7 +1,6 @@
 """Guards that a class which does something else than partax knows of its family, or is registered otherwise, is what
 its registered functions make of it, and that the doctor tells why it is left to them."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,49 +15,26 @@ from trees import Bag, array
 
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 Patch = pytest.MonkeyPatch
-Registration = tuple[Any, Any, Any]
 
 
-def by_fields(cls: type) -> Registration:
-    """Functions that give fields alone, and no marker in the aux data."""
-    names = [field.name for field in dataclasses.fields(cls)]
-    statics = [field.name for field in dataclasses.fields(cls) if field.metadata.get("static", False)]
-    children = [name for name in names if name not in statics]
+def equinox_with_another_aux(patch: Patch) -> Any:
+    """A module whose class has another registration than modules have today."""
+    equinox_family._missing()  # of modules as they are
+    register = jax.tree_util.register_pytree_with_keys
 
-    def to_iter(it: Any) -> Any:
-        return [getattr(it, name) for name in children], tuple(getattr(it, name) for name in statics)
+    def mark(flatten: Any) -> Any:
+        return lambda node: (flatten(node)[0], ("mark", flatten(node)[1]))
 
-    def with_keys(it: Any) -> Any:
-        values, aux = to_iter(it)
-        return list(zip(map(jax.tree_util.GetAttrKey, children), values, strict=True)), aux
+    def register_marked(cls: Any, flatten_with_keys: Any, unflatten_func: Any, **_: Any) -> None:
+        register(cls, mark(flatten_with_keys), lambda aux, children: unflatten_func(aux[1], children))
 
-    def unflatten(aux: Any, values: Any) -> Any:
-        made = object.__new__(cls)
-        for name, value in zip([*children, *statics], [*values, *aux], strict=True):
-            object.__setattr__(made, name, value)
-        return made
+    patch.setattr(jax.tree_util, "register_pytree_with_keys", register_marked)
 
-    return with_keys, unflatten, to_iter
+    class Layer(eqx.Module):
+        weight: Any
+        scale: float = eqx.field(static=True)
 
-
-def module(register_as: Callable[..., Registration]) -> Callable[[Patch], Any]:
-    """Makes an Equinox module whose class has another registration than modules have today."""
-
-    def make(patch: Patch) -> Any:
-        equinox_family._missing()  # of modules as they are
-        register = jax.tree_util.register_pytree_with_keys
-        patch.setattr(
-            jax.tree_util, "register_pytree_with_keys", lambda cls, **given: register(cls, *register_as(cls, **given))
-        )
-
-        class Layer(eqx.Module):
-            weight: Any
-            bias: Any
-            scale: float = eqx.field(static=True)
-
-        return Layer(array(2), array(3), 2.0)
-
-    return make
+    return Layer(array(2), 2.0)
 
 
 def pytree(**functions: Any) -> Any:
@@ -84,7 +60,7 @@ def reversed_flax(patch: Patch) -> Any:
 
 # What makes an object, and words of why it is left to its functions.
 OTHERWISE: dict[str, Callable[[Patch], Any]] = {
-    "Equinox, by fields": module(lambda cls, **_: by_fields(cls)),
+    "Equinox, another aux": equinox_with_another_aux,
     "Flax, reversed": reversed_flax,
     "Flax, another class": lambda patch: pytree(_pytree__unflatten=type(pytree())._pytree__unflatten),
 }
