@@ -16,22 +16,4 @@ unsigned new_type_version(PyTypeObject* type) {
 #endif
 }
 
-bool tells_its_class(PyTypeObject* type) {
-  if (on_type(type, class_name.get()).get() != on_type(&PyBaseObject_Type, class_name.get()).get()) return false;
-  if (type->tp_getattro == PyObject_GenericGetAttr || type->tp_getattro == PyType_Type.tp_getattro) return true;
-  // A `__getattr__` is asked for nothing that is found.
-  return on_type(type, getattribute_name.get()).get() == on_type(&PyBaseObject_Type, getattribute_name.get()).get();
-}
-
-Place place_of(PyObject* object, PyObject* name) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (on_type(type, name)) return Place::kAnywhere;
-  if (type->tp_getattro == PyObject_GenericGetAttr) {
-    return type->tp_dictoffset == 0 ? Place::kNowhere : Place::kInstance;
-  }
-  const bool is_class = PyType_Check(object) && type->tp_getattro == PyType_Type.tp_getattro;
-  if (!is_class || on_type(reinterpret_cast<PyTypeObject*>(object), name)) return Place::kAnywhere;
-  return Place::kNowhere;
-}
-
 }  // namespace partax

@@ -5,16 +5,6 @@
 
 namespace partax {
 
-// How far an answer about one object goes.
-enum class Reach : std::uint8_t {
-  kType,                   // to all objects of its type, while the type's version stays
-  kTypeUnlessConvertible,  // to those of them that hold no `__jax_array__` themselves
-  kObject,                 // no further
-};
-inline void limit(Reach& reach, Reach to) noexcept {
-  if (to > reach) reach = to;
-}
-
 // The version of a type: never one that it had before an attribute of it or of a base, or its bases, have changed. It
 // is 0 where CPython gives none, and then nothing may be remembered.
 unsigned new_type_version(PyTypeObject* type);
@@ -38,24 +28,16 @@ inline Ref on_type(PyTypeObject* type, PyObject* name) noexcept {
 #endif
 }
 
-// Whether `__class__` of this type's instances is their type.
-bool tells_its_class(PyTypeObject* type);
-
 // An object's attribute, or empty where it is absent; an error other than AttributeError is raised. Makes no error
 // object where CPython looks attributes up for the type.
 inline Ref optional_attribute(PyObject* object, PyObject* name) {
-  PyObject* found = nullptr;
+  PyObject* value = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
-  checked_int(PyObject_GetOptionalAttr(object, name, &found));
+  checked_int(PyObject_GetOptionalAttr(object, name, &value));
 #else
-  checked_int(_PyObject_LookupAttr(object, name, &found));
+  checked_int(_PyObject_LookupAttr(object, name, &value));
 #endif
-  return Ref::steal(found);
+  return Ref::steal(value);
 }
-
-// Where an object may have an attribute of the name, as far as that is seen without code of users.
-enum class Place : std::uint8_t { kNowhere, kInstance, kAnywhere };
-// The first two hold for all objects of the type except classes: their type does not know what they have themselves.
-Place place_of(PyObject* object, PyObject* name);
 
 }  // namespace partax

@@ -122,7 +122,7 @@ class Labeler {
         [[fallthrough]];
       case Filter::Op::kBuiltin:
       case Filter::Op::kCallable: {
-        AnswersByType answers(filter);
+        LeafTest answers(filter);
         return ask([&](std::size_t leaf) { return answers.holds(tree_.leaves[leaf]); });
       }
       case Filter::Op::kPath: {
@@ -180,7 +180,7 @@ class Labeler {
   }
 
   void label_nodes(const Filter& filter, const Subtree& place, Labels& labels) {
-    AnswersByType answers(filter);
+    LeafTest answers(filter);
     for (std::size_t node = place.node; node < place.end_node;) {
       const std::size_t end = node + tree_.spec.nodes[node].extent;
       if (nodes_[node] == nullptr || !answers.holds(nodes_[node])) {
