@@ -58,4 +58,25 @@ inline Ref code_of(PyObject* function) noexcept {
   return part_at(function, reinterpret_cast<PyFunctionObject*>(function)->func_code);
 }
 
+// What a type or its first base that has the (interned) name has for it, or empty. Sets no error.
+inline Ref on_type(PyTypeObject* type, PyObject* name) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Ref::steal(_PyType_LookupRef(type, name));
+#else
+  return Ref::borrow(_PyType_Lookup(type, name));
+#endif
+}
+
+// An object's attribute, or empty where it is absent; an error other than AttributeError is raised. Makes no error
+// object where CPython looks attributes up for the type.
+inline Ref optional_attribute(PyObject* object, PyObject* name) {
+  PyObject* value = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  checked_int(PyObject_GetOptionalAttr(object, name, &value));
+#else
+  checked_int(_PyObject_LookupAttr(object, name, &value));
+#endif
+  return Ref::steal(value);
+}
+
 }  // namespace partax

@@ -41,11 +41,7 @@ namespace python {
 inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
 inline PythonFunction child_segments{"partax._jax.nodes", "child_segments"};
-inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};
-inline PythonFunction order_of_call{"partax._families.dataclasses", "order_of_call"};
-inline PythonFunction is_declared{"partax._families.declared", "is_declared"};
-inline PythonFunction order_of{"partax._families.declared", "order_of"};
-inline PythonFunction is_frozen{"partax._families.describe", "is_frozen"};
+inline PythonFunction read_entries{"partax._families.flax", "read_entries"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/hooks.h"
-#include "classes/type_lookup.h"
+#include "base/owned_reads.h"
 
 namespace partax {
 

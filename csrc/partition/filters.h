@@ -18,10 +18,10 @@ struct Filter {
   Op op = Op::kBool;
   bool value = false;                         // kBool
   Predicate predicate = Predicate::kIsArray;  // kBuiltin
-  Ref object;           // kCallable, kType: itself; kPath: its description; kPrefix: the tree
-  bool by_class = false;                      // kCallable, kType: it depends on the class of a leaf alone, except for arrays
-  std::vector<Filter> members;                // kAny, kAll, kNot
-  bool has_types = false;                     // a type or a prefix tree in it, which may take whole subtrees
+  Ref object;                                 // kCallable, kType: itself; kPath: its description; kPrefix: the tree
+  bool by_class = false;        // kCallable, kType: it depends on the class of a leaf alone, except for arrays
+  std::vector<Filter> members;  // kAny, kAll, kNot
+  bool has_types = false;       // a type or a prefix tree in it, which may take whole subtrees
 };
 
 // Raises the WalkError of a filter for which this thread's stack has no room.

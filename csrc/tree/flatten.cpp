@@ -7,7 +7,6 @@
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "classes/instance_fields.h"
 
 namespace partax {
 namespace {
@@ -278,7 +277,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   const bool is_as_declared = reader.read(info, values);
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
-  if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
+  if (is_declared && !is_as_declared) return registered(object, info, index);
+  if (info.declaration_error) throw WalkError::diagnosed(PyExc_TypeError, exact_text(info.declaration_error.get()));
   begin_node(info.kind, children, &info);
   if (is_declared) name_children(object, children);
   const auto add_field = [&](PyObject* name, Ref value) {
@@ -304,31 +304,37 @@ void Flattener::name_children(PyObject* object, std::size_t count) {
   if (options_.keyed) spec_.segments.push_back(python::child_segments(object, number(count)));
 }
 
-// Opens a node whose layout finds what its registered functions give.
-void Flattener::begin_entries(const TypeInfo& info, const Entries& entries) {
-  const std::size_t index = begin_node(Kind::kEntries, entries.num_children, &info);
-  spec_.nodes[index].entries = static_cast<std::uint16_t>(entries.keys.size());
-  const std::vector<Slot>& slots = info.layout->statics;
-  const std::size_t first_key = entries.keys.size() + slots.size() - entries.statics.size();
-  for (std::size_t i = 0; i < entries.statics.size(); ++i) {
-    PyObject* name = i < slots.size() ? slots[i].name.get() : entries.keys[first_key + i - slots.size()].get();
-    below([&] { return PyUnicode_Check(name) ? attribute_segment(name) : key_segment(name); },
-          [&] { add_static(entries.statics[i], Unhashable::kCompare); });
+// Begins a node whose layout reads what its registered functions return; false for any other node.
+bool Flattener::begin_entries(PyObject* object, const TypeInfo& info, const OneLevel& level) {
+  if (!info.layout) return false;
+  const Ref entries =
+      reading([&] { return python::read_entries(object, info.layout->description, level.children, level.aux); });
+  if (entries.get() == Py_None) return false;
+  const Items keys(PyTuple_GET_ITEM(entries.get(), 0)), statics(PyTuple_GET_ITEM(entries.get(), 1));
+  const auto num_keys = static_cast<std::size_t>(keys.end() - keys.begin());
+  if (num_keys > std::numeric_limits<std::uint16_t>::max()) return false;
+  const auto num_children = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
+  spec_.nodes[begin_node(Kind::kEntries, num_children, &info)].entries = static_cast<std::uint16_t>(num_keys);
+  // The names of the static slots, and of the static entries, whose keys are the last.
+  std::vector<PyObject*> names;
+  for (const Slot& slot : info.layout->statics) names.push_back(slot.name.get());
+  names.insert(names.end(), keys.end() - (statics.end() - statics.begin()) + static_cast<Py_ssize_t>(names.size()),
+               keys.end());
+  auto name = names.begin();
+  for (PyObject* value : statics) {
+    below([&] { return PyUnicode_Check(*name) ? attribute_segment(*name) : key_segment(*name); },
+          [&] { add_static(Ref::borrow(value), Unhashable::kCompare); });
+    ++name;
   }
-  for (const Ref& key : entries.keys) add_static(key, Unhashable::kRefuse);
+  for (PyObject* key : keys) add_static(Ref::borrow(key), Unhashable::kRefuse);
+  return true;
 }
 
 void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t index) {
   const TypeInfoPtr keep = TypeTable::instance().shared(info);
   const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
-  std::optional<Entries> entries;
-  if (keep->layout) {
-    entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
-  }
-  if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {
-    begin_entries(info, *entries);
-  } else {
+  if (!begin_entries(object, info, level)) {
     begin_node(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   }

@@ -5,6 +5,7 @@
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
+#include "classes/instance_fields.h"
 #include "classes/predicates.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
@@ -111,7 +112,7 @@ class Flattener {
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
   void name_children(PyObject* object, std::size_t count);
-  void begin_entries(const TypeInfo& info, const Entries& entries);
+  bool begin_entries(PyObject* object, const TypeInfo& info, const OneLevel& level);
   std::size_t begin_node(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);

@@ -48,11 +48,8 @@ def describe(obj: Any) -> Description | None:
         wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
         expected += zip(_WRAPPER_NAMES, wrapper, strict=True)
     expected += [(name, values[name]) for name in statics if name in values]
-    try:
-        leaves, aux = flatten_one_level(obj)
-        again = one_level(obj).unflatten(leaves)
-    except Exception:
-        return None
+    leaves, aux = flatten_one_level(obj)
+    again = one_level(obj).unflatten(leaves)
     if not identical(leaves, [values.get(name, missing) for name in children]):
         return None
     if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
@@ -65,7 +62,7 @@ def describe(obj: Any) -> Description | None:
     names = [name for name, _ in expected]
     if list(rebuilt) != names or not identical(rebuilt.values(), [value for _, value in expected]):
         return None
-    return ("module", children, statics)
+    return Description("module", children, statics)
 
 
 @functools.cache
