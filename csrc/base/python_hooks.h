@@ -47,7 +47,6 @@ inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
 inline PythonFunction describe_type{"partax._pytree.type_description", "describe_type"};
-inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};
 inline PythonFunction flat_keys{"partax._pytree.paths", "flat_keys"};
 inline PythonFunction taken_by_path{"partax._pytree.paths", "taken_by_path"};
 inline PythonFunction leaf_paths{"partax._pytree.spec_data", "leaf_paths"};

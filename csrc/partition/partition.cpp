@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
+#include "base/boxed.h"
 #include "base/error_path.h"
-#include "base/held_values.h"
-#include "base/owned_reads.h"
-#include "base/python_hooks.h"
 #include "partition/one_level.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"
@@ -116,6 +114,15 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   }
 }
 
+// The tree of a spec with the leaves of a list.
+Ref rebuild_of(const TreeSpec& spec, PyObject* leaves) {
+  const Ref items = Ref::checked(PySequence_Tuple(leaves));  // which user code cannot change
+  if (static_cast<std::size_t>(PyTuple_GET_SIZE(items.get())) != spec.num_dynamic) {
+    raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
+  }
+  return rebuild(spec, Items(items.get()).begin(), spec.num_dynamic);
+}
+
 }  // namespace
 
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
@@ -185,37 +192,28 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
   });
 }
 
-Ref flat_combine(PyObject* spec, PyObject* dicts) {
-  if (!is_flat_spec(spec)) {
-    raise_error(PyExc_TypeError, "`spec`: found a `%s`, expected the FlatSpec that flat_partition returned",
-                Py_TYPE(spec)->tp_name);
-  }
-  const Ref keep = Ref::borrow(spec);
-  const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
-  Py_ssize_t total = 0;
-  for (Py_ssize_t i = 0; i < count; ++i) total += PyDict_GET_SIZE(PyTuple_GET_ITEM(dicts, i));
-  PyObject* const keys = keys_of_flat_spec(spec);
-  const Py_ssize_t num_keys = PyTuple_GET_SIZE(keys);
-  // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
-  bool right = total == num_keys;
-  HeldValues leaves(static_cast<std::size_t>(num_keys));
-  Py_ssize_t latest = 0;  // neighbours are often of one dictionary
-  for (Py_ssize_t i = 0; right && i < num_keys; ++i) {
-    Ref leaf;
-    for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
-      const Py_ssize_t at = (latest + tried) % count;
-      leaf = dict_item(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i));
-      if (leaf && tried > 0) latest = at;
-    }
-    right = static_cast<bool>(leaf);
-    leaves.append(std::move(leaf));
-  }
-  if (!right) {
-    const Ref error = python::wrong_keys(keys, dicts);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
-    throw PythonError{};
-  }
-  return rebuild(loose_tree(spec), leaves.to_fill(), static_cast<std::size_t>(num_keys));
+Ref flat_rebuild(PyObject* spec, PyObject* leaves) {
+  if (!is_flat_spec(spec)) raise_error(PyExc_TypeError, "expected a FlatSpec");
+  return rebuild_of(loose_tree(spec), leaves);
+}
+
+Ref tree_find(PyObject* tree, PyObject* leaf_objects, PyObject* is_leaf) {
+  const Items objects(leaf_objects);
+  const std::unordered_set<PyObject*> set(objects.begin(), objects.end());
+  FlattenOptions options = every_leaf(is_leaf);
+  options.dynamic_runs = true;
+  options.unsortable = PyExc_ValueError;  // as jax's
+  options.leaf_objects = &set;
+  return with_path("pytree", [&] {
+    Flat flat;
+    flatten_into(flat, tree, options);
+    return tuple_of({flat.leaves.list(), box(std::make_unique<TreeSpec>(std::move(flat.spec)))});
+  });
+}
+
+Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
+  if (Py_TYPE(structure) != Boxed<TreeSpec>::type) raise_error(PyExc_TypeError, "expected a Structure");
+  return rebuild_of(Boxed<TreeSpec>::in(structure), leaves);
 }
 
 }  // namespace partax

@@ -1,8 +1,6 @@
-// Trees split by filters and put together again, and nodes that are found in them. All functions here raise
+// Trees split by filters and put together again. All functions here raise
 // PythonError, and those with `is_leaf` take None for it.
 #pragma once
-
-#include <optional>
 
 #include "base/python_api.h"
 
@@ -27,18 +25,14 @@ Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf,
 // filter takes; else the spec has it. `separator` may be None. Paths in errors begin with `name`.
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
                    const std::string& name);
-// The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
-Ref flat_combine(PyObject* spec, PyObject* dicts);
+// The tree of a FlatSpec with the leaves of a list, in the order of its keys.
+Ref flat_rebuild(PyObject* spec, PyObject* leaves);
 
-// ---- Nodes that are found by identity; a Structure is of a tree whose leaves are elsewhere.
+// ---- A Structure is of a tree whose leaves are elsewhere.
 
-// Where the objects of `targets` (a tuple) are in a tree; each of them counts as a leaf, and so does each empty tuple,
-// if wanted. Gives (the leaves, a Structure, [(index of a leaf, index of a target)]).
-Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples);
+// (the leaves, a Structure) of a tree in which each of these objects (a tuple) counts as a leaf.
+Ref tree_find(PyObject* tree, PyObject* leaf_objects, PyObject* is_leaf);
 // The tree of this structure with the leaves of a list.
 Ref tree_unflatten(PyObject* structure, PyObject* leaves);
-// Whether two arrays of jax have the same values, by `==` of each pair of elements, so that a NaN is equal to nothing.
-// Empty where it has to be asked of jax.
-std::optional<bool> equal_arrays(PyObject* a, PyObject* b);
 
 }  // namespace partax

@@ -1,4 +1,4 @@
-// partition/ splits trees by filters, joins them, and finds nodes of them.
+// partition/ splits trees by filters, and joins them.
 // In: trees, and filters of leaves by predicate, type and path. Out: trees, leaves and structures, and dictionaries.
 #include "base/binding.h"
 #include "partition/one_level.h"
@@ -26,14 +26,10 @@ void register_partition(py::module_& module) {
   define(module, "combine", &combine);
   define(module, "broadcast_prefix", &broadcast_prefix);
   define(module, "flat_partition", &flat_partition);
-  define(module, "flat_combine", &flat_combine);
+  define(module, "flat_rebuild", &flat_rebuild);
   register_structure(module);
   define(module, "tree_unflatten", &tree_unflatten);
   define(module, "tree_find", &tree_find);
-  define(module, "equal_arrays", [](PyObject* a, PyObject* b) -> py::object {
-    const std::optional<bool> answer = equal_arrays(a, b);
-    return answer ? py::object(py::bool_(*answer)) : py::object(py::none());
-  });
 }
 
 }  // namespace partax

@@ -22,31 +22,42 @@ namespace {
 // Keeps the nodes of a tree, in the order of its spec.
 class NodeRecorder final : public WalkObserver {
  public:
-  NodeRecorder(std::vector<Ref>& nodes, bool asks_is_leaf) : nodes_(nodes), asks_is_leaf_(asks_is_leaf) {}
-
-  bool enter(const Step*, PyObject* object) override {
+  explicit NodeRecorder(std::vector<Ref>& nodes) : nodes_(nodes) {}
+  bool node(PyObject* object) override {
     nodes_.push_back(Ref::borrow(object));
     return false;
   }
-  bool leaf(PyObject*) override {
-    nodes_.pop_back();
-    return true;
-  }
-  std::optional<bool> known_leaf(PyObject*, const Step&) override {
-    return asks_is_leaf_ ? std::nullopt : std::optional(true);
-  }
-  void leave() override {}
+  bool leaf(PyObject*) override { return true; }
 
  private:
   std::vector<Ref>& nodes_;
-  bool asks_is_leaf_;  // then it is to be asked of leaves too
 };
 
-void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver* observer) {
+// In a second walk of a tree, makes the leaves of the rest static.
+class RestSeparator final : public WalkObserver {
+ public:
+  RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result)
+      : whole_(whole), rest_(rest), result_(result) {}
+  bool node(PyObject* object) override { return next_ < whole_.leaves.size() && whole_.leaves[next_] == object; }
+  bool leaf(PyObject* object) override {
+    if (next_ == whole_.leaves.size() || whole_.leaves[next_] != object) changed_while_walking();
+    const std::uint32_t part = whole_.part[next_++];
+    if (part != rest_) result_.part.push_back(part);
+    return part != rest_;
+  }
+
+ private:
+  const SplitTree& whole_;
+  std::uint32_t rest_;
+  SplitTree& result_;
+  std::size_t next_ = 0;
+};
+
+void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver& observer) {
   FlattenOptions options = every_leaf(Py_None);
   options.is_leaf = is_leaf;
   options.dynamic_runs = true;
-  options.observer = observer;
+  options.observer = &observer;
   Flattener(result.spec, result.leaves, options).tree(tree);
 }
 
@@ -240,60 +251,6 @@ class Labeler {
   Ref rows_;
 };
 
-// The same tree with the leaves of the rest static.
-std::unique_ptr<SplitTree> with_static_rest(SplitTree& whole, std::uint32_t rest) {
-  auto result = std::make_unique<SplitTree>();
-  TreeSpec& spec = result->spec;
-  spec.infos = std::move(whole.spec.infos);
-  spec.types = std::move(whole.spec.types);
-  spec.hash = whole.spec.hash;
-  spec.statics.reserve(whole.spec.statics.size() + whole.leaves.size());
-  std::vector<std::size_t> starts;  // where each node is now
-  const std::vector<Node>& nodes = whole.spec.nodes;
-  std::size_t leaf = 0;
-  const auto add_leaf = [&](bool is_first) {
-    const bool is_static = whole.part[leaf] == rest;
-    const Kind run = is_static ? Kind::kStaticRun : Kind::kDynamicRun;
-    const Kind single = is_static ? Kind::kStaticLeaf : Kind::kDynamicLeaf;
-    if (is_static) spec.hash = spec.hash * 31 + leaf;
-    if (!is_first && (spec.nodes.back().kind == run || spec.nodes.back().kind == single)) {
-      Node& last = spec.nodes.back();
-      last.arity = last.kind == run ? last.arity + 1 : 2;
-      last.kind = run;
-    } else {
-      const auto first_static = static_cast<std::uint32_t>(spec.statics.size());
-      spec.nodes.push_back(Node{single, false, false, false, false, 0, 0, 1, first_static, nullptr});
-    }
-    if (is_static) {
-      spec.statics.push_back(StaticValue::loose(Ref::borrow(whole.leaves[leaf])));
-    } else {
-      result->leaves.push(Ref::borrow(whole.leaves[leaf]));
-      result->part.push_back(whole.part[leaf]);
-    }
-    ++leaf;
-  };
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    starts.push_back(spec.nodes.size());
-    if (is_leaf_kind(nodes[i].kind)) {
-      for (std::uint32_t k = 0; k < std::max(nodes[i].arity, 1U); ++k) add_leaf(k == 0);
-      continue;
-    }
-    spec.nodes.push_back(nodes[i]);
-    spec.nodes.back().first_static = static_cast<std::uint32_t>(spec.statics.size());
-    const std::size_t end = i + 1 < nodes.size() ? nodes[i + 1].first_static : whole.spec.statics.size();
-    for (std::size_t own = nodes[i].first_static; own < end; ++own) {
-      spec.statics.push_back(std::move(whole.spec.statics[own]));
-    }
-  }
-  starts.push_back(spec.nodes.size());
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (is_leaf_kind(nodes[i].kind)) continue;
-    spec.nodes[starts[i]].extent = static_cast<std::uint32_t>(starts[i + nodes[i].extent] - starts[i]);
-  }
-  spec.num_dynamic = result->leaves.size();
-  return result;
-}
-
 }  // namespace
 
 std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitOptions& options) {
@@ -301,8 +258,8 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
   for (PyObject* filter : Items(filters)) compiled.push_back(read_filter(filter));
   auto result = std::make_unique<SplitTree>();
   std::vector<Ref> nodes;
-  NodeRecorder recorder(nodes, options.is_leaf != nullptr);
-  walk(*result, tree, options.is_leaf, &recorder);
+  NodeRecorder recorder(nodes);
+  walk(*result, tree, options.is_leaf, recorder);
   Labeler labeler(*result, nodes);
   const auto rest = static_cast<std::uint32_t>(compiled.size());
   const Subtree root = labeler.root();
@@ -313,7 +270,11 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
     labeler.label(compiled[i], root, nearest);
   }
   if (options.separator == nullptr) return result;
-  if (options.rest_is_static) result = with_static_rest(*result, rest);
+  if (options.rest_is_static) {
+    const auto whole = std::exchange(result, std::make_unique<SplitTree>());
+    RestSeparator separator(*whole, rest, *result);
+    walk(*result, tree, nullptr, separator);
+  }
   const Ref rows = path_rows(result->spec, nodes_by_index(result->spec, nodes));
   result->keys = python::flat_keys(rows, options.separator);
   return result;

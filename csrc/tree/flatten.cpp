@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "base/error_path.h"
 #include "base/held_values.h"
@@ -47,7 +46,7 @@ Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
 
 void Flattener::tree(PyObject* root) {
   TypeTable::instance().epoch();  // classes may have been registered since the last walk
-  reading([&] { walk(root, nullptr); });
+  reading([&] { walk(root); });
 }
 
 void Flattener::call(PyObject* const* values, std::size_t count) {
@@ -55,7 +54,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   const std::size_t index = begin_node(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-    of_value(i, [&] { reading([&] { walk(values[i], nullptr); }); });
+    of_value(i, [&] { reading([&] { walk(values[i]); }); });
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
@@ -82,19 +81,7 @@ void Flattener::add_static(Ref value, Unhashable unhashable) {
 }
 
 void Flattener::leaf(PyObject* object, bool dynamic) {
-  add_leaf(object, options_.observer != nullptr ? options_.observer->leaf(object) : dynamic);
-}
-
-// Whether the object is a leaf that the observer need not meet; then it has been added.
-bool Flattener::add_known_leaf(PyObject* object, const Step& step) {
-  if (options_.observer == nullptr || TypeTable::instance().find_in_tree(object).kind != Kind::kStaticLeaf)
-    return false;
-  const std::optional<bool> dynamic = options_.observer->known_leaf(object, step);
-  if (dynamic) add_leaf(object, *dynamic);
-  return dynamic.has_value();
-}
-
-void Flattener::add_leaf(PyObject* object, bool dynamic) {
+  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
   if (dynamic) {
     const std::size_t index = begin_node(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
@@ -113,26 +100,19 @@ bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
          (traces_more_ && options_.rule->holds(object));
 }
 
-void Flattener::walk(PyObject* object, const Step* step) {
-  if (options_.observer != nullptr && options_.observer->enter(step, object)) {
-    leaf(object, true);
-  } else {
-    walk_object(object);
-  }
-}
-
-void Flattener::walk_object(PyObject* object) {
+void Flattener::walk(PyObject* object) {
   if (options_.one_level && depth_ == 1) return leaf(object, true);
+  if (options_.leaf_objects != nullptr && options_.leaf_objects->count(object) != 0) return leaf(object, true);
   if (options_.is_leaf != nullptr) {
     const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
     if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
   }
   const TypeInfo& info = TypeTable::instance().find_in_tree(object);
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
+  if (options_.observer != nullptr && options_.observer->node(object)) return leaf(object, true);
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);
     begin_node(Kind::kNone, 0, nullptr);
-    if (options_.observer != nullptr) options_.observer->leave();
     return;
   }
   if (++depth_ > kMaxDepth) {
@@ -146,18 +126,10 @@ void Flattener::walk_object(PyObject* object) {
         "found a tree that is nested more deeply than this thread's stack has room for, expected "
         "a flatter tree, or fewer walks within walks");
   }
-  // The node above at the last depth that is a power of two: a tree that contains itself ends soon so, before all that
-  // is next to it at each level has been read 2000 times.
-  if (depth_ > milestone_depth_ && object == milestone_) {
-    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
-  }
-  if (depth_ >= kFirstMilestone && (depth_ & (depth_ - 1)) == 0)
-    std::tie(milestone_, milestone_depth_) = std::pair(object, depth_);
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
   --depth_;
-  if (options_.observer != nullptr) options_.observer->leave();
 }
 
 // Walks the child that `get` gives, an owned reference.
@@ -177,7 +149,7 @@ void Flattener::child(const Step& step, Get&& get) {
   };
   below(segment, [&] {
     const Ref owned = get();
-    if (!add_known_leaf(owned.get(), step)) walk(owned.get(), &step);
+    walk(owned.get());
   });
 }
 

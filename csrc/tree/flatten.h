@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_set>
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
@@ -35,15 +36,10 @@ struct Step {
 class WalkObserver {
  public:
   virtual ~WalkObserver() = default;
-  // An object is met, where `step` leads (null for the root); true makes a leaf of it.
-  virtual bool enter(const Step* step, PyObject* object) = 0;
-  // The object met last is a leaf, and so left again; true makes it a dynamic one.
+  // A node is met; true makes a leaf of it.
+  virtual bool node(PyObject* object) = 0;
+  // A leaf is met; true makes it a dynamic one.
   virtual bool leaf(PyObject* object) = 0;
-  // The same of a leaf below the node that was met last, which is not met itself: its answer where that is known, so
-  // that long rows of leaves are quick. It may run Python.
-  virtual std::optional<bool> known_leaf(PyObject* leaf, const Step& step) = 0;
-  // The walk below the node that was met last, of those not left, is over.
-  virtual void leave() = 0;
 };
 
 // ---- The walk.
@@ -81,6 +77,7 @@ struct FlattenOptions {
   bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
   PyObject* unsortable = PyExc_TypeError;  // what a dict whose keys cannot be sorted raises
   PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null
+  const std::unordered_set<PyObject*>* leaf_objects = nullptr;  // these are leaves, whatever they are
   WalkObserver* observer = nullptr;
 };
 
@@ -99,14 +96,9 @@ class Flattener {
   void call(PyObject* const* values, std::size_t count);
 
  private:
-  static constexpr int kFirstMilestone = 64;
-
-  void walk(PyObject* object, const Step* step);
-  void walk_object(PyObject* object);
+  void walk(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
-  void add_leaf(PyObject* object, bool dynamic);
-  bool add_known_leaf(PyObject* object, const Step& step);
   void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
@@ -127,8 +119,6 @@ class Flattener {
   const StackReserve stack_ = stack_reserve();
   bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
-  PyObject* milestone_ = nullptr;  // borrowed
-  int milestone_depth_ = kMaxDepth;
 };
 
 // The keys of a dictionary of some kind in jax's order: sorted; an OrderedDict's in its own order.

@@ -60,13 +60,15 @@ def at(
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
-    leaves, structure, _ = _core.tree_find(pytree, (), is_leaf, True)
+    leaves, structure = _core.tree_find(pytree, ((),), is_leaf)
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
     expected, selection = where(pytree), _select(where, wrapped)
     _check_independence(expected, selection, is_leaf)
     items: tuple[Any, ...] = tuple(selection) if isinstance(selection, Sequence) else ()
     # If a node is repeated, the search returns the last one, as in Equinox: `selection` precedes its items.
-    new_leaves, structure, matches = _core.tree_find(wrapped, (*items, selection), None, False)
+    indices = {id(node): i for i, node in enumerate((*items, selection))}
+    new_leaves, structure = _core.tree_find(wrapped, (*items, selection), None)
+    matches = [(i, indices[id(leaf)]) for i, leaf in enumerate(new_leaves) if id(leaf) in indices]
     if not isinstance(selection, Sequence) or any(node == len(items) for _, node in matches):
         nodes, replace = (selection,), (replace if replace is _UNSET else (replace,))
         matches = [(leaf, 0) for leaf, node in matches if node == len(items)]
@@ -95,8 +97,8 @@ def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) 
     """Raise if `where` returned other nodes of the tree itself than of the tree with wrapped leaves."""
     # An empty tuple of the tree is wrapped, so an empty tuple here was created by `where`.
     points_at_none = type(selection) is tuple and not selection
-    leaves, structure, _ = _core.tree_find(expected, (), is_leaf, not points_at_none)
-    selected, selected_structure, _ = _core.tree_find(selection, (), None, False)
+    leaves, structure = _core.tree_find(expected, () if points_at_none else ((),), is_leaf)
+    selected, selected_structure = _core.tree_find(selection, (), None)
     selected = [_unwrapped(leaf) for leaf in selected]
     if structure != selected_structure or any(a is not b for a, b in zip(leaves, selected, strict=True)):
         raise ValueError(
@@ -168,10 +170,10 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")
     exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
-    first, structure, _ = _core.tree_find(pytrees[0], (), None, False)
+    first, structure = _core.tree_find(pytrees[0], (), None)
     pending: list[Any] = []  # results that are on a device, or traced
     for tree in pytrees[1:]:
-        leaves, other_structure, _ = _core.tree_find(tree, (), None, False)
+        leaves, other_structure = _core.tree_find(tree, (), None)
         if structure != other_structure:
             return False
         for a, b in zip(first, leaves, strict=True):
@@ -189,7 +191,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
 
 def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     """A bool, or the array with the result."""
-    host_result = _core.equal_arrays(a, b)
+    host_result = _equal_in_memory(a, b)
     if host_result is True or (host_result is False and exact):
         return host_result
     if not (is_array(a) and is_array(b)):
@@ -200,6 +202,19 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
         return bool(np.all(a == b)) if is_numpy else _all_equal(a, b)
     return bool(np.allclose(a, b, rtol=rtol, atol=atol)) if is_numpy else jnp.allclose(a, b, rtol=rtol, atol=atol)
+
+
+def _equal_in_memory(a: Any, b: Any) -> bool | None:
+    """Compare two arrays of jax in the memory of the host; None if one is elsewhere, or their dtypes differ."""
+    if type(a) is not type(b) or not isinstance(a, jax.Array) or isinstance(a, Tracer):
+        return None
+    try:
+        left, right = np.asarray(memoryview(a)), np.asarray(memoryview(b))  # type: ignore[arg-type]
+    except MemoryError:
+        raise
+    except Exception:  # there is no buffer, or NumPy cannot read it
+        return None
+    return None if left.dtype != right.dtype else left.shape == right.shape and bool((left == right).all())
 
 
 @jax.jit
