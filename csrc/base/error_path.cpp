@@ -1,11 +1,13 @@
 #include "base/error_path.h"
 
+#include <algorithm>
+
 #include "base/python_hooks.h"
 
 namespace partax {
 namespace {
 
-constexpr std::size_t kShownSegments = 24;
+constexpr std::size_t kMostSegments = 24;
 
 }  // namespace
 
@@ -32,9 +34,9 @@ bool WalkError::must_pass() const {
 
 void WalkError::raise(const std::string& root) const {
   std::string path = root;
-  const std::size_t shown = segments_.size() > kShownSegments ? kShownSegments : segments_.size();
-  for (std::size_t i = 0; i < shown; ++i) path += segments_[segments_.size() - 1 - i];
-  if (shown < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
+  const std::size_t count = std::min(segments_.size(), kMostSegments);
+  for (std::size_t i = 0; i < count; ++i) path += segments_[segments_.size() - 1 - i];
+  if (count < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
 
   if (!type_) {
     Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
@@ -75,8 +77,23 @@ std::string key_segment(PyObject* key) {
   return utf8 == nullptr ? "[<" + type_name(key) + ">]" : std::string("[") + utf8 + "]";
 }
 
+Ref child_segments(PyObject* node, std::size_t count) {
+  const Ref keys = python::child_keys(node);
+  const Items items(keys.get());
+  std::vector<Ref> segments;
+  segments.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool has_key = i < static_cast<std::size_t>(items.end() - items.begin());
+    segments.push_back(has_key ? Ref::steal(PyObject_Str(items.begin()[i])) : Ref());
+    if (segments.back()) continue;
+    forgive();  // of a key of the user
+    segments.back() = unicode("[<flat index " + std::to_string(i) + ">]");
+  }
+  return tuple_of(std::move(segments));
+}
+
 std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref segments = python::child_segments(node, number(child + 1));
+  const Ref segments = child_segments(node, child + 1);
   return exact_text(PyTuple_GET_ITEM(segments.get(), static_cast<Py_ssize_t>(child)));
 }
 

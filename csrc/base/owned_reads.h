@@ -13,14 +13,14 @@ inline Ref item_of(PyObject* sequence, Py_ssize_t i) noexcept {
 
 // Empty where the key is absent. Comparing keys may run user code.
 inline Ref dict_item(PyObject* dict, PyObject* key) {
-  PyObject* found = nullptr;
+  PyObject* value = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
-  checked_int(PyDict_GetItemRef(dict, key, &found));
+  checked_int(PyDict_GetItemRef(dict, key, &value));
 #else
-  found = Py_XNewRef(PyDict_GetItemWithError(dict, key));
-  if (found == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  value = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
 #endif
-  return Ref::steal(found);
+  return Ref::steal(value);
 }
 
 // The next entry of a dictionary from `at` on; an empty key at its end.
@@ -29,14 +29,6 @@ inline std::pair<Ref, Ref> next_entry(PyObject* dict, Py_ssize_t& at) noexcept {
   PyObject *key, *value;
   if (PyDict_Next(dict, &at, &key, &value) == 0) return {};
   return {Ref::borrow(key), Ref::borrow(value)};
-}
-
-// The dictionary of an instance, empty where it has none yet.
-inline Ref dict_of(PyObject* instance) noexcept {
-  PyObject** const place = _PyObject_GetDictPtr(instance);
-  if (place == nullptr) return {};
-  const Reading reading(instance);
-  return Ref::borrow(*place);
 }
 
 // What is at a place in an object, such as a slot.

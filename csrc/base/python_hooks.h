@@ -18,10 +18,10 @@ class PythonFunction {
   template <typename... Arguments>
   Ref operator()(const Arguments&... arguments) {
     assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
-    PyObject* const given[] = {as_argument(arguments)..., nullptr};
+    PyObject* const values[] = {as_argument(arguments)..., nullptr};
     PyObject* const function = get();
     const Away away;
-    return Ref::checked(PyObject_Vectorcall(function, given, sizeof...(arguments), nullptr));
+    return Ref::checked(PyObject_Vectorcall(function, values, sizeof...(arguments), nullptr));
   }
 
  private:
@@ -40,7 +40,6 @@ namespace python {
 
 inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
-inline PythonFunction child_segments{"partax._jax.nodes", "child_segments"};
 inline PythonFunction read_entries{"partax._families.flax", "read_entries"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};

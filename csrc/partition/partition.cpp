@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/boxed.h"
 #include "base/error_path.h"
 #include "partition/one_level.h"
 #include "partition/split.h"
@@ -114,15 +113,6 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   }
 }
 
-// The tree of a spec with the leaves of a list.
-Ref rebuild_of(const TreeSpec& spec, PyObject* leaves) {
-  const Ref items = Ref::checked(PySequence_Tuple(leaves));  // which user code cannot change
-  if (static_cast<std::size_t>(PyTuple_GET_SIZE(items.get())) != spec.num_dynamic) {
-    raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
-  }
-  return rebuild(spec, Items(items.get()).begin(), spec.num_dynamic);
-}
-
 }  // namespace
 
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
@@ -194,26 +184,12 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
 
 Ref flat_rebuild(PyObject* spec, PyObject* leaves) {
   if (!is_flat_spec(spec)) raise_error(PyExc_TypeError, "expected a FlatSpec");
-  return rebuild_of(loose_tree(spec), leaves);
-}
-
-Ref tree_find(PyObject* tree, PyObject* leaf_objects, PyObject* is_leaf) {
-  const Items objects(leaf_objects);
-  const std::unordered_set<PyObject*> set(objects.begin(), objects.end());
-  FlattenOptions options = every_leaf(is_leaf);
-  options.dynamic_runs = true;
-  options.unsortable = PyExc_ValueError;  // as jax's
-  options.leaf_objects = &set;
-  return with_path("pytree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, options);
-    return tuple_of({flat.leaves.list(), box(std::make_unique<TreeSpec>(std::move(flat.spec)))});
-  });
-}
-
-Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
-  if (Py_TYPE(structure) != Boxed<TreeSpec>::type) raise_error(PyExc_TypeError, "expected a Structure");
-  return rebuild_of(Boxed<TreeSpec>::in(structure), leaves);
+  const TreeSpec& tree = loose_tree(spec);
+  const Ref values = Ref::checked(PyList_AsTuple(leaves));  // which user code cannot change
+  if (static_cast<std::size_t>(PyTuple_GET_SIZE(values.get())) != tree.num_dynamic) {
+    raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
+  }
+  return rebuild(tree, Items(values.get()).begin(), tree.num_dynamic);
 }
 
 }  // namespace partax

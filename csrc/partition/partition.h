@@ -1,5 +1,5 @@
-// Trees split by filters and put together again. All functions here raise
-// PythonError, and those with `is_leaf` take None for it.
+// Trees split by filters and put together again. All functions here raise PythonError, and those with `is_leaf` take
+// None for it.
 #pragma once
 
 #include "base/python_api.h"
@@ -28,10 +28,10 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
 // The tree of a FlatSpec with the leaves of a list, in the order of its keys.
 Ref flat_rebuild(PyObject* spec, PyObject* leaves);
 
-// ---- A Structure is of a tree whose leaves are elsewhere.
+// ---- The leaves and the structure of a tree.
 
-// (the leaves, a Structure) of a tree in which each of these objects (a tuple) counts as a leaf.
-Ref tree_find(PyObject* tree, PyObject* leaf_objects, PyObject* is_leaf);
+// (the leaves, a Structure).
+Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
 // The tree of this structure with the leaves of a list.
 Ref tree_unflatten(PyObject* structure, PyObject* leaves);
 

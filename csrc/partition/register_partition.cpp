@@ -29,7 +29,7 @@ void register_partition(py::module_& module) {
   define(module, "flat_rebuild", &flat_rebuild);
   register_structure(module);
   define(module, "tree_unflatten", &tree_unflatten);
-  define(module, "tree_find", &tree_find);
+  define(module, "tree_flatten", &tree_flatten);
 }
 
 }  // namespace partax

@@ -33,11 +33,11 @@ Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() :
 
 }  // namespace
 
-Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
+Ref keys_in_order(PyObject* dict, Kind kind) {
   if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
   Ref keys = Ref::checked(PyDict_Keys(dict));
   if (PyList_Sort(keys.get()) < 0) {
-    throw WalkError::diagnosed(unsortable,
+    throw WalkError::diagnosed(PyExc_TypeError,
                                "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
                                "by key); use keys that compare with `<`, or an OrderedDict");
   }
@@ -102,7 +102,6 @@ bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
 
 void Flattener::walk(PyObject* object) {
   if (options_.one_level && depth_ == 1) return leaf(object, true);
-  if (options_.leaf_objects != nullptr && options_.leaf_objects->count(object) != 0) return leaf(object, true);
   if (options_.is_leaf != nullptr) {
     const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
     if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
@@ -132,21 +131,9 @@ void Flattener::walk(PyObject* object) {
   --depth_;
 }
 
-// Walks the child that `get` gives, an owned reference.
-template <typename Get>
-void Flattener::child(const Step& step, Get&& get) {
-  const auto segment = [&] {
-    switch (step.by()) {
-      case Step::By::kFunctions:
-        return child_segment(step.parent, step.index);
-      case Step::By::kKey:
-        return key_segment(step.key);
-      case Step::By::kName:
-        return attribute_segment(step.name());
-      default:
-        return index_segment(static_cast<Py_ssize_t>(step.index));
-    }
-  };
+// Walks the child that `get` gives, an owned reference; `segment()` is the step to it.
+template <typename Segment, typename Get>
+void Flattener::child(Segment&& segment, Get&& get) {
   below(segment, [&] {
     const Ref owned = get();
     walk(owned.get());
@@ -163,7 +150,11 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
   Kind run_kind = Kind::kStaticRun;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = spec_.nodes.size();
-    child(Step{kind, info, parent, i, nullptr}, [&] { return item(i); });
+    const auto segment = [&] {
+      if (is_named_by_functions(kind)) return child_segment(parent, i);
+      return i < info->child_names.size() ? attribute_segment(info->child_names[i].get()) : index_segment(i);
+    };
+    child(segment, [&] { return item(i); });
     const Kind leaf_kind = spec_.nodes[at].kind;
     const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
     const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
@@ -205,12 +196,12 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDict:
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
-      const Ref keys = keys_in_order(object, info.kind, options_.unsortable);
+      const Ref keys = keys_in_order(object, info.kind);
       begin_node(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
       }
-      dict_children(object, keys.get(), index);
+      dict_children(object, keys.get());
       return;
     }
     case Kind::kModule:
@@ -225,18 +216,17 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
   }
 }
 
-void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index) {
+void Flattener::dict_children(PyObject* dict, PyObject* keys) {
   const Py_ssize_t size = PyList_GET_SIZE(keys);
-  const Kind kind = spec_.nodes[index].kind;
-  const TypeInfo* info = spec_.nodes[index].info;
   for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
-    child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
-      Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
-      if (!value) changed_while_walking();
-      return value;
-    });
+    child([&] { return key_segment(key); },
+          [&] {
+            Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
+            if (!value) changed_while_walking();
+            return value;
+          });
   }
   if (PyDict_GET_SIZE(dict) != size) changed_while_walking();
 }
@@ -264,7 +254,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
     for (PyObject* name : Items(equinox().wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
   }
   for (std::size_t i = 0; i < children; ++i) {
-    child(Step{info.kind, &info, object, i, nullptr}, [&] {
+    const auto segment = [&] {
+      return is_declared ? child_segment(object, i) : attribute_segment(info.child_names[i].get());
+    };
+    child(segment, [&] {
       if (values[i] == nullptr && !equinox().missing)
         throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
       return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
@@ -273,7 +266,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
 }
 
 void Flattener::name_children(PyObject* object, std::size_t count) {
-  if (options_.keyed) spec_.segments.push_back(python::child_segments(object, number(count)));
+  if (options_.keyed) spec_.segments.push_back(child_segments(object, count));
 }
 
 // Begins a node whose layout reads what its registered functions return; false for any other node.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <unordered_set>
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
@@ -14,24 +13,6 @@
 namespace partax {
 
 // ---- What follows a walk.
-
-// How one child hangs on its parent. All pointers are borrowed and live as long as the child is walked.
-struct Step {
-  Kind kind = Kind::kTuple;        // of the parent
-  const TypeInfo* info = nullptr;  // of the parent
-  PyObject* parent = nullptr;
-  std::size_t index = 0;
-  PyObject* key = nullptr;  // of a dict's child
-
-  // How a path names the child.
-  enum class By : std::uint8_t { kIndex, kName, kKey, kFunctions };
-  By by() const noexcept {
-    if (is_dict(kind)) return By::kKey;
-    if (is_named_by_functions(kind)) return By::kFunctions;
-    return index < info->child_names.size() ? By::kName : By::kIndex;
-  }
-  PyObject* name() const noexcept { return info->child_names[index].get(); }
-};
 
 class WalkObserver {
  public:
@@ -73,11 +54,9 @@ struct FlattenOptions {
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
-  bool one_level = false;                  // the children of the root are leaves, whatever they are
-  bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
-  PyObject* unsortable = PyExc_TypeError;  // what a dict whose keys cannot be sorted raises
-  PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null
-  const std::unordered_set<PyObject*>* leaf_objects = nullptr;  // these are leaves, whatever they are
+  bool one_level = false;       // the children of the root are leaves, whatever they are
+  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
+  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
   WalkObserver* observer = nullptr;
 };
 
@@ -99,7 +78,7 @@ class Flattener {
   void walk(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
-  void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
+  void dict_children(PyObject* dict, PyObject* keys);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
@@ -108,8 +87,8 @@ class Flattener {
   std::size_t begin_node(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);
-  template <typename Get>
-  void child(const Step& step, Get&& get);
+  template <typename Segment, typename Get>
+  void child(Segment&& segment, Get&& get);
   template <typename Item>
   void sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index);
 
@@ -122,6 +101,6 @@ class Flattener {
 };
 
 // The keys of a dictionary of some kind in jax's order: sorted; an OrderedDict's in its own order.
-Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable = PyExc_TypeError);
+Ref keys_in_order(PyObject* dict, Kind kind);
 
 }  // namespace partax

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -141,6 +141,7 @@ def test_pairs_are_equal_where_equinox_says_so(pair: tuple[Any, Any], options: d
 @given(recipes, st.data())
 def test_random_trees_are_equal_where_equinox_says_so(recipe: Any, data: Any) -> None:
     other = data.draw(st.one_of(st.just(recipe), variants(recipe)))
+    assume("nan" not in repr(other))  # as a static value; a NaN is equal to itself there
     check(build(recipe, 1), build(other, 1))
     check(build(recipe, 1), build(recipe, data.draw(st.integers(1, 2))))
 

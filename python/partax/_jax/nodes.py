@@ -60,17 +60,6 @@ def child_keys(node: Any) -> tuple[Any, ...]:
         return ()
 
 
-def child_segments(node: Any, count: int) -> tuple[str, ...]:
-    """The steps of paths to the first children of a node, as jax names them. Called by the native walks."""
-    try:
-        names = [str(key).encode(errors="replace").decode() for key in child_keys(node)[:count]]
-    except MemoryError:
-        raise
-    except Exception:  # of keys
-        names = []
-    return (*names, *(f"[<flat index {i}>]" for i in range(len(names), count)))
-
-
 def one_level(node: Any) -> Any:
     return jax.tree.structure(node, is_leaf=_first_only())
 

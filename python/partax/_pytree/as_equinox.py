@@ -60,26 +60,33 @@ def at(
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
-    leaves, structure = _core.tree_find(pytree, ((),), is_leaf)
+    # An empty tuple is a leaf too, since all of them are one object.
+    leaves, structure = _core.tree_flatten(pytree, lambda node: _is_empty_tuple(node) or _is_true(is_leaf, node))
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
     expected, selection = where(pytree), _select(where, wrapped)
     _check_independence(expected, selection, is_leaf)
-    items: tuple[Any, ...] = tuple(selection) if isinstance(selection, Sequence) else ()
-    # If a node is repeated, the search returns the last one, as in Equinox: `selection` precedes its items.
-    indices = {id(node): i for i, node in enumerate((*items, selection))}
-    new_leaves, structure = _core.tree_find(wrapped, (*items, selection), None)
-    matches = [(i, indices[id(leaf)]) for i, leaf in enumerate(new_leaves) if id(leaf) in indices]
-    if not isinstance(selection, Sequence) or any(node == len(items) for _, node in matches):
-        nodes, replace = (selection,), (replace if replace is _UNSET else (replace,))
-        matches = [(leaf, 0) for leaf, node in matches if node == len(items)]
-    else:
-        nodes = items
-    new_nodes = _replacements(nodes, matches, replace, replace_fn)
-    _check_counts(nodes, matches)
-    new_leaves = [leaf.cell_contents if type(leaf) is _Wrapped else leaf for leaf in new_leaves]
-    for (leaf, _), new in zip(matches, new_nodes, strict=True):
-        new_leaves[leaf] = new
-    return _core.tree_unflatten(structure, new_leaves)
+    items: list[Any] = list(selection) if isinstance(selection, Sequence) else []
+    # If a node is repeated, the index is that of the last one, as in Equinox.
+    indices = {id(node): i for i, node in enumerate([*items, selection])}
+    leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in indices)
+    matches = [(position, indices[id(leaf)]) for position, leaf in enumerate(leaves) if id(leaf) in indices]
+    if not isinstance(selection, Sequence) or any(i == len(items) for _, i in matches):
+        matches = [(position, 0) for position, i in matches if i == len(items)]
+        items, replace = [selection], (replace if replace is _UNSET else (replace,))
+    new_nodes = _replacements(items, matches, replace, replace_fn)
+    _check_counts(items, matches)
+    leaves = [leaf.cell_contents if type(leaf) is _Wrapped else leaf for leaf in leaves]
+    for (position, _), new in zip(matches, new_nodes, strict=True):
+        leaves[position] = new
+    return _core.tree_unflatten(structure, leaves)
+
+
+def _is_empty_tuple(node: Any) -> bool:
+    return type(node) is tuple and not node
+
+
+def _is_true(is_leaf: _IsLeaf | None, node: Any) -> bool:
+    return is_leaf is not None and is_leaf(node)
 
 
 def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
@@ -96,9 +103,11 @@ def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
 def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) -> None:
     """Raise if `where` returned other nodes of the tree itself than of the tree with wrapped leaves."""
     # An empty tuple of the tree is wrapped, so an empty tuple here was created by `where`.
-    points_at_none = type(selection) is tuple and not selection
-    leaves, structure = _core.tree_find(expected, () if points_at_none else ((),), is_leaf)
-    selected, selected_structure = _core.tree_find(selection, (), None)
+    are_leaves = not _is_empty_tuple(selection)
+    leaves, structure = _core.tree_flatten(
+        expected, lambda node: (are_leaves and _is_empty_tuple(node)) or _is_true(is_leaf, node)
+    )
+    selected, selected_structure = _core.tree_flatten(selection, None)
     selected = [_unwrapped(leaf) for leaf in selected]
     if structure != selected_structure or any(a is not b for a, b in zip(leaves, selected, strict=True)):
         raise ValueError(
@@ -106,7 +115,7 @@ def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) 
         )
 
 
-def _replacements(nodes: tuple[Any, ...], matches: list[tuple[int, int]], replace: Any, replace_fn: Any) -> list[Any]:
+def _replacements(nodes: list[Any], matches: list[tuple[int, int]], replace: Any, replace_fn: Any) -> list[Any]:
     """The new value of each node, in the order of the tree."""
     if (replace is _UNSET) == (replace_fn is _UNSET):
         raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
@@ -120,7 +129,7 @@ def _replacements(nodes: tuple[Any, ...], matches: list[tuple[int, int]], replac
     return [replace[i] for _, i in matches]
 
 
-def _check_counts(nodes: tuple[Any, ...], matches: list[tuple[int, int]]) -> None:
+def _check_counts(nodes: list[Any], matches: list[tuple[int, int]]) -> None:
     counts = Counter(id(nodes[i]) for _, i in matches)
     for node in nodes:
         if counts[id(node)] == 0:
@@ -169,17 +178,17 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     """
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")
-    exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
-    first, structure = _core.tree_find(pytrees[0], (), None)
+    is_exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
+    first, structure = _core.tree_flatten(pytrees[0], None)
     pending: list[Any] = []  # results that are on a device, or traced
     for tree in pytrees[1:]:
-        leaves, other_structure = _core.tree_find(tree, (), None)
+        leaves, other_structure = _core.tree_flatten(tree, None)
         if structure != other_structure:
             return False
         for a, b in zip(first, leaves, strict=True):
             if typematch and type(a) is not type(b):
                 return False
-            result = _equal_leaves(a, b, exact, rtol, atol)
+            result = _equal_leaves(a, b, is_exact, rtol, atol)
             if result is False:
                 return False
             if result is not True:
@@ -189,32 +198,31 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     return all(map(bool, pending))
 
 
-def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
+def _equal_leaves(a: Any, b: Any, is_exact: bool, rtol: Any, atol: Any) -> Any:
     """A bool, or the array with the result."""
-    host_result = _equal_in_memory(a, b)
-    if host_result is True or (host_result is False and exact):
-        return host_result
     if not (is_array(a) and is_array(b)):
         return not (is_array(a) or is_array(b) or a != b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if is_exact or not jnp.issubdtype(a.dtype, jnp.inexact):
+        if _is_on_host(a) and _is_on_host(b):
+            return bool(np.all(np.asarray(a) == np.asarray(b)))
+        return _all_equal(a, b)
     is_numpy = all(isinstance(array, np.ndarray | np.generic) for array in (a, b))
-    if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
-        return bool(np.all(a == b)) if is_numpy else _all_equal(a, b)
     return bool(np.allclose(a, b, rtol=rtol, atol=atol)) if is_numpy else jnp.allclose(a, b, rtol=rtol, atol=atol)
 
 
-def _equal_in_memory(a: Any, b: Any) -> bool | None:
-    """Compare two arrays of jax in the memory of the host; None if one is elsewhere, or their dtypes differ."""
-    if type(a) is not type(b) or not isinstance(a, jax.Array) or isinstance(a, Tracer):
-        return None
-    try:
-        left, right = np.asarray(memoryview(a)), np.asarray(memoryview(b))  # type: ignore[arg-type]
-    except MemoryError:
-        raise
-    except Exception:  # there is no buffer, or NumPy cannot read it
-        return None
-    return None if left.dtype != right.dtype else left.shape == right.shape and bool((left == right).all())
+def _is_on_host(array: Any) -> bool:
+    """Whether NumPy reads an array without a copy; it is much faster than a program of JAX for small arrays."""
+    if isinstance(array, np.ndarray | np.generic):
+        return True
+    is_key = jnp.issubdtype(array.dtype, jax.dtypes.extended)
+    return not isinstance(array, Tracer) and not is_key and array.sharding.device_set <= _host_devices()
+
+
+@functools.cache
+def _host_devices() -> frozenset[Any]:
+    return frozenset(jax.local_devices(backend="cpu"))
 
 
 @jax.jit
