@@ -68,8 +68,17 @@ def in_two(effort: Effort, name: str, budget: float, *, unit: str) -> Row:
     return as_row(name, timings(effort, loops), budget, unit)
 
 
-def five_filters(effort: Effort, name: str, budget: float, *, fifth: Any) -> Row:
-    tree = work.static_list(STATIC_LEAVES)
+def model_and_state() -> Any:
+    model = work.mlp(depth=64, width=16)
+    return model, work.adam_state(optax.adam(1e-3), model)
+
+
+def long_list() -> Any:
+    return work.static_list(STATIC_LEAVES)
+
+
+def five_filters(effort: Effort, name: str, budget: float, *, fifth: Any, make: Callable[[], Any] = long_list) -> Row:
+    tree = make()
     filters = (is_array, str, float & is_array, partax.is_inexact_array, fifth)
     loops = {
         PARTAX: calling(partax.partition, tree, *filters),
@@ -119,8 +128,7 @@ def jitted_call(effort: Effort, name: str, budget: float) -> Row:
 
 
 def round_trip(effort: Effort, name: str, budget: float) -> Row:
-    model = work.mlp(depth=64, width=16)
-    tree = (model, work.adam_state(optax.adam(1e-3), model))
+    tree = model_and_state()
 
     def there_and_back(partition: Callable[..., Any], combine: Callable[..., Any], f: Any) -> Loop:
         def loop(count: int) -> None:
@@ -211,7 +219,11 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     (f"partition, {ONE_AND_STATICS}", 3.0, partial(in_two, unit="ms")),
     (BESIDE_FLATTEN, 0.6, partial(in_two, unit=f"x {JAX_TREE}")),
     ("partition by 5 filters, same list", 2.0, partial(five_filters, fifth=(bytes, dict))),
-    ("partition by 5 filters, one of them a path, same list", 2.0, partial(five_filters, fifth=by_path("0"))),
+    (
+        "partition by 5 filters, one of them a path, a 64-layer MLP and its Adam state",
+        8.0,
+        partial(five_filters, fifth=by_path("0/**/weight"), make=model_and_state),
+    ),
     (
         f"partition by is_array_like, {STATIC_LEAVES:,} static leaves of ten types in turns",
         1.5,

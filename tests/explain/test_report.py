@@ -12,7 +12,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax._explain.table import table_lines
+from partax._pytree.table import table_lines
 from partax.reports import Diagnosis, Finding, FunctionReport, KeyReport, LoadReport, Report, TraceReport
 from trees import array
 

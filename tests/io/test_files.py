@@ -5,7 +5,6 @@ import errno
 import os
 import stat
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def test_prng_keys(name: str, path: Path) -> None:
             assert back[key].dtype == value.dtype and bits(back[key]) == bits(value)
 
 
-@pytest.mark.parametrize("separator", [None, "/", "."])
+@pytest.mark.parametrize("separator", [None, "/"])
 def test_the_keys_are_those_of_flat_partition(separator: str | None, path: Path) -> None:
     tree: dict[str, Any] = {"m": make_model(), "p": Pair(np.float32(1), [Cell(array(3), None), "static"])}
     tree |= {"b": Bag(array(2)), "a": {"b": array(1)}, "a/b": array(1, start=7)}  # two paths that `/` writes alike
@@ -91,13 +90,6 @@ def test_the_keys_are_those_of_flat_partition(separator: str | None, path: Path)
     assert jax.tree.structure(back) == jax.tree.structure(like)
     for found, own, saved in zip(*map(jax.tree.leaves, (back, like, tree)), strict=True):
         assert bits(found) == bits(saved) if is_array(saved) else found is own
-
-
-def test_a_dict_of_leaves_is_saved_under_its_own_keys(path: Path) -> None:
-    tree = {"a/b": array(1), "[0]": array(2), "": array(3), "none": None}
-    save(path, tree, separator="/")
-    assert set(load(path)) == {"a/b", "[0]", ""}
-    assert list(load(path, tree)) == list(tree)
 
 
 def test_arrays_come_onto_the_sharding_of_like(path: Path, devices: list[jax.Device]) -> None:
@@ -143,7 +135,6 @@ class NoPytree:
 CANNOT: list[tuple[Any, str]] = [
     (jax.ShapeDtypeStruct((), bool), r"found ShapeDtypeStruct\(.*save the arrays that it has or describes"),
     (NoPytree(), "found <.*NoPytree.*save the arrays that it has"),
-    (types.SimpleNamespace(w=np.ones(2)), "found namespace.*save the arrays that it has"),
     (np.ma.array([1.0], mask=[True]), r"found float64\[1\].*save the arrays that it has"),
     (gone(2), r"found float32\[2\].*save it before it is deleted or donated"),
     (np.array([object()]), r"found object\[1\].*cast it to one of these: bool "),
@@ -161,10 +152,17 @@ def test_what_cannot_be_saved_is_a_type_error_with_its_path(value: Any, text: st
     assert not list(path.parent.iterdir())
 
 
-@pytest.mark.parametrize("value", [array(2), jax.random.key(0)], ids=["array", "key"])
-def test_traced_arrays_cannot_be_saved(value: Any, path: Path) -> None:
+def test_what_is_stored_and_what_is_not(path: Path) -> None:
+    tree = {"a/b": array(1), "[0]": array(2), "": array(3), "f": jax.nn.relu, "t": jnp.float32, "s": "x", "none": None}
+    save(path, tree, separator="/")
+    assert set(load(path)) == {"a/b", "[0]", ""}
+    assert list(load(path, tree)) == list(tree)
+    with pytest.warns(UserWarning, match="has no array"):
+        save(path, {"n": 1})
+    with pytest.raises(TypeError, match="__metadata__"):
+        save(path, {"__metadata__": array(1)})
     with pytest.raises(TypeError, match=r"`w/0`: found .*; save outside of functions that jax transforms"):
-        jax.jit(lambda x: save(path, {"w": [x]}, separator="/"))(value)
+        jax.jit(lambda x: save(path, {"w": [x]}, separator="/"))(array(2))
 
 
 def test_modules_of_flax_are_saved_or_refused(path: Path) -> None:
@@ -180,16 +178,6 @@ def test_modules_of_flax_are_saved_or_refused(path: Path) -> None:
     for tree, place in ((module, "tree"), ({"model": module}, "model"), ([1, module], r"\[1\]")):
         with pytest.raises(TypeError, match=f"`{place}`: found Opaque.*save the arrays that it has"):
             save(path, tree)
-
-
-def test_what_has_no_arrays_is_not_stored(path: Path) -> None:
-    save(path, {"w": array(2), "f": jax.nn.relu, "t": jnp.float32, "n": 1, "s": "x", "none": None})
-    assert list(load(path)) == ["w"]
-    with pytest.warns(UserWarning, match="has no array"):
-        save(path, {"n": 1})
-    for name, error in (("__metadata__", TypeError), ("a\ud800", UnicodeEncodeError)):
-        with pytest.raises(error):
-            save(path, {name: array(1)})
 
 
 def test_without_safetensors(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,10 +196,7 @@ def test_files_of_other_tools_and_for_them(path: Path) -> None:
         assert {key: bits(value) for key, value in back.items()} == {key: bits(value) for key, value in tree.items()}
 
 
-OWN = [None, "null", "{", "[" * 100_000, '{"keys": {"k": "dice"}}', '{"keys": {"gone": "rbg"}}']
-
-
-@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("own", [None, "{", '{"keys": {"k": "dice"}}', '{"keys": {"gone": "rbg"}}'])
 def test_broken_files(own: str | None, path: Path) -> None:
     if own is None:
         path.write_bytes(b"PK" + bytes(100))

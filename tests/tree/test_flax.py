@@ -44,12 +44,10 @@ def with_metadata() -> Any:
 OBJECTS: dict[str, Callable[[], Any]] = {
     "module": block,
     "optimizer": lambda: nnx.Optimizer(block(), optax.adam(0.1), wrt=nnx.Param),
-    "metrics": lambda: nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy()),
     "variable": with_metadata,
     "variable of a tree": lambda: nnx.Variable({"b": jnp.ones(1), "a": (jnp.zeros(2), 3)}),
     "flat state": lambda: nnx.to_flat_state(nnx.state(block())),
     "split": lambda: nnx.split(block()),
-    "pure dict": lambda: nnx.to_pure_dict(nnx.state(block())),
     "FrozenDict": lambda: frozen_dict.freeze({"b": {"y": jnp.ones(2), "x": jnp.zeros(1)}, "a": jnp.ones(3)}),
 }
 objects = pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
@@ -81,14 +79,6 @@ def test_equal_objects_made_anew_share_a_trace_and_no_function_of_flax_runs_on_a
     assert traces.count == 1
 
 
-@objects
-def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
-    tree = make()
-    halves = lambda: partax.combine(*partax.partition(tree, partax.is_array))
-    halves()  # classes that are met for the first time are probed
-    assert [name for name in called_functions(halves, flax) if "unflatten" in name] == []
-
-
 def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
     class Pair(nnx.Module):
         def __init__(self, swapped: bool) -> None:
@@ -103,13 +93,10 @@ def test_attributes_set_in_another_order_share_a_trace(traces: Any) -> None:
 
 CHANGES: dict[str, Callable[[Any], None]] = {
     "a static attribute": lambda m: setattr(m, "scale", 2.0),
-    "a static attribute that compares equal": lambda m: setattr(m, "scale", True),
     "a new attribute": lambda m: setattr(m, "more", 1),
     "an attribute less": lambda m: delattr(m, "act"),
-    "another function": lambda m: setattr(m, "act", nnx.gelu),
     "another submodule": lambda m: setattr(m, "linear", nnx.Linear(2, 3, use_bias=False, rngs=nnx.Rngs(0))),
     "a longer list": lambda m: m.layers.append(nnx.Linear(2, 2, rngs=nnx.Rngs(0))),
-    "another entry": lambda m: m.table.update(c=nnx.Param(jnp.ones(1))),
     "eval mode": lambda m: m.eval(),
     "metadata": lambda m: m.linear.kernel.set_metadata(tag=1),
     "the type of a variable": lambda m: setattr(m.linear, "bias", nnx.Variable(m.linear.bias[...])),
@@ -119,7 +106,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_changes_in_place_is_traced_again(change: Callable[[Any], None], traces: Any) -> None:
-    model = block(scale=1 if change is CHANGES["a static attribute that compares equal"] else 2)
+    model = block()
     leaves = partax.filter_jit(lambda model: (traces.tick(), jax.tree.leaves(model))[1])
     leaves(model)
     change(model)

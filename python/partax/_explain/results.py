@@ -4,8 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
-from partax._explain.table import counted, table_lines
 from partax._pytree.short_text import printable, record_text
+from partax._pytree.table import counted, table_lines
 
 _HEADINGS = ("static key", "calls", "trace", "calls", "trace s", "lower s", "compile s")
 

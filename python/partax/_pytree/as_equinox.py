@@ -60,33 +60,27 @@ def at(
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
+    if (replace is _UNSET) == (replace_fn is _UNSET):
+        raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
     # An empty tuple is a leaf too, since all of them are one object.
-    leaves, structure = _core.tree_flatten(pytree, lambda node: _is_empty_tuple(node) or _is_true(is_leaf, node))
+    is_leaf_too = _is_empty_tuple if is_leaf is None else lambda node: _is_empty_tuple(node) or is_leaf(node)
+    leaves, structure = _core.tree_flatten(pytree, is_leaf_too)
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
     expected, selection = where(pytree), _select(where, wrapped)
-    _check_independence(expected, selection, is_leaf)
-    items: list[Any] = list(selection) if isinstance(selection, Sequence) else []
-    # If a node is repeated, the index is that of the last one, as in Equinox.
-    indices = {id(node): i for i, node in enumerate([*items, selection])}
-    leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in indices)
-    matches = [(position, indices[id(leaf)]) for position, leaf in enumerate(leaves) if id(leaf) in indices]
-    if not isinstance(selection, Sequence) or any(i == len(items) for _, i in matches):
-        matches = [(position, 0) for position, i in matches if i == len(items)]
-        items, replace = [selection], (replace if replace is _UNSET else (replace,))
-    new_nodes = _replacements(items, matches, replace, replace_fn)
-    _check_counts(items, matches)
-    leaves = [leaf.cell_contents if type(leaf) is _Wrapped else leaf for leaf in leaves]
-    for (position, _), new in zip(matches, new_nodes, strict=True):
-        leaves[position] = new
-    return _core.tree_unflatten(structure, leaves)
+    # An empty tuple of the tree is wrapped, so an empty tuple in the selection was created by `where`.
+    _check_independence(expected, selection, is_leaf if _is_empty_tuple(selection) else is_leaf_too)
+    nodes: list[Any] = list(selection) if isinstance(selection, Sequence) else []
+    selected = {id(node) for node in (*nodes, selection)}
+    leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in selected)
+    counts = Counter(id(leaf) for leaf in leaves if id(leaf) in selected)
+    if id(selection) in counts or not isinstance(selection, Sequence):
+        nodes, replace = [selection], (replace if replace is _UNSET else [replace])
+    new_nodes = _replacements(nodes, counts, replace, replace_fn)
+    return _core.tree_unflatten(structure, [new_nodes[id(x)] if id(x) in counts else _unwrapped(x) for x in leaves])
 
 
 def _is_empty_tuple(node: Any) -> bool:
     return type(node) is tuple and not node
-
-
-def _is_true(is_leaf: _IsLeaf | None, node: Any) -> bool:
-    return is_leaf is not None and is_leaf(node)
 
 
 def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
@@ -102,11 +96,7 @@ def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
 
 def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) -> None:
     """Raise if `where` returned other nodes of the tree itself than of the tree with wrapped leaves."""
-    # An empty tuple of the tree is wrapped, so an empty tuple here was created by `where`.
-    are_leaves = not _is_empty_tuple(selection)
-    leaves, structure = _core.tree_flatten(
-        expected, lambda node: (are_leaves and _is_empty_tuple(node)) or _is_true(is_leaf, node)
-    )
+    leaves, structure = _core.tree_flatten(expected, is_leaf)
     selected, selected_structure = _core.tree_flatten(selection, None)
     selected = [_unwrapped(leaf) for leaf in selected]
     if structure != selected_structure or any(a is not b for a, b in zip(leaves, selected, strict=True)):
@@ -115,22 +105,8 @@ def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) 
         )
 
 
-def _replacements(nodes: list[Any], matches: list[tuple[int, int]], replace: Any, replace_fn: Any) -> list[Any]:
-    """The new value of each node, in the order of the tree."""
-    if (replace is _UNSET) == (replace_fn is _UNSET):
-        raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
-    if replace is _UNSET:
-        return [replace_fn(jax.tree.map(_unwrapped, nodes[i])) for _, i in matches]
-    if len(nodes) != len(replace):
-        raise ValueError(
-            "`where` must return a sequence of leaves of the same length as `replace`: found "
-            f"{len(nodes)} nodes and {len(replace)} in `replace`."
-        )
-    return [replace[i] for _, i in matches]
-
-
-def _check_counts(nodes: list[Any], matches: list[tuple[int, int]]) -> None:
-    counts = Counter(id(nodes[i]) for _, i in matches)
+def _replacements(nodes: list[Any], counts: Counter[int], replace: Any, replace_fn: Any) -> dict[int, Any]:
+    """The new value of each node by its id; `counts` has how often each is in the tree."""
     for node in nodes:
         if counts[id(node)] == 0:
             raise ValueError("`where` does not specify an element or elements of `pytree`.")
@@ -139,6 +115,14 @@ def _check_counts(nodes: list[Any], matches: list[tuple[int, int]]) -> None:
                 "`where` does not uniquely identify a single element of `pytree`; to replace a None, give "
                 "`is_leaf=lambda x: x is None`, as for (None, None, 1)"
             )
+    if replace is _UNSET:
+        return {id(node): replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes}
+    if len(nodes) != len(replace):
+        raise ValueError(
+            "`where` must return a sequence of leaves of the same length as `replace`: found "
+            f"{len(nodes)} nodes and {len(replace)} in `replace`."
+        )
+    return {id(node): new for node, new in zip(nodes, replace, strict=True)}
 
 
 def _unwrapped(leaf: Any) -> Any:

@@ -1,8 +1,8 @@
 """The file and line of a call in the user's own code: `train.py:41`."""
 
 import os
+import re
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
@@ -17,21 +17,13 @@ def _directory(module: Any) -> str:
 
 
 # Libraries whose code calls jax for the user.
-_LIBRARIES = ("equinox", "flax", "optax", "chex", "haiku", "jaxtyping", "diffrax", "optimistix", "lineax", "penzai")
-_SITES = ("site-packages", "dist-packages")
-_INSTALLED = tuple(
-    {
-        *(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")),
-        # The user's site directory, or that of another environment that a `.pth` file adds.
-        *(os.path.join(path, "") for path in sys.path if os.path.basename(path) in _SITES),
-    }
-)
-LIBRARY_DIRECTORIES = tuple(site + name + os.sep for site in _INSTALLED for name in _LIBRARIES)
+_LIBRARIES = "equinox|flax|optax|chex|haiku|jaxtyping|diffrax|optimistix|lineax|penzai"
+_LIBRARY_FILE = re.compile(rf"[\\/](?:site|dist)-packages[\\/](?:{_LIBRARIES})[\\/]")
 
 
 def is_of_library(filename: str) -> bool:
     """Whether a file belongs to a library that calls jax for the user."""
-    return filename.startswith(LIBRARY_DIRECTORIES)
+    return _LIBRARY_FILE.search(filename) is not None
 
 
 _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

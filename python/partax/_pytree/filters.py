@@ -2,9 +2,7 @@
 
 import dataclasses
 import difflib
-import heapq
 import inspect
-import os
 import re
 import types
 import warnings
@@ -13,7 +11,7 @@ from typing import Any, Literal
 
 from partax import _core
 from partax._pytree.call_site import call_site
-from partax._pytree.paths import glob_of
+from partax._pytree.paths import glob_regex
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 
 # A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
@@ -118,7 +116,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
     if glob is not None:
         if not isinstance(glob, str):
             raise TypeError(f"by_path: found a `{type(glob).__name__}`, expected the glob as a str")
-        glob_of(glob)  # raises if the glob is malformed
+        glob_regex(glob)  # raises if the glob is malformed
         return Filter(("glob", glob))
     try:
         pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - not None
@@ -174,11 +172,10 @@ def install() -> None:
 
 
 _SHOWN_PATHS = 5
-_COMPARED_PATHS = 50
-_MOST_WARNED = 1 << 12
+_COMPARED_PATHS = 500  # of a large tree, since `difflib` takes up to a millisecond for each
+_MOST_CHECKED = 1 << 12
 
-_warned: set[str] = set()  # the strings of filters, since a filter may contain values that are not hashable
-_used: set[tuple[str, int]] = set()  # strings of filters already checked, each with the number of leaves of the tree
+_checked: set[tuple[str, int]] = set()  # the string of each filter that was checked, and the number of leaves
 
 
 def check_used(
@@ -197,15 +194,12 @@ def check_used(
     for filter in (filters[i] for i in unused):
         if not isinstance(filter, Filter) or not (globs := list(_globs_in(filter))):
             continue
-        text = _text(filter)
-        if text in _warned or (text, sum(counts)) in _used:
+        check = (_text(filter), sum(counts))
+        if check in _checked or len(_checked) == _MOST_CHECKED:
             continue
-        if len(_used) < _MOST_WARNED:
-            _used.add((text, sum(counts)))
+        _checked.add(check)
         for glob in globs:
             if _core.filter(pytree, glob, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
-                if len(_warned) < _MOST_WARNED:
-                    _warned.add(text)
                 message = f"a filter takes no leaf, {_unused_filter(glob, paths)}"
                 warnings.warn_explicit(message, UserWarning, *call_site())
 
@@ -249,17 +243,4 @@ def _path_from_python(pattern: str) -> str:
 
 def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
     """The existing paths that are most similar to a missing path."""
-    if len(paths) > _COMPARED_PATHS:
-        # `difflib` would take minutes for all paths of a large tree.
-        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda candidate: _common_ends(path, candidate))
-    return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
-
-
-def _common_ends(left: str, right: str) -> int:
-    """How many characters two paths share at their beginning and at their end, up to the whole of one."""
-    prefix = _common_prefix(left, right)
-    return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
-
-
-def _common_prefix(*texts: str) -> int:
-    return len(os.path.commonprefix(texts))  # noqa: RUF071 - by characters
+    return difflib.get_close_matches(path, paths[:_COMPARED_PATHS], n=_SHOWN_PATHS, cutoff=0.5)

@@ -2,10 +2,9 @@
 
 import copyreg
 import functools
-import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import jax
@@ -19,7 +18,7 @@ from partax._pytree.spec_data import Verbatim
 __all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
 
 _SHOWN_KEYS = 100
-_SHOWN_NEAREST = 10
+_MOST_COMPARED = 10
 
 
 def flat_partition(
@@ -111,28 +110,21 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
 def _wrong_keys(paths: tuple[str, ...], dicts: list[dict[str, Any]]) -> KeyError:
     """The error for dictionaries whose keys differ from the paths."""
-    expected = set(paths)
     counts = Counter(key for part in dicts for key in part)
+    expected = set(paths)
     missing = [path for path in paths if path not in counts]
     unexpected = [key for key in counts if key not in expected]
     twice = [path for path in paths if counts[path] > 1]
+    compared = [key for key in unexpected[:_MOST_COMPARED] if isinstance(key, str)]
+    nearest = {key: nearest_paths(key, missing or paths)[:1] for key in compared}
     lines = ["the dictionaries do not have the keys of `spec`:"]
-    lines += _listed("missing", map(repr, missing), len(missing))
-    texts = list(map(repr, unexpected[:_SHOWN_KEYS]))
-    for i, key in enumerate(unexpected[:_SHOWN_NEAREST]):
-        near = nearest_paths(key, missing or paths)[:1] if isinstance(key, str) else []
-        texts[i] += "".join(f" (the nearest path is {path!r})" for path in near)
-    lines += _listed("unexpected", texts, len(unexpected))
-    lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
+    headings = {"missing": missing, "unexpected": unexpected, "duplicate, in several dictionaries": twice}
+    for heading, keys in headings.items():
+        lines += [f"  {heading}:"] * (len(keys) > 0)
+        for key in keys[:_SHOWN_KEYS]:
+            lines.append(f"    {key!r}" + "".join(f" (the nearest path is {path!r})" for path in nearest.get(key, ())))
+        lines += [f"    ... and {len(keys) - _SHOWN_KEYS:,} more"] * (len(keys) > _SHOWN_KEYS)
     return KeyError(Verbatim("\n".join(lines)))  # `KeyError` prints the `repr` of its argument
-
-
-def _listed(what: str, items: Iterable[str], count: int) -> list[str]:
-    if count == 0:
-        return []
-    lines = [f"    {item}" for item in itertools.islice(items, _SHOWN_KEYS)]
-    more = [f"    ... and {count - _SHOWN_KEYS:,} more"] if count > _SHOWN_KEYS else []
-    return [f"  {what}:", *lines, *more]
 
 
 class _Place:

@@ -11,7 +11,8 @@ from partax import _core
 from partax._pytree.filters import FilterSpec, filter_name
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree, filter
-from partax._pytree.short_text import printable, record_text
+from partax._pytree.short_text import record_text
+from partax._pytree.table import table_lines
 
 _SHOWN_PATHS = 5  # in a message
 _SHOWN_ROWS = 100  # in a printed table; `rows` has all
@@ -111,22 +112,18 @@ class Summary:
         return f"<partax.tree.Summary: {counts} in {len(self.rows):,} rows>"
 
     def __str__(self) -> str:
-        below = self.rows if any(row.path for row in self.rows) else ()
-        totals = self.groups if len(self.groups) > 1 else ()
-        rows = [(row.path, row) for row in below[:_SHOWN_ROWS]] + [("total", row) for row in (*totals, self.total)]
+        rows = self.rows[:_SHOWN_ROWS] if any(row.path for row in self.rows) else ()
+        totals = (*(self.groups if len(self.groups) > 1 else ()), self.total)
         cells = [["subtree", "group", "leaves", "parameters", "bytes"]]
-        cells += [
-            [printable(word) for word in (first, row.group)] + [f"{n:,}" for n in _counts(row)] for first, row in rows
-        ]
-        cells = cells if totals else [[row[0], *row[2:]] for row in cells]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        num_words = len(widths) - 3  # columns of words, which are left-aligned
-        alignments = ["<" if i < num_words else ">" for i in range(len(widths))]
-        lines = ["  ".join(map(format, row, map("{}{}".format, alignments, widths))) for row in cells]
-        num_shown, rule = len(below[:_SHOWN_ROWS]), "-" * (sum(widths) + 2 * len(widths) - 2)
-        more = [f"... {len(below) - num_shown:,} more in `rows`"] if len(below) > num_shown else []
-        body = [*lines[1 : num_shown + 1], *more, rule] if below else []
-        return "\n".join(line.rstrip() for line in (lines[0], rule, *body, *lines[num_shown + 1 :]))
+        for name, row in [(row.path, row) for row in rows] + [("total", row) for row in totals]:
+            cells.append([name, row.group, *(f"{count:,}" for count in (row.leaves, row.parameters, row.bytes))])
+        if len(totals) == 1:
+            cells = [[name, *counts] for name, _, *counts in cells]
+        heading, *lines = table_lines(cells, left=range(len(cells[0]) - 3))
+        rule = "-" * max(map(len, (heading, *lines)))
+        more = [f"... {len(self.rows) - len(rows):,} more in `rows`"] if 0 < len(rows) < len(self.rows) else []
+        body = [*lines[: len(rows)], *more, rule] if rows else []
+        return "\n".join([heading, rule, *body, *lines[len(rows) :]])
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # the public module, which pickles also name
@@ -180,20 +177,13 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
 
 def _names(filters: Sequence[FilterSpec], chosen_names: Sequence[str] | None) -> list[str]:
     """Distinct names for the filters and for the rest."""
-    names = list(chosen_names or ())
+    names = [filter_name(spec) for spec in filters] if chosen_names is None else list(chosen_names)
     if chosen_names is None:
-        for i, spec in enumerate(filters, 1):
-            is_tree = not isinstance(spec, tuple) and not jax.tree_util.all_leaves([spec])
-            name = f"filter {i}" if is_tree else filter_name(spec)
-            names.append(f"{name} ({i})" if name in (*names, "rest") else name)
+        names = [f"{name} ({i + 1})" if name in (*names[:i], "rest") else name for i, name in enumerate(names)]
     names += ["rest"] * (len(names) == len(filters))
     if len(names) != len(filters) + 1 or len(set(names)) < len(names):
         raise ValueError(f"found names={chosen_names!r}, expected {len(filters)} that differ, or one more for the rest")
     return names
-
-
-def _counts(row: SummaryRow) -> tuple[int, int, int]:
-    return row.leaves, row.parameters, row.bytes
 
 
 def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:

@@ -96,14 +96,14 @@ def filter(
 
     Raises:
       ValueError: as for `partition`.
-      TypeError: `inverse` is a filter.
+      TypeError: `inverse` is not a bool.
     """
-    if not isinstance(inverse, bool) and _is_filter(inverse):
+    if not isinstance(inverse, bool):
         raise TypeError(
             f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
             "`&`, `|` and `~`"
         )
-    result, num_matches = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
+    result, num_matches = _core.filter(pytree, filter_spec, inverse, replace, is_leaf)
     if num_matches == 0:
         check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
     return result

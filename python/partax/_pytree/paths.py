@@ -8,7 +8,7 @@ number of consecutive leaves, and None ends the children.
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jax.tree_util import keystr
@@ -20,21 +20,17 @@ _Row = tuple[int, Any, int, int] | int | None
 _Rows = tuple[_Row, ...]
 
 _MOST_ALTERNATIVES = 1024
-_MOST_RESULTS = 1 << 12  # in each cache of a glob
-
-_Part = re.Pattern[str] | str | None
-"""A segment of a glob: a literal or a pattern; None at the end of the glob."""
-
-_Matches = Callable[[str], re.Match[str] | None]
-_ANY_DEPTH, _ANY, _END = re.compile(r"\*\*"), re.compile(".*", re.DOTALL), None
 
 
 def taken_by_path(description: tuple[str, Any], rows: _Rows) -> bytes:
     """For each leaf, whether a filter by path matches it. Called by the native stages."""
     kind, pattern = description
-    if kind == "glob":
-        return glob_of(pattern).match_leaves(rows)
-    return bytes([pattern.search(path) is not None for path in path_texts(rows, "/")])
+    if kind == "regex":
+        return bytes([pattern.search(path) is not None for path in path_texts(rows, "/")])
+    match = glob_regex(pattern).fullmatch
+    if _is_leaf(rows):
+        return bytes([match("") is not None])
+    return bytes([match(path + "\0") is not None for path in path_texts(rows, "\0")])
 
 
 def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
@@ -59,8 +55,8 @@ def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
 
 def path_texts(rows: _Rows, separator: str | None) -> list[str]:
     """The path of each leaf: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
-    if len(rows) == 1 and isinstance(rows[0], int):
-        return [""]  # the tree is a leaf
+    if _is_leaf(rows):
+        return [""]
     texts: list[str] = []
     levels: list[Iterator[str]] = []
     paths = iter(("",))  # of the remaining children of the current node
@@ -85,6 +81,10 @@ def path_texts(rows: _Rows, separator: str | None) -> list[str]:
     return texts
 
 
+def _is_leaf(rows: _Rows) -> bool:
+    return len(rows) == 1 and isinstance(rows[0], int)
+
+
 def _keystr(path: str, kind: int, names: Any, count: int) -> list[str]:
     if kind == _FIELDS:
         return [f"{path}.{name}" for name in names]
@@ -104,198 +104,68 @@ def _segments(kind: int, names: Any, count: int) -> Sequence[str]:
     return list(map(str, range(count) if names is None else names))
 
 
-class _Glob:
-    """A glob as an automaton over segments, whose states are sets of positions in its alternatives, as bits."""
-
-    def __init__(self, alternatives: Iterable[list[_Part]]) -> None:
-        self._parts: list[_Part] = []
-        self._start = self._ends = 0
-        for parts in alternatives:
-            self._start |= 1 << len(self._parts)
-            self._parts += [*parts, _END]
-            self._ends |= 1 << len(self._parts) - 1
-        self._start = self._closed(self._start)
-        self._steps: dict[tuple[int, str | None], int] = {}
-        self._nexts: dict[int, tuple[frozenset[str], int | None]] = {}
-        self._lasts: dict[int, tuple[bool, frozenset[str], _Matches | None]] = {}
-        self._of_fields: dict[tuple[int, tuple[str, ...]], bytes] = {}
-
-    def match_leaves(self, rows: _Rows) -> bytes:
-        """For each leaf, whether the glob matches it."""
-        mask = bytearray()
-        levels: list[Iterator[int]] = []
-        states = iter((self._start,))  # of the remaining children of the current node
-        for row in rows:
-            if row is None:
-                states = levels.pop()
-            elif isinstance(row, int):
-                mask += bytes([state & self._ends != 0 for state in itertools.islice(states, row)])
-            else:
-                kind, names, count, is_flat = row
-                state = next(states)
-                if is_flat:
-                    mask += self._match_children(state, kind, names, count)
-                else:
-                    levels.append(states)
-                    states = iter(self._states_of(state, kind, names, count))
-        return bytes(mask)
-
-    def _match_children(self, state: int, kind: int, names: Any, count: int) -> bytes:
-        """For each child of a node whose children are leaves, whether the glob matches it."""
-        if state == 0:
-            return bytes(count)
-        if kind == _FIELDS and (mask := self._of_fields.get((state, names))) is not None:
-            return mask
-        matches_all, literals, match = self._last(state)
-        if matches_all:
-            return b"\1" * count
-        if kind == _INDICES and match is None:
-            indices = bytearray(count)
-            for text in literals:
-                if _is_index(text, count):
-                    indices[int(text)] = 1
-            return bytes(indices)
-        segments = _segments(kind, names, count)
-        if match is None:
-            mask = bytes(map(literals.__contains__, segments))
-        else:
-            mask = bytes([text in literals or match(text) is not None for text in segments])
-        if kind == _FIELDS:
-            _keep(self._of_fields, (state, names), mask)
-        return mask
-
-    def _last(self, state: int) -> tuple[bool, frozenset[str], _Matches | None]:
-        """The segments that lead from a state to an end: whether all do, the literals, and a match of patterns."""
-        if state not in self._lasts:
-            before_end = [i for i in _positions(state & ~self._ends) if self._closed(2 << i) & self._ends]
-            parts = [self._parts[i] for i in before_end]
-            patterns = [part.pattern for part in parts if isinstance(part, re.Pattern)]
-            match = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.DOTALL).fullmatch
-            literals = frozenset(part for part in parts if isinstance(part, str))
-            matches_all = any(part is _ANY or part is _ANY_DEPTH for part in parts)
-            _keep(self._lasts, state, (matches_all, literals, match if patterns else None))
-        return self._lasts[state]
-
-    def _states_of(self, state: int, kind: int, names: Any, count: int) -> Iterable[int]:
-        if state not in self._nexts:
-            parts = [self._parts[position] for position in _positions(state & ~self._ends)]
-            literals = frozenset(part for part in parts if isinstance(part, str))
-            is_plain = all(isinstance(part, str) or part is _ANY or part is _ANY_DEPTH for part in parts)
-            _keep(self._nexts, state, (literals, self._step(state, None) if is_plain else None))
-        literals, after = self._nexts[state]  # after any segment except the literals; None if it depends on patterns
-        if after is None:
-            return [self._step(state, segment) for segment in _segments(kind, names, count)]
-        if not literals:
-            return itertools.repeat(after, count)
-        segments = _segments(kind, names, count)
-        return [self._step(state, segment) if segment in literals else after for segment in segments]
-
-    def _step(self, state: int, segment: str | None) -> int:
-        after = self._steps.get((state, segment))
-        if after is None:
-            after = 0
-            for position in _positions(state):
-                part = self._parts[position]
-                if part is _ANY_DEPTH:
-                    after |= 1 << position
-                elif part is _ANY or (segment is not None and _matches(part, segment)):
-                    after |= 2 << position
-            after = self._closed(after)
-            _keep(self._steps, (state, segment), after)
-        return after
-
-    def _closed(self, state: int) -> int:
-        """Add the positions after each `**`, since it also matches zero segments."""
-        for position in _positions(state):
-            while self._parts[position] is _ANY_DEPTH:
-                position += 1
-                state |= 1 << position
-        return state
-
-
-def _matches(part: _Part, segment: str) -> bool:
-    return part.fullmatch(segment) is not None if isinstance(part, re.Pattern) else part == segment
-
-
-def _is_index(text: str, count: int) -> bool:
-    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < count
-
-
-def _keep(results: dict[Any, Any], key: Any, result: Any) -> None:
-    if len(results) >= _MOST_RESULTS:
-        results.clear()
-    results[key] = result
-
-
-def _positions(state: int) -> Iterator[int]:
-    while state:
-        position = state & -state
-        yield position.bit_length() - 1
-        state ^= position
-
-
 @functools.lru_cache(maxsize=256)
-def glob_of(glob: str) -> _Glob:
-    """The automaton of a glob. Raises a ValueError if the glob is malformed."""
+def glob_regex(glob: str) -> re.Pattern[str]:
+    """The regular expression of the paths that a glob matches, in which a NUL ends each segment, since keys may contain
+    slashes. Raises a ValueError if the glob is malformed.
+    """
     tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that escapes it
     if tokens and tokens[-1] == "\\":
         raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
-    return _Glob(map(_split, _expand(tokens, glob)))
+    return re.compile("|".join(map(_path_regex, _expand(iter(tokens), glob, is_nested=False))))
 
 
-def _expand(tokens: list[str], glob: str) -> list[list[str]]:
-    """All globs without braces that a glob with braces matches."""
-    # For each open brace: the prefixes before it, and its alternatives so far. `current` is the innermost alternative.
-    before: list[list[list[str]]] = []
-    choices: list[list[list[str]]] = []
+def _expand(tokens: Iterator[str], glob: str, *, is_nested: bool) -> list[list[str]]:
+    """All globs without braces that a glob with braces matches; the tokens up to the next closing brace if nested."""
+    alternatives: list[list[str]] = []
     current: list[list[str]] = [[]]
     for token in tokens:
         if token == "{":
-            before.append(current)
-            choices.append([])
-            current = [[]]
-        elif token == "," and before:
-            choices[-1] += current
-            current = [[]]
-        elif token == "}":
-            if not before:
-                raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
-            inner = choices.pop() + current
-            outer = before.pop()
-            if len(outer) * len(inner) > _MOST_ALTERNATIVES:
+            inner = _expand(tokens, glob, is_nested=True)
+            if len(current) * len(inner) > _MOST_ALTERNATIVES:
                 raise ValueError(
                     f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
                     "join several filters by `|`, or use regex="
                 )
-            current = [prefix + suffix for prefix in outer for suffix in inner]
+            current = [prefix + suffix for prefix in current for suffix in inner]
+        elif token == "}" and is_nested:
+            return alternatives + current
+        elif token == "}":
+            raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
+        elif token == "," and is_nested:
+            alternatives += current
+            current = [[]]
         else:
             for alternative in current:
                 alternative.append(token)
-    if before:
+    if is_nested:
         raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
     return current
 
 
-def _split(tokens: list[str]) -> list[_Part]:
-    """The segments of one alternative; the empty glob matches the root, which has no segments."""
-    segments: list[_Part] = []
-    pieces = [""]  # the strings between the stars of a segment
-    for token in [*tokens, "/"] if tokens else ():
+def _path_regex(tokens: list[str]) -> str:
+    """The regular expression of one alternative; the empty glob matches the root, which has no segments."""
+    segments = [[""]] if tokens else []  # each as the parts between its stars
+    for token in tokens:
         if token == "/":
-            segments.append(_segment(pieces))
-            pieces = [""]
+            segments.append([""])
         elif token == "*":
-            pieces.append("")
+            segments[-1].append("")
         else:
-            pieces[-1] += token[-1]
-    return segments
+            segments[-1][-1] += re.escape(token[-1])
+    parts = [""]  # between segments `**`
+    for segment in segments:
+        if segment == ["", "", ""]:
+            parts.append("")
+        else:
+            parts[-1] += _join(segment, r"[^\x00]") + r"\x00"
+    return _join(parts, r"(?:[^\x00]*+\x00)")
 
 
-def _segment(pieces: list[str]) -> _Part:
-    if not any(pieces) and len(pieces) in (2, 3):
-        return _ANY if len(pieces) == 2 else _ANY_DEPTH
-    if len(pieces) == 1:
-        return pieces[0]
-    first, *middle, last = map(re.escape, pieces)
-    # Atomic groups match each piece at its first position, since backtracking over many stars takes exponential time.
-    return re.compile("".join([first, *(f"(?>.*?{piece})" for piece in middle), ".*", last]), re.DOTALL)
+def _join(parts: list[str], repeated: str) -> str:
+    """Regular expressions with any number of something between them. Atomic groups match each at its first position,
+    since backtracking over many stars takes exponential time.
+    """
+    first, *middle = parts
+    last = [f"{repeated}*{middle.pop()}"] if middle else []
+    return "".join([first, *(f"(?>{repeated}*?{part})" for part in middle), *last])

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,14 +17,6 @@ LONGEST = 120
 _LONGEST_VALUE = 60
 _DEEPEST = 6  # level of nested containers whose items are written
 _BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
-
-
-class Opened(NamedTuple):
-    """A value to write as its items between a start and an end; each item has a prefix."""
-
-    start: str
-    items: Callable[[], Iterable[tuple[str, Any]]]
-    end: str
 
 
 def printable(text: str) -> str:
@@ -80,9 +72,6 @@ def record_text(self: Any) -> str:
 
 def _text(value: Any, longest: int, depth: int) -> str:
     kind: Any = type(value)
-    if kind is Opened:
-        start, items, end = value
-        return _items(start, items(), end, longest, depth) if depth > 0 and longest > 20 else f"{start}...{end}"
     if isinstance(value, (jax.Array, np.ndarray)):
         return array_text(value)
     if isinstance(value, (str, bytes)) and len(value) > longest:

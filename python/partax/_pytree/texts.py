@@ -1,93 +1,67 @@
 """The `repr` of trees, and error messages for trees that differ. Called by the native functions of trees."""
 
-import functools
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 from partax._functions.objects import attribute_of
-from partax._pytree.short_text import LONGEST, Opened, name_text, one_line, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, Verbatim, alike, repr_text, static_path
+from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
+from partax._pytree.spec_data import DICTS, Node, SpecData, alike, node_of, repr_text, static_path
 
 _LONGEST_VALUE = 200  # in a message
 _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
 def tree_text(data: SpecData) -> str:
-    """The tree in one line as Python would print it, with `*` for array leaves; only the outer parts of a large tree.
-    Runs the `repr` of the static values that it contains.
-    """
+    """The tree in one line as Python would print it, with `*` for array leaves. Runs the `repr` of static values."""
     longest = LONGEST - len("FlatSpec()")
-    entry = data[1][0] if data[0][0][0] == "static_leaf" else ()  # the value of a `Static`
-    root = entry[0] if entry else _opened(data)
-    if not isinstance(root, Opened):
-        return short_text(root, longest)
-    start, items, end = root
-    parts = list(itertools.islice(items(), longest))
-    for room in (longest, longest // 2, longest // 3, longest // 4):  # the maximum length of each outer part
-        text = start + ", ".join(label + short_text(part, room) for label, part in parts) + end
-        if len(text) <= longest:
-            return one_line(text, longest)
-    return short_text(root, longest)
+    nodes = map(node_of, data[0])
+    text = ""
+    for piece in _pieces(next(nodes), 0, nodes, data[1]):
+        text += piece
+        if len(text) > longest:  # without the rest of a large tree
+            break
+    return one_line(text, longest)
 
 
-def _opened(data: SpecData) -> Any:
-    """A tree of `Opened` nodes, which compute their items when they are written."""
-    nodes = [node for fields in data[0] if (node := Node(*fields)).kind != "end"]
-    below: list[list[int]] = [[] for _ in nodes]  # the children of each node; a run of leaves is one entry
-    unfinished: list[tuple[int, int]] = []  # nodes, each with the number of its remaining children
-    for i, node in enumerate(nodes):
-        if unfinished:
-            parent, left = unfinished.pop()
-            below[parent].append(i)
-            if left > node.size:
-                unfinished.append((parent, left - node.size))
-        if not node.is_leaf and node.arity > 0:
-            unfinished.append((i, node.arity))
-
-    def value(index: int) -> Any:
-        """A static value, or the name of a function."""
-        entry = data[1][index]
-        if not entry:
-            return Verbatim("<dropped>" if entry is None else "<absent>")
-        name = attribute_of(entry[0], "__name__") if callable(entry[0]) else None
-        return Verbatim(name_text(name, _LONGEST_NAME)) if isinstance(name, str) else entry[0]
-
-    def items(at: int) -> Iterator[tuple[str, Any]]:
-        """The children and static fields of a node, each after its label."""
-        node, position = nodes[at], 0
-        for i in below[at]:
-            for k in range(nodes[i].size):
-                label = f"{node.children[position]}=" if position < len(node.children) else ""
-                key = f"{short_text(value(node.first_key + position))}: " if node.kind in DICTS else label
-                yield key, opened(i, k)
-                position += 1
-        yield from ((f"{field}=", value(node.first + i)) for i, field in enumerate(_own_fields(node)))
-
-    def opened(at: int, place: int = 0) -> Any:
-        node = nodes[at]
-        if node.is_leaf:
-            return value(node.first + place) if node.kind == "static_leaf" else Verbatim("*")
-        if node.kind in ("none", "static"):
-            return None if node.kind == "none" else value(node.first)
-        name = one_line(node.type_name.rpartition(".")[2], _LONGEST_NAME)
-        has_parts = below[at] or _own_fields(node)
-        start, end = {"tuple": ("(", ",)" if node.arity == 1 else ")"), "list": "[]", "dict": "{}"}.get(
-            node.kind, (f"{name}(", ")")
-        )
-        if node.kind in DICTS[1:] and has_parts:
-            factory = f"{short_text(value(node.first))}, " if node.kind == "default_dict" else ""
-            start, end = f"{start}{factory}{{", "})"
-        elif node.kind == "registered" and has_parts:
-            start = f"{name}[{short_text(value(node.first))}]("
-        return Opened(start, functools.partial(items, at), end)
-
-    return opened(0)
+def _pieces(node: Node, index: int, nodes: Iterator[Node], statics: tuple[Any, ...]) -> Iterator[str]:
+    """The strings of a node, or of one leaf of a run. The descendants are next in `nodes`."""
+    if node.kind in ("dynamic_leaf", "static_leaf", "static", "none"):
+        words = {"dynamic_leaf": "*", "none": "None"}
+        yield words.get(node.kind) or _value_text(statics[node.first + index])
+        return
+    name = one_line(node.type_name.rpartition(".")[2], _LONGEST_NAME)
+    fields = [(field, i) for i, field in enumerate(node.fields, node.first) if not field.startswith("__")]
+    start, end = {"tuple": ("(", ",)" if node.arity == 1 else ")"), "list": "[]", "dict": "{}"}.get(
+        node.kind, (f"{name}(", ")")
+    )
+    if node.kind in DICTS[1:] and node.arity > 0:
+        factory = f"{_value_text(statics[node.first])}, " if node.kind == "default_dict" else ""
+        start, end = f"{start}{factory}{{", "})"
+    elif node.kind == "registered" and node.arity > 0:
+        start = f"{name}[{_value_text(statics[node.first])}]("
+    yield start
+    position = 0
+    while position < node.arity:
+        child = next(nodes)
+        for i in range(child.size):
+            label = f"{node.children[position]}=" if position < len(node.children) else ""
+            key = f"{_value_text(statics[node.first_key + position])}: " if node.kind in DICTS else label
+            yield f", {key}" if position > 0 else key
+            yield from _pieces(child, i, nodes, statics)
+            position += 1
+    if node.fields:
+        next(nodes)  # the second entry of the node
+    for number, (field, i) in enumerate(fields, position):
+        yield f"{', ' if number > 0 else ''}{field}={_value_text(statics[i])}"
+    yield end
 
 
-def _own_fields(node: Node) -> list[str]:
-    """The static fields without the `__name__` and similar attributes that a module copies from a function."""
-    return [field for field in node.fields if not field.startswith("__")]
+def _value_text(entry: tuple[Any] | tuple[()] | None) -> str:
+    """A static value, or the name of a function."""
+    if not entry:
+        return "<dropped>" if entry is None else "<absent>"
+    name = attribute_of(entry[0], "__name__") if callable(entry[0]) else None
+    return name_text(name, _LONGEST_NAME) if isinstance(name, str) else short_text(entry[0])
 
 
 def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
