@@ -77,24 +77,13 @@ std::string key_segment(PyObject* key) {
   return utf8 == nullptr ? "[<" + type_name(key) + ">]" : std::string("[") + utf8 + "]";
 }
 
-Ref child_segments(PyObject* node, std::size_t count) {
-  const Ref keys = python::child_keys(node);
-  const Items items(keys.get());
-  std::vector<Ref> segments;
-  segments.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool has_key = i < static_cast<std::size_t>(items.end() - items.begin());
-    segments.push_back(has_key ? Ref::steal(PyObject_Str(items.begin()[i])) : Ref());
-    if (segments.back()) continue;
-    forgive();  // of a key of the user
-    segments.back() = unicode("[<flat index " + std::to_string(i) + ">]");
-  }
-  return tuple_of(std::move(segments));
-}
-
 std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref segments = child_segments(node, child + 1);
-  return exact_text(PyTuple_GET_ITEM(segments.get(), static_cast<Py_ssize_t>(child)));
+  const Ref keys = python::child_keys(node);
+  const auto index = static_cast<Py_ssize_t>(child);
+  const bool has_key = index < PyTuple_GET_SIZE(keys.get());
+  const Ref text = has_key ? Ref::steal(PyObject_Str(PyTuple_GET_ITEM(keys.get(), index))) : Ref();
+  forgive();  // of a key of the user
+  return text ? exact_text(text.get()) : "[<flat index " + std::to_string(child) + ">]";
 }
 
 }  // namespace partax

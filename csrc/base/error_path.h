@@ -96,8 +96,7 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 std::string attribute_segment(PyObject* name);
 inline std::string index_segment(std::size_t index) { return "[" + std::to_string(index) + "]"; }
 std::string key_segment(PyObject* key);
-// Of children of a node, as jax names them: of the first ones, a tuple, and of one.
-Ref child_segments(PyObject* node, std::size_t count);
+// Of a child of a node, as jax names it.
 std::string child_segment(PyObject* node, std::size_t child);
 
 }  // namespace partax

@@ -8,7 +8,7 @@
 #include "base/stack_room.h"
 #include "partition/filters.h"
 #include "partition/one_level.h"
-#include "partition/path_rows.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
@@ -16,6 +16,8 @@ namespace {
 [[noreturn]] void changed_while_walking() {
   throw WalkError::diagnosed(PyExc_RuntimeError, "the node changed while partax was walking it");
 }
+
+bool is_leaf_kind(Kind kind) noexcept { return kind == Kind::kDynamicLeaf || kind == Kind::kDynamicRun; }
 
 // ---- The walks.
 
@@ -59,6 +61,27 @@ void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver& ob
   options.dynamic_runs = true;
   options.observer = &observer;
   Flattener(result.spec, result.leaves, options).tree(tree);
+}
+
+// The nodes of a tree by their index in the spec; null for leaves.
+std::vector<PyObject*> nodes_by_index(const TreeSpec& spec, const std::vector<Ref>& nodes) {
+  std::vector<PyObject*> by_index(spec.nodes.size(), nullptr);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const Kind kind = spec.nodes[i].kind;
+    const bool is_leaf = is_leaf_kind(kind) || kind == Kind::kStaticLeaf || kind == Kind::kStaticRun;
+    if (!is_leaf && next < nodes.size()) by_index[i] = nodes[next++].get();
+  }
+  return by_index;
+}
+
+// What Python makes the paths of the leaves from.
+Ref names_of(const TreeSpec& spec, const std::vector<PyObject*>& nodes) {
+  std::vector<Ref> child_keys;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_named_by_functions(spec.nodes[i].kind)) child_keys.push_back(python::child_keys(nodes[i]));
+  }
+  return node_names(spec, child_keys);
 }
 
 // ---- The labels.
@@ -137,9 +160,9 @@ class Labeler {
         return ask([&](std::size_t leaf) { return answers.holds(tree_.leaves[leaf]); });
       }
       case Filter::Op::kPath: {
-        const Ref mask = python::taken_by_path(filter.object, rows());
-        const char* const taken = PyBytes_AS_STRING(mask.get());
-        return ask([&](std::size_t leaf) { return taken[leaf] != 0; });
+        const Ref mask = python::match_paths(filter.object, names());
+        const char* const matches = PyBytes_AS_STRING(mask.get());
+        return ask([&](std::size_t leaf) { return matches[leaf] != 0; });
       }
       case Filter::Op::kAny:
         for (const Filter& member : filter.members) label(member, place, labels);
@@ -235,20 +258,20 @@ class Labeler {
     }
   }
 
-  const Ref& rows() {
-    if (!rows_) rows_ = path_rows(tree_.spec, nodes_);
-    return rows_;
+  const Ref& names() {
+    if (!names_) names_ = names_of(tree_.spec, nodes_);
+    return names_;
   }
 
   std::string key_of(std::size_t leaf) {
-    return exact_text(PyTuple_GET_ITEM(python::flat_keys(rows(), Py_None).get(), static_cast<Py_ssize_t>(leaf)));
+    return exact_text(PyTuple_GET_ITEM(python::flat_keys(names(), Py_None).get(), static_cast<Py_ssize_t>(leaf)));
   }
 
   const SplitTree& tree_;
   const StackReserve stack_ = stack_reserve();
   std::vector<PyObject*> nodes_;         // by index in the spec; null for leaves
   std::vector<std::size_t> first_leaf_;  // in or after each node of the spec, and at its end
-  Ref rows_;
+  Ref names_;                            // its names_of, once needed
 };
 
 }  // namespace
@@ -275,8 +298,8 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
     RestSeparator separator(*whole, rest, *result);
     walk(*result, tree, nullptr, separator);
   }
-  const Ref rows = path_rows(result->spec, nodes_by_index(result->spec, nodes));
-  result->keys = python::flat_keys(rows, options.separator);
+  const Ref names = names_of(result->spec, nodes_by_index(result->spec, nodes));
+  result->keys = python::flat_keys(names, options.separator);
   return result;
 }
 

@@ -242,7 +242,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   if (is_declared && !is_as_declared) return registered(object, info, index);
   if (info.declaration_error) throw WalkError::diagnosed(PyExc_TypeError, exact_text(info.declaration_error.get()));
   begin_node(info.kind, children, &info);
-  if (is_declared) name_children(object, children);
+  if (is_declared) name_children(object);
   const auto add_field = [&](PyObject* name, Ref value) {
     below([&] { return attribute_segment(name); },
           [&] { add_static(present(std::move(value)), Unhashable::kCompare); });
@@ -265,8 +265,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
 }
 
-void Flattener::name_children(PyObject* object, std::size_t count) {
-  if (options_.keyed) spec_.segments.push_back(child_segments(object, count));
+void Flattener::name_children(PyObject* object) {
+  if (options_.keyed) spec_.child_keys.push_back(python::child_keys(object));
 }
 
 // Begins a node whose layout reads what its registered functions return; false for any other node.
@@ -303,7 +303,7 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
     begin_node(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   }
-  name_children(object, count);
+  name_children(object);
   // They may be a list that the node itself keeps, which user code may shrink meanwhile.
   const auto child = [&](std::size_t i) {
     Ref found = item_of(level.children.get(), static_cast<Py_ssize_t>(i));

@@ -51,7 +51,7 @@ struct FlattenOptions {
   const DynamicRule* rule = nullptr;  // the leaves other than arrays that are dynamic,
   std::vector<bool> rule_values;      // in these values of the call
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
-  bool keyed = false;                 // store the path segments of the children of registered nodes
+  bool keyed = false;                 // store the keys of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
   bool one_level = false;       // the children of the root are leaves, whatever they are
@@ -82,7 +82,7 @@ class Flattener {
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
-  void name_children(PyObject* object, std::size_t count);
+  void name_children(PyObject* object);
   bool begin_entries(PyObject* object, const TypeInfo& info, const OneLevel& level);
   std::size_t begin_node(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
