@@ -1,6 +1,4 @@
-// Python objects around C++ values. The collector knows what they hold, and a chain of any length that hold one another
-// takes only so much of the C stack when it is let go of. CPython's own trashcan lets ten thousand nest on 3.13, for
-// which the stack of a small thread has no room.
+// Python objects around C++ values, which report to the collector what they hold.
 #pragma once
 
 #include "base/python_api.h"
@@ -17,37 +15,17 @@ struct NestableHead {
   PyObject* weakrefs;
 };
 
-inline constexpr int kMaxNested = 50;
-struct Nesting {
-  int depth = 0;
-  PyObject* waiting = nullptr;
-};
-inline thread_local Nesting nesting;
-
-// The `tp_dealloc` of a boxed object: `clear(self)` drops its references. In a deep nest of others it waits
-// until they are done.
-inline void dealloc_nested(PyObject* self, void (*clear)(PyObject*) noexcept) noexcept {
-  if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
+// The `tp_dealloc` of a boxed object: `clear(self)` drops its references. CPython's trashcan bounds the C stack that a
+// chain of objects that own one another takes.
+inline void dealloc_nested(PyObject* self, destructor dealloc, void (*clear)(PyObject*) noexcept) noexcept {
+  PyObject_GC_UnTrack(self);
+  Py_TRASHCAN_BEGIN(self, dealloc);
   const Turn turn;
-  // Once its weak references are cleared, their slot links it to the next object that waits.
-  const auto next_of = [](PyObject* object) -> PyObject*& { return reinterpret_cast<NestableHead*>(object)->weakrefs; };
-  if (next_of(self) != nullptr) PyObject_ClearWeakRefs(self);
-  Nesting& mine = nesting;
-  if (mine.depth == kMaxNested) {
-    next_of(self) = std::exchange(mine.waiting, self);
-    return;
-  }
-  ++mine.depth;
+  if (reinterpret_cast<NestableHead*>(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   clear(self);
   const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
   Py_TYPE(self)->tp_free(self);
-  // The outermost one counts itself until the end, or each that waited would be the outermost of the next.
-  while (mine.depth == 1 && mine.waiting != nullptr) {
-    PyObject* const next = std::exchange(mine.waiting, next_of(mine.waiting));
-    next_of(next) = nullptr;
-    Py_TYPE(next)->tp_dealloc(next);
-  }
-  --mine.depth;
+  Py_TRASHCAN_END;
 }
 
 // What such an object is, or begins with. The value tells the garbage collector what it holds, by a
@@ -80,7 +58,7 @@ struct Boxed {
 
   static void dealloc(PyObject* self) noexcept {
     static_assert(offsetof(Boxed, weakrefs) == offsetof(NestableHead, weakrefs));
-    dealloc_nested(self, [](PyObject* dying) noexcept { clear(dying); });
+    dealloc_nested(self, dealloc, [](PyObject* dying) noexcept { clear(dying); });
   }
 };
 

@@ -1,11 +1,13 @@
 #include "base/error_path.h"
 
+#include <algorithm>
+
 #include "base/python_hooks.h"
 
 namespace partax {
 namespace {
 
-constexpr std::size_t kShownSegments = 24;
+constexpr std::size_t kMostSegments = 24;
 
 }  // namespace
 
@@ -32,9 +34,9 @@ bool WalkError::must_pass() const {
 
 void WalkError::raise(const std::string& root) const {
   std::string path = root;
-  const std::size_t shown = segments_.size() > kShownSegments ? kShownSegments : segments_.size();
-  for (std::size_t i = 0; i < shown; ++i) path += segments_[segments_.size() - 1 - i];
-  if (shown < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
+  const std::size_t count = std::min(segments_.size(), kMostSegments);
+  for (std::size_t i = 0; i < count; ++i) path += segments_[segments_.size() - 1 - i];
+  if (count < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
 
   if (!type_) {
     Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
@@ -76,8 +78,12 @@ std::string key_segment(PyObject* key) {
 }
 
 std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref segments = python::child_segments(node, number(child + 1));
-  return exact_text(PyTuple_GET_ITEM(segments.get(), static_cast<Py_ssize_t>(child)));
+  const Ref keys = python::child_keys(node);
+  const auto index = static_cast<Py_ssize_t>(child);
+  const bool has_key = index < PyTuple_GET_SIZE(keys.get());
+  const Ref text = has_key ? Ref::steal(PyObject_Str(PyTuple_GET_ITEM(keys.get(), index))) : Ref();
+  forgive();  // of a key of the user
+  return text ? exact_text(text.get()) : "[<flat index " + std::to_string(child) + ">]";
 }
 
 }  // namespace partax

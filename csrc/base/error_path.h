@@ -94,7 +94,7 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 
 // Path segments.
 std::string attribute_segment(PyObject* name);
-inline std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
+inline std::string index_segment(std::size_t index) { return "[" + std::to_string(index) + "]"; }
 std::string key_segment(PyObject* key);
 // Of a child of a node, as jax names it.
 std::string child_segment(PyObject* node, std::size_t child);

@@ -13,14 +13,14 @@ inline Ref item_of(PyObject* sequence, Py_ssize_t i) noexcept {
 
 // Empty where the key is absent. Comparing keys may run user code.
 inline Ref dict_item(PyObject* dict, PyObject* key) {
-  PyObject* found = nullptr;
+  PyObject* value = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
-  checked_int(PyDict_GetItemRef(dict, key, &found));
+  checked_int(PyDict_GetItemRef(dict, key, &value));
 #else
-  found = Py_XNewRef(PyDict_GetItemWithError(dict, key));
-  if (found == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  value = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
 #endif
-  return Ref::steal(found);
+  return Ref::steal(value);
 }
 
 // The next entry of a dictionary from `at` on; an empty key at its end.
@@ -29,14 +29,6 @@ inline std::pair<Ref, Ref> next_entry(PyObject* dict, Py_ssize_t& at) noexcept {
   PyObject *key, *value;
   if (PyDict_Next(dict, &at, &key, &value) == 0) return {};
   return {Ref::borrow(key), Ref::borrow(value)};
-}
-
-// The dictionary of an instance, empty where it has none yet.
-inline Ref dict_of(PyObject* instance) noexcept {
-  PyObject** const place = _PyObject_GetDictPtr(instance);
-  if (place == nullptr) return {};
-  const Reading reading(instance);
-  return Ref::borrow(*place);
 }
 
 // What is at a place in an object, such as a slot.
@@ -56,6 +48,27 @@ inline Ref replaced(PyObject* object, PyObject*& place, PyObject* value) noexcep
 }
 inline Ref code_of(PyObject* function) noexcept {
   return part_at(function, reinterpret_cast<PyFunctionObject*>(function)->func_code);
+}
+
+// What a type or its first base that has the (interned) name has for it, or empty. Sets no error.
+inline Ref on_type(PyTypeObject* type, PyObject* name) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Ref::steal(_PyType_LookupRef(type, name));
+#else
+  return Ref::borrow(_PyType_Lookup(type, name));
+#endif
+}
+
+// An object's attribute, or empty where it is absent; an error other than AttributeError is raised. Makes no error
+// object where CPython looks attributes up for the type.
+inline Ref optional_attribute(PyObject* object, PyObject* name) {
+  PyObject* value = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  checked_int(PyObject_GetOptionalAttr(object, name, &value));
+#else
+  checked_int(_PyObject_LookupAttr(object, name, &value));
+#endif
+  return Ref::steal(value);
 }
 
 }  // namespace partax

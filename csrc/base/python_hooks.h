@@ -18,10 +18,10 @@ class PythonFunction {
   template <typename... Arguments>
   Ref operator()(const Arguments&... arguments) {
     assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
-    PyObject* const given[] = {as_argument(arguments)..., nullptr};
+    PyObject* const values[] = {as_argument(arguments)..., nullptr};
     PyObject* const function = get();
     const Away away;
-    return Ref::checked(PyObject_Vectorcall(function, given, sizeof...(arguments), nullptr));
+    return Ref::checked(PyObject_Vectorcall(function, values, sizeof...(arguments), nullptr));
   }
 
  private:
@@ -40,26 +40,18 @@ namespace python {
 
 inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
-inline PythonFunction child_segments{"partax._jax.nodes", "child_segments"};
-inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};
-inline PythonFunction order_of_call{"partax._families.dataclasses", "order_of_call"};
-inline PythonFunction is_declared{"partax._families.declared", "is_declared"};
-inline PythonFunction order_of{"partax._families.declared", "order_of"};
-inline PythonFunction is_frozen{"partax._families.describe", "is_frozen"};
+inline PythonFunction read_entries{"partax._families.flax", "read_entries"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
-inline PythonFunction asked_by_equinox{"partax._families.equinox", "asked_by_equinox"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
 inline PythonFunction describe_type{"partax._pytree.type_description", "describe_type"};
-inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};
 inline PythonFunction flat_keys{"partax._pytree.paths", "flat_keys"};
-inline PythonFunction taken_by_path{"partax._pytree.paths", "taken_by_path"};
-inline PythonFunction leaf_paths{"partax._pytree.spec_data", "leaf_paths"};
+inline PythonFunction match_paths{"partax._pytree.paths", "match_paths"};
+inline PythonFunction spec_data{"partax._pytree.spec_data", "spec_data"};
 inline PythonFunction static_path{"partax._pytree.spec_data", "static_path"};
+inline PythonFunction difference{"partax._pytree.texts", "difference"};
 inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
-inline PythonFunction unequal_statics{"partax._pytree.texts", "unequal_statics"};
-inline PythonFunction unlike_nodes{"partax._pytree.texts", "unlike_nodes"};
 inline PythonFunction direct_run{"partax._jit.methods", "direct_run"};
 inline PythonFunction refuse_donated{"partax._jit.methods", "refuse_donated"};
 inline PythonFunction traced_function{"partax._jit.build_target", "traced_function"};

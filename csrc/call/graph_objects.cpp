@@ -42,9 +42,7 @@ void set(ClassSlot& slot, PyObject* descriptor) {
 }
 
 bool is_object(const Node& node) noexcept {
-  if (node.kind != Kind::kEntries) return false;
-  const Layout::Aux aux = node.info->layout->aux;
-  return aux == Layout::Aux::kItems || aux == Layout::Aux::kAttributes;
+  return node.kind == Kind::kEntries && node.info->layout->is_object;
 }
 
 // Arrays have no identity that a program could see, unlike a jax.Ref.

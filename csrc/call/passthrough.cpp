@@ -4,7 +4,6 @@
 #include <deque>
 #include <unordered_map>
 
-#include "base/python_hooks.h"
 #include "call/output.h"
 
 namespace partax {
@@ -24,10 +23,8 @@ bool is_frozen(const Node& node) {
     case Kind::kNamedTuple:
     case Kind::kModule:
     case Kind::kDataclass:
-    case Kind::kDeclared: {
-      auto* const type = reinterpret_cast<PyObject*>(node.info->type);
-      return !node.has_wrapper_fields && python::is_frozen(type).get() == Py_True;
-    }
+    case Kind::kDeclared:
+      return !node.has_wrapper_fields && node.info->is_frozen;
     default:
       return false;
   }

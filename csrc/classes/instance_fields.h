@@ -1,5 +1,5 @@
-// Reading the fields of attribute families (Equinox modules, dataclasses, declared classes) past user overrides; and
-// what the functions do that a class is registered with, and what a call of the class does.
+// Reading the fields of attribute families (Equinox modules, dataclasses, declared classes) past user overrides, and
+// calls of the functions that a class is registered with.
 #pragma once
 
 #include "base/held_values.h"
@@ -7,9 +7,6 @@
 #include "classes/type_table.h"
 
 namespace partax {
-
-// The places of these names among the fields, children first.
-std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names);
 
 // The values of an instance's fields: children first, then statics; null where absent.
 class FieldReader {
@@ -96,28 +93,14 @@ class FieldReader {
   Ref dict_;
 };
 
-// Whether a node is read by what is declared of its type, or would be once its functions have agreed.
+// Whether an instance of a kDeclared type has exactly the declared fields; else its registered functions are called.
 bool is_as_declared(const TypeInfo& info, PyObject* object);
 
-// The children and the aux data of a node that is flattened by a registered function. Errors are WalkErrors, of
-// `agrees` and `note_form` too.
+// The children and the aux data of a node that is flattened by a registered function. Errors are WalkErrors.
 struct OneLevel {
   Ref children;  // a tuple or list
   Ref aux;
 };
 OneLevel flatten_registered(PyObject* node, const TypeInfo& info);
-
-// Whether they do what is declared of a kDeclared type: asked of the first instance that is as declared.
-bool agrees(const TypeInfo& info, PyObject* object);
-
-// Whether calling the class with so many fields only makes the tuple: asked once for each of its versions.
-bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity);
-
-// The order in which calling a dataclass with its fields sets them, if it does nothing else; else empty. What the class
-// says is asked once for each of its versions.
-const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info);
-
-// Whether what has been declared of a class may still be so: asked once for each of its versions.
-bool is_still_declared(const TypeInfo& info);
 
 }  // namespace partax

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "base/owned_reads.h"
@@ -22,62 +20,40 @@ struct Slot {
   }
 };
 
-void append_slots(std::vector<Slot>& to, PyObject* descriptors);
-
 struct Layout {
-  // What the registered functions make the aux data of.
-  enum class Aux : std::uint8_t {
-    kKeys,        // the keys, whose values are the children
-    kItems,       // (key, value) for each entry, all of them static
-    kAttributes,  // the keys of the children, those of the static entries, and the values of these
-    kSlots,       // the values of the static slots
-    kSlot,        // the value of the only one
-  };
   enum class Dictionary : std::uint8_t { kNone, kOwn, kInSlot, kInAttribute };
 
-  Aux aux = Aux::kKeys;
+  Ref description;         // the partax._families.flax.Layout
+  bool is_object = false;  // whether instances are nnx objects, which have an identity
   Dictionary dictionary = Dictionary::kNone;
   std::vector<Slot> dictionary_slot;
   Ref dictionary_name;
-  Ref required;                // the key of a static entry that tells which entries are children, if one does
   std::vector<Slot> items;     // of a list or tuple of the children, if that is where they are
   std::vector<Slot> children;  // come before the children of the dictionary
   std::vector<Slot> statics;
   std::vector<Slot> made;  // of a new instance, filled with what these give, which is made once for each result
   std::vector<Ref> makers;
 
-  // As partax._families describes it.
   explicit Layout(PyObject* description);
 
   // The children where they are in a list or tuple, which must be an exact one; empty where it is absent.
   Ref contiguous_items(PyObject* object) const {
-    Ref found = items.empty() ? Ref() : items[0].owned_of(object);
-    return found && (PyList_CheckExact(found.get()) || PyTuple_CheckExact(found.get())) ? found : Ref();
+    Ref row = items.empty() ? Ref() : items[0].owned_of(object);
+    return row && (PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get())) ? row : Ref();
   }
   // The dictionary with the entries, which must be an exact one; empty where it is absent.
   Ref entries_of(PyObject* object) const {
-    Ref found;
+    Ref dict;
     if (dictionary == Dictionary::kInSlot) {
-      found = part_at(object, dictionary_slot[0].place(object));
+      dict = part_at(object, dictionary_slot[0].place(object));
     } else if (dictionary != Dictionary::kNone) {
-      found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+      dict = Ref::checked(PyObject_GenericGetDict(object, nullptr));
       if (dictionary == Dictionary::kInAttribute) {  // which is the only one
-        found = PyDict_GET_SIZE(found.get()) == 1 ? dict_item(found.get(), dictionary_name.get()) : Ref();
+        dict = PyDict_GET_SIZE(dict.get()) == 1 ? dict_item(dict.get(), dictionary_name.get()) : Ref();
       }
     }
-    return found && PyDict_CheckExact(found.get()) ? found : Ref();
+    return dict && PyDict_CheckExact(dict.get()) ? dict : Ref();
   }
 };
-
-// The entries of an object whose registered functions read a dictionary of it.
-struct Entries {
-  std::size_t num_children = 0;
-  std::vector<Ref> keys;     // those of the children first
-  std::vector<Ref> statics;  // the values in the static slots, and of the static entries
-};
-
-// What the layout finds where the registered functions gave these children (a list or tuple) and aux data; nothing
-// where that is not the same, object by object. Runs no Python of the object's.
-std::optional<Entries> read_entries(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux);
 
 }  // namespace partax

@@ -8,35 +8,15 @@
 namespace partax {
 namespace {
 
-// Whether a dtype is floating or complex; asked of Python once for each dtype object, which is then kept.
-bool is_inexact_dtype(PyObject* dtype) {
-  static auto* const known = new std::unordered_map<PyObject*, std::pair<Ref, bool>>();
-  const auto found = known->find(dtype);
-  if (found != known->end()) return found->second.second;
-  const Ref answer = python::is_inexact(dtype);
-  const bool inexact = answer.get() == Py_True;
-  if (known->size() < 4096) known->emplace(dtype, std::make_pair(Ref::borrow(dtype), inexact));
-  return inexact;
-}
-
-bool has_inexact_dtype(PyObject* object) {
-  const Ref dtype = attribute(object, "dtype");
-  return is_inexact_dtype(dtype.get());
-}
-
-void limit_to_place(Reach& reach, PyObject* object, Place place) noexcept {
-  if (place == Place::kInstance) limit(reach, Reach::kTypeUnlessConvertible);
-  if (place == Place::kAnywhere || PyType_Check(object)) limit(reach, Reach::kObject);
-}
-
-// The object's `__jax_array__`, or empty. An error other than its absence is raised.
-Ref array_conversion(PyObject* object, Reach& reach) {
-  const Place place = place_of(object, array_conversion_name());
-  limit_to_place(reach, object, place);
-  if (place == Place::kNowhere) return {};
-  Ref found = optional_attribute(object, array_conversion_name());
-  if (found) limit(reach, Reach::kObject);
-  return found;
+// Whether the dtype of an array is floating or complex: one call of Python for each dtype object.
+bool has_inexact_dtype(PyObject* array) {
+  static auto* const answers = new std::unordered_map<PyObject*, std::pair<Ref, bool>>();
+  const Ref dtype = attribute(array, "dtype");
+  const auto answer = answers->find(dtype.get());
+  if (answer != answers->end()) return answer->second.second;
+  const bool is_inexact = python::is_inexact(dtype).get() == Py_True;
+  if (answers->size() < 4096) answers->emplace(dtype.get(), std::make_pair(dtype, is_inexact));
+  return is_inexact;
 }
 
 template <Predicate predicate>
@@ -76,31 +56,17 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-PyObject* array_conversion_name() {
-  static Name name("__jax_array__");
-  return name.get();
-}
-
-bool plainly_converts_not(PyObject* object, Reach& reach) {
-  const Place place = place_of(object, array_conversion_name());
-  if (place == Place::kAnywhere) return false;
-  limit_to_place(reach, object, place);
-  return place == Place::kNowhere || !optional_attribute(object, array_conversion_name());
-}
-
-bool holds(Predicate predicate, PyObject* object, Reach& reach) {
+bool holds(Predicate predicate, PyObject* object) {
+  static Name conversion_name("__jax_array__");
   const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
   const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
   switch (TypeTable::instance().find(object).sort) {
     case LeafSort::kTracer:
-      limit(reach, Reach::kObject);
       return is_jax_array(object) && (!inexact || has_inexact_dtype(object));
     case LeafSort::kJaxArray:
     case LeafSort::kNumpyArray:
     case LeafSort::kNumpyScalar:
-      if (!inexact) return true;
-      limit(reach, Reach::kObject);
-      return has_inexact_dtype(object);
+      return !inexact || has_inexact_dtype(object);
     case LeafSort::kBoolOrInt:
       return like && !inexact;
     case LeafSort::kFloatOrComplex:
@@ -111,14 +77,9 @@ bool holds(Predicate predicate, PyObject* object, Reach& reach) {
       break;
   }
   if (!like) return false;
-  const Ref conversion = array_conversion(object, reach);
+  const Ref conversion = optional_attribute(object, conversion_name.get());
   if (!conversion || !inexact) return static_cast<bool>(conversion);
   return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
-}
-
-bool holds(Predicate predicate, PyObject* object) {
-  Reach reach = Reach::kType;
-  return holds(predicate, object, reach);
 }
 
 void add_predicates(PyObject* module) {

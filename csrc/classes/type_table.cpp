@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "base/python_hooks.h"
-#include "classes/type_lookup.h"
 
 namespace partax {
 namespace {
@@ -72,8 +71,23 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
   }
 }
 
-// Fills `info` from a TypeDescription, which Python makes once of each type; one of the exact built-in types, which
-// cannot be registered otherwise, has no traits.
+// The indices of these names among the fields, children first.
+std::vector<std::uint32_t> field_indices(const TypeInfo& info, PyObject* names) {
+  std::vector<std::uint32_t> indices;
+  for (PyObject* name : Items(names)) {
+    std::uint32_t index = 0;
+    for (const std::vector<Ref>* fields : {&info.child_names, &info.static_names}) {
+      for (const Ref& field : *fields) {
+        if (PyUnicode_Compare(field.get(), name) == 0) indices.push_back(index);
+        ++index;
+      }
+    }
+  }
+  return indices;
+}
+
+// Fills `info` from the partax._families.fields.Description of the type. One of the exact built-in types, which cannot
+// be registered otherwise, has no traits.
 void describe(PyObject* object, TypeInfo& info) {
   const Ref description = python::describe_type(object);
   const auto field = [&](const char* name) { return attribute(description.get(), name); };
@@ -83,17 +97,18 @@ void describe(PyObject* object, TypeInfo& info) {
     info.kind = named.kind;
     info.sort = named.sort;
   }
-  const Ref traits = field("traits"), functions = field("functions");
+  const Ref traits = field("traits"), error = field("error");
   info.is_builtin = info.is_installed = traits.get() == Py_None;
   if (info.is_builtin) return;
   if (info.kind == Kind::kEntries) info.layout = std::make_unique<const Layout>(field("layout").get());
   append_interned(info.child_names, field("child_names").get());
   append_interned(info.static_names, field("static_names").get());
   if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
-  if (functions.get() != Py_None) {
-    info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
-    info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
-  }
+  info.set_order = field_indices(info, field("set_order").get());
+  info.is_frozen = field("is_frozen").get() == Py_True;
+  info.flatten_function = field("flatten");
+  info.unflatten_function = field("unflatten");
+  if (PyUnicode_GET_LENGTH(error.get()) != 0) info.declaration_error = error;
   const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
   const Ref compared = trait("compared");
   info.is_frozen_dataclass = compared.get() != Py_None;

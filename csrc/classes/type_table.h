@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <unordered_map>
 
 #include "base/hooks.h"
@@ -70,23 +69,18 @@ struct TypeInfo {
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
   Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
   std::unique_ptr<const Layout> layout;  // of kEntries
-  // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep
-  // for good.
+  // Of a class with registered functions. They keep nothing alive that jax does not keep for good.
   Ref flatten_function, unflatten_function;
+  Ref declaration_error;  // why what a user declares of these is wrong, or null
   // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
   std::vector<Py_ssize_t> offsets;
-  // The order in which the fields of a new instance are set, for this version of the type. Empty of a dataclass that is
-  // called, and of a partial.
-  mutable std::vector<std::uint32_t> set_order;
-  mutable unsigned int order_version = 0;
-  mutable enum : std::uint8_t { kUnknown, kAgrees, kDiffers } agreement = kUnknown;  // kDeclared
+  // The order in which the fields of a new instance are set; empty if the class is called instead, as for a partial.
+  std::vector<std::uint32_t> set_order;
+  bool is_frozen = false;  // its instances never change, and have no attributes outside of the tree
   bool is_frozen_dataclass = false;
   bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
   bool is_enum = false;       // instances are the members of an enumeration
-  // kNamedTuple: how many fields its __new__ makes a tuple of, if it does no more, and the type's version then.
-  mutable std::optional<std::size_t> plain_fields;
-  mutable unsigned int plain_version = 0;
   // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
   // and of rebuilding: a guess that makes reading one pass.
   mutable std::vector<PlacedField> orders[2];

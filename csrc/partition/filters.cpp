@@ -17,75 +17,37 @@ bool is_union(PyObject* object) noexcept {
   return std::strcmp(name, "types.UnionType") == 0 || std::strcmp(name, "typing.Union") == 0;
 }
 
-// What a predicate of Equinox asks about; nothing of any other function.
-std::optional<AsksMore> as_of_equinox(PyObject* function) {
-  static Name name("__name__");
-  if (!PyFunction_Check(function)) return {};
-  const Ref module = dict_item(PyFunction_GET_GLOBALS(function), name.get());
-  const bool is_of_equinox = module && PyUnicode_Check(module.get()) &&
-                             PyUnicode_CompareWithASCIIString(module.get(), "equinox._filters") == 0;
-  const Ref asked = is_of_equinox ? python::asked_by_equinox(function) : Ref();
-  if (!asked || asked.get() == Py_None) return {};
-  int dtype = 0, conversion = 0;
-  parse_tuple(asked.get(), "pp", &dtype, &conversion);
-  return AsksMore{dtype != 0, conversion != 0};
-}
-
-}  // namespace
-
-ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)) {
+// Whether isinstance with this class is decided by the class of the object: not if a metaclass overrides it, except
+// that of abstract classes, and jax's, which looks into tracers alone.
+bool is_decided_by_class(PyObject* cls) {
   static Name name("__instancecheck__");
-  if (!PyType_Check(asked)) return;
-  if (asked == hooks().jax_array.get()) {
-    how_ = How::kJaxArray;
-    return;
-  }
-  const Ref instance_check = on_type(Py_TYPE(asked), name.get());
-  if (instance_check.get() == on_type(&PyType_Type, name.get()).get()) {
-    how_ = How::kPlain;
-  } else if (instance_check.get() == on_type(hooks().abstract.type(), name.get()).get()) {
-    how_ = How::kAbstract;
-  }
+  if (!PyType_Check(cls)) return false;
+  const Ref check = on_type(Py_TYPE(cls), name.get());
+  return cls == hooks().jax_array.get() || check.get() == on_type(&PyType_Type, name.get()).get() ||
+         check.get() == on_type(hooks().abstract.type(), name.get()).get();
 }
 
-bool ClassTest::holds(PyObject* object, Reach& reach) const {
-  PyTypeObject* type = Py_TYPE(object);
-  if (how_ == How::kPlain && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(asked_.get())) != 0) return true;
-  const bool by_type = how_ != How::kAsk && tells_its_class(type);
-  if (how_ == How::kPlain && by_type) return false;
-  if (how_ == How::kJaxArray && by_type) {
-    const LeafSort sort = TypeTable::instance().find(object).sort;
-    if (sort != LeafSort::kTracer) return sort == LeafSort::kJaxArray;
-  }
-  if (how_ != How::kAbstract || !by_type) limit(reach, Reach::kObject);
-  const int answer = PyObject_IsInstance(object, asked_.get());
-  if (answer < 0) throw WalkError::from_user_code("asking isinstance about");
-  return answer == 1;
-}
-
-namespace {
-
-// How far the answer of a callable about an object goes.
-Reach reach_of_answer(const Filter& filter, PyObject* object) {
-  if (!filter.equinox || !tells_its_class(Py_TYPE(object))) return Reach::kObject;
-  const LeafSort sort = TypeTable::instance().find(object).sort;
-  const bool has_dtype = sort == LeafSort::kJaxArray || sort == LeafSort::kNumpyArray || sort == LeafSort::kNumpyScalar;
-  if (sort == LeafSort::kTracer || (filter.equinox->dtype && has_dtype)) return Reach::kObject;
-  Reach reach = Reach::kType;
-  return !filter.equinox->conversion || plainly_converts_not(object, reach) ? reach : Reach::kObject;
+// Whether a function is one of Equinox's predicates that compare the class of an object, and dtypes of arrays.
+bool is_equinox_array_predicate(PyObject* function) {
+  static Name module_name("__name__");
+  if (!PyFunction_Check(function)) return false;
+  const auto is_one_of = [](PyObject* text, std::initializer_list<const char*> names) {
+    return text != nullptr && PyUnicode_Check(text) && std::any_of(names.begin(), names.end(), [&](const char* name) {
+             return PyUnicode_CompareWithASCIIString(text, name) == 0;
+           });
+  };
+  return is_one_of(dict_item(PyFunction_GET_GLOBALS(function), module_name.get()).get(), {"equinox._filters"}) &&
+         is_one_of(attribute(function, module_name).get(), {"is_array", "is_inexact_array"});
 }
 
 bool read_type(PyObject* object, Filter& filter) {
-  std::vector<ClassTest> types;
-  const bool is_tuple = PyTuple_CheckExact(object);
-  for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
-    PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
-    if (!PyType_Check(item) && !is_union(item)) return false;
-    types.emplace_back(item);
-  }
-  if (types.empty()) return false;
-  filter.types = std::move(types);
+  const Ref types = PyTuple_CheckExact(object) ? Ref::borrow(object) : tuple_of({Ref::borrow(object)});
+  const Items items(types.get());
+  const auto is_type = [](PyObject* item) { return PyType_Check(item) || is_union(item); };
+  if (items.begin() == items.end() || !std::all_of(items.begin(), items.end(), is_type)) return false;
   filter.op = Filter::Op::kType;
+  filter.object = Ref::borrow(object);
+  filter.by_class = std::all_of(items.begin(), items.end(), is_decided_by_class);
   filter.has_types = true;
   return true;
 }
@@ -149,23 +111,22 @@ Filter read_filter(PyObject* object, int depth) {
   }
   filter.op = Filter::Op::kCallable;
   filter.object = Ref::borrow(object);
-  filter.equinox = as_of_equinox(object);
+  filter.by_class = is_equinox_array_predicate(object);
   return filter;
 }
 
-bool AnswersByType::ask(PyObject* object, Answer& answer) {
-  Reach reach = Reach::kType;
+bool LeafTest::ask(PyObject* object, Answer& answer) {
   bool holds = false;
-  if (filter_.op == Filter::Op::kBuiltin) {
-    holds = partax::holds(filter_.predicate, object, reach);
-  } else if (filter_.op == Filter::Op::kType) {
-    holds = std::any_of(filter_.types.begin(), filter_.types.end(),
-                        [&](const ClassTest& type) { return type.holds(object, reach); });
+  if (filter_.op == Filter::Op::kType) {
+    const int is_instance = PyObject_IsInstance(object, filter_.object.get());
+    if (is_instance < 0) throw WalkError::from_user_code("asking isinstance about");
+    holds = is_instance == 1;
   } else {
-    reach = reach_of_answer(filter_, object);
     holds = is_truthy(filter_.object.get(), object, "asking the filter about");
   }
-  if (reach != Reach::kObject) answer = Answer{Py_TYPE(object), reach, holds};
+  const LeafSort sort = TypeTable::instance().find(object).sort;
+  const bool has_dtype = filter_.op == Filter::Op::kCallable && is_dynamic_sort(sort, true);
+  if (filter_.by_class && sort != LeafSort::kTracer && !has_dtype) answer = Answer{Py_TYPE(object), holds};
   return holds;
 }
 

@@ -49,6 +49,15 @@ bool equal_statics(const StaticValue& a, const StaticValue& b) {
                                                   "something else there");
 }
 
+// The path below a tree, and the message, of its difference from the tree of `what`. `actual` is null for a leaf.
+std::pair<std::string, std::string> tree_difference(const TreeSpec& expected, const TreeSpec* actual, const Ref& detail,
+                                                    const std::string& what) {
+  const Ref root = root_of("");
+  const Ref data = actual != nullptr ? spec_data(*actual, root) : Ref::borrow(Py_None);
+  const Ref texts = python::difference(spec_data(expected, root), data, detail, exact_unicode(what));
+  return {exact_text(PyTuple_GET_ITEM(texts.get(), 0)), exact_text(PyTuple_GET_ITEM(texts.get(), 1))};
+}
+
 // The same tree once more, with the names that jax gives the children of registered nodes.
 TreeSpec with_names(PyObject* tree, FlattenOptions options) {
   Flat named;
@@ -67,21 +76,18 @@ bool are_alike(const TreeSpec& a, const TreeSpec& b) {
   return true;
 }
 
-void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
-                         const std::string& what) {
-  const auto text = [](const Ref& place, Py_ssize_t which) { return exact_text(PyTuple_GET_ITEM(place.get(), which)); };
-  for (std::size_t i = 0; i < found.statics.size(); ++i) {
-    const auto tell = [&] {  // (path, message); it flattens the tree once more, which may raise errors with paths
+void check_equal_statics(const TreeSpec& expected, const TreeSpec& actual, PyObject* tree,
+                         const FlattenOptions& options, const std::string& what) {
+  for (std::size_t i = 0; i < actual.statics.size(); ++i) {
+    const auto difference = [&] {  // it flattens the tree once more, which may raise errors with paths
       const TreeSpec named = with_names(tree, options);
-      const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
-      const Ref before = spec_data(expected, root_of("")), now = spec_data(shown, root_of(""));
-      return python::unequal_statics(before, now, number(i), exact_unicode(what));
+      return tree_difference(expected, have_like_nodes(named, actual) ? &named : &actual, number(i), what);
     };
-    const auto are_equal = [&] { return equal_statics(expected.statics[i], found.statics[i]); };
-    if (below([&] { return text(tell(), 0); }, are_equal)) continue;
-    const Ref place = tell();
-    WalkError error = WalkError::diagnosed(PyExc_ValueError, text(place, 1));
-    error.prepend(text(place, 0));
+    const auto are_equal = [&] { return equal_statics(expected.statics[i], actual.statics[i]); };
+    if (below([&] { return difference().first; }, are_equal)) continue;
+    const auto [path, message] = difference();
+    WalkError error = WalkError::diagnosed(PyExc_ValueError, message);
+    error.prepend(path);
     throw error;
   }
 }
@@ -94,11 +100,9 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
     check_equal_statics(prefix.spec, level.spec, object, options, what);
     return;
   }
-  const Ref root = root_of("");
-  const Ref found = opens ? spec_data(level.spec, root) : Ref::borrow(Py_None);
-  const Ref message =
-      python::unlike_nodes(spec_data(prefix.spec, root), found, unicode(type_name(object)), exact_unicode(what));
-  throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
+  const TreeSpec* const actual = opens ? &level.spec : nullptr;
+  const std::string message = tree_difference(prefix.spec, actual, unicode(type_name(object)), what).second;
+  throw WalkError::diagnosed(PyExc_ValueError, message);
 }
 
 }  // namespace partax

@@ -29,9 +29,9 @@ bool have_like_nodes(const TreeSpec& a, const TreeSpec& b);
 // Whether the trees are alike; raises a WalkError without a path if an `==` raises.
 bool are_alike(const TreeSpec& a, const TreeSpec& b);
 // Raises a WalkError if the static values of nodes that are alike differ: with the path below `tree`, which was
-// flattened by `options` into `found`. `expected` is of `what`.
-void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
-                         const std::string& what);
+// flattened by `options` into `actual`. `expected` is of `what`.
+void check_equal_statics(const TreeSpec& expected, const TreeSpec& actual, PyObject* tree,
+                         const FlattenOptions& options, const std::string& what);
 // Opens one level of `object`, which must be like `prefix`.
 void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::string& what);
 

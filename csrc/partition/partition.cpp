@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include "base/error_path.h"
-#include "base/held_values.h"
-#include "base/owned_reads.h"
-#include "base/python_hooks.h"
 #include "partition/one_level.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"
@@ -185,37 +182,14 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
   });
 }
 
-Ref flat_combine(PyObject* spec, PyObject* dicts) {
-  if (!is_flat_spec(spec)) {
-    raise_error(PyExc_TypeError, "`spec`: found a `%s`, expected the FlatSpec that flat_partition returned",
-                Py_TYPE(spec)->tp_name);
+Ref flat_rebuild(PyObject* spec, PyObject* leaves) {
+  if (!is_flat_spec(spec)) raise_error(PyExc_TypeError, "expected a FlatSpec");
+  const TreeSpec& tree = loose_tree(spec);
+  const Ref values = Ref::checked(PyList_AsTuple(leaves));  // which user code cannot change
+  if (static_cast<std::size_t>(PyTuple_GET_SIZE(values.get())) != tree.num_dynamic) {
+    raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
   }
-  const Ref keep = Ref::borrow(spec);
-  const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
-  Py_ssize_t total = 0;
-  for (Py_ssize_t i = 0; i < count; ++i) total += PyDict_GET_SIZE(PyTuple_GET_ITEM(dicts, i));
-  PyObject* const keys = keys_of_flat_spec(spec);
-  const Py_ssize_t num_keys = PyTuple_GET_SIZE(keys);
-  // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
-  bool right = total == num_keys;
-  HeldValues leaves(static_cast<std::size_t>(num_keys));
-  Py_ssize_t latest = 0;  // neighbours are often of one dictionary
-  for (Py_ssize_t i = 0; right && i < num_keys; ++i) {
-    Ref leaf;
-    for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
-      const Py_ssize_t at = (latest + tried) % count;
-      leaf = dict_item(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i));
-      if (leaf && tried > 0) latest = at;
-    }
-    right = static_cast<bool>(leaf);
-    leaves.append(std::move(leaf));
-  }
-  if (!right) {
-    const Ref error = python::wrong_keys(keys, dicts);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
-    throw PythonError{};
-  }
-  return rebuild(loose_tree(spec), leaves.to_fill(), static_cast<std::size_t>(num_keys));
+  return rebuild(tree, Items(values.get()).begin(), tree.num_dynamic);
 }
 
 }  // namespace partax

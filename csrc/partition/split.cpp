@@ -8,7 +8,7 @@
 #include "base/stack_room.h"
 #include "partition/filters.h"
 #include "partition/one_level.h"
-#include "partition/path_rows.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
@@ -17,37 +17,71 @@ namespace {
   throw WalkError::diagnosed(PyExc_RuntimeError, "the node changed while partax was walking it");
 }
 
+bool is_leaf_kind(Kind kind) noexcept { return kind == Kind::kDynamicLeaf || kind == Kind::kDynamicRun; }
+
 // ---- The walks.
 
 // Keeps the nodes of a tree, in the order of its spec.
 class NodeRecorder final : public WalkObserver {
  public:
-  NodeRecorder(std::vector<Ref>& nodes, bool asks_is_leaf) : nodes_(nodes), asks_is_leaf_(asks_is_leaf) {}
-
-  bool enter(const Step*, PyObject* object) override {
+  explicit NodeRecorder(std::vector<Ref>& nodes) : nodes_(nodes) {}
+  bool node(PyObject* object) override {
     nodes_.push_back(Ref::borrow(object));
     return false;
   }
-  bool leaf(PyObject*) override {
-    nodes_.pop_back();
-    return true;
-  }
-  std::optional<bool> known_leaf(PyObject*, const Step&) override {
-    return asks_is_leaf_ ? std::nullopt : std::optional(true);
-  }
-  void leave() override {}
+  bool leaf(PyObject*) override { return true; }
 
  private:
   std::vector<Ref>& nodes_;
-  bool asks_is_leaf_;  // then it is to be asked of leaves too
 };
 
-void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver* observer) {
+// In a second walk of a tree, makes the leaves of the rest static.
+class RestSeparator final : public WalkObserver {
+ public:
+  RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result)
+      : whole_(whole), rest_(rest), result_(result) {}
+  bool node(PyObject* object) override { return next_ < whole_.leaves.size() && whole_.leaves[next_] == object; }
+  bool leaf(PyObject* object) override {
+    if (next_ == whole_.leaves.size() || whole_.leaves[next_] != object) changed_while_walking();
+    const std::uint32_t part = whole_.part[next_++];
+    if (part != rest_) result_.part.push_back(part);
+    return part != rest_;
+  }
+
+ private:
+  const SplitTree& whole_;
+  std::uint32_t rest_;
+  SplitTree& result_;
+  std::size_t next_ = 0;
+};
+
+void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver& observer) {
   FlattenOptions options = every_leaf(Py_None);
   options.is_leaf = is_leaf;
   options.dynamic_runs = true;
-  options.observer = observer;
+  options.observer = &observer;
   Flattener(result.spec, result.leaves, options).tree(tree);
+}
+
+// The nodes of a tree by their index in the spec; null for leaves.
+std::vector<PyObject*> nodes_by_index(const TreeSpec& spec, const std::vector<Ref>& nodes) {
+  std::vector<PyObject*> by_index(spec.nodes.size(), nullptr);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const Kind kind = spec.nodes[i].kind;
+    const bool is_leaf = is_leaf_kind(kind) || kind == Kind::kStaticLeaf || kind == Kind::kStaticRun;
+    if (!is_leaf && next < nodes.size()) by_index[i] = nodes[next++].get();
+  }
+  return by_index;
+}
+
+// What Python makes the paths of the leaves from.
+Ref names_of(const TreeSpec& spec, const std::vector<PyObject*>& nodes) {
+  std::vector<Ref> child_keys;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_named_by_functions(spec.nodes[i].kind)) child_keys.push_back(python::child_keys(nodes[i]));
+  }
+  return node_names(spec, child_keys);
 }
 
 // ---- The labels.
@@ -122,13 +156,13 @@ class Labeler {
         [[fallthrough]];
       case Filter::Op::kBuiltin:
       case Filter::Op::kCallable: {
-        AnswersByType answers(filter);
+        LeafTest answers(filter);
         return ask([&](std::size_t leaf) { return answers.holds(tree_.leaves[leaf]); });
       }
       case Filter::Op::kPath: {
-        const Ref mask = python::taken_by_path(filter.object, rows());
-        const char* const taken = PyBytes_AS_STRING(mask.get());
-        return ask([&](std::size_t leaf) { return taken[leaf] != 0; });
+        const Ref mask = python::match_paths(filter.object, names());
+        const char* const matches = PyBytes_AS_STRING(mask.get());
+        return ask([&](std::size_t leaf) { return matches[leaf] != 0; });
       }
       case Filter::Op::kAny:
         for (const Filter& member : filter.members) label(member, place, labels);
@@ -180,7 +214,7 @@ class Labeler {
   }
 
   void label_nodes(const Filter& filter, const Subtree& place, Labels& labels) {
-    AnswersByType answers(filter);
+    LeafTest answers(filter);
     for (std::size_t node = place.node; node < place.end_node;) {
       const std::size_t end = node + tree_.spec.nodes[node].extent;
       if (nodes_[node] == nullptr || !answers.holds(nodes_[node])) {
@@ -224,75 +258,21 @@ class Labeler {
     }
   }
 
-  const Ref& rows() {
-    if (!rows_) rows_ = path_rows(tree_.spec, nodes_);
-    return rows_;
+  const Ref& names() {
+    if (!names_) names_ = names_of(tree_.spec, nodes_);
+    return names_;
   }
 
   std::string key_of(std::size_t leaf) {
-    return exact_text(PyTuple_GET_ITEM(python::flat_keys(rows(), Py_None).get(), static_cast<Py_ssize_t>(leaf)));
+    return exact_text(PyTuple_GET_ITEM(python::flat_keys(names(), Py_None).get(), static_cast<Py_ssize_t>(leaf)));
   }
 
   const SplitTree& tree_;
   const StackReserve stack_ = stack_reserve();
   std::vector<PyObject*> nodes_;         // by index in the spec; null for leaves
   std::vector<std::size_t> first_leaf_;  // in or after each node of the spec, and at its end
-  Ref rows_;
+  Ref names_;                            // its names_of, once needed
 };
-
-// The same tree with the leaves of the rest static.
-std::unique_ptr<SplitTree> with_static_rest(SplitTree& whole, std::uint32_t rest) {
-  auto result = std::make_unique<SplitTree>();
-  TreeSpec& spec = result->spec;
-  spec.infos = std::move(whole.spec.infos);
-  spec.types = std::move(whole.spec.types);
-  spec.hash = whole.spec.hash;
-  spec.statics.reserve(whole.spec.statics.size() + whole.leaves.size());
-  std::vector<std::size_t> starts;  // where each node is now
-  const std::vector<Node>& nodes = whole.spec.nodes;
-  std::size_t leaf = 0;
-  const auto add_leaf = [&](bool is_first) {
-    const bool is_static = whole.part[leaf] == rest;
-    const Kind run = is_static ? Kind::kStaticRun : Kind::kDynamicRun;
-    const Kind single = is_static ? Kind::kStaticLeaf : Kind::kDynamicLeaf;
-    if (is_static) spec.hash = spec.hash * 31 + leaf;
-    if (!is_first && (spec.nodes.back().kind == run || spec.nodes.back().kind == single)) {
-      Node& last = spec.nodes.back();
-      last.arity = last.kind == run ? last.arity + 1 : 2;
-      last.kind = run;
-    } else {
-      const auto first_static = static_cast<std::uint32_t>(spec.statics.size());
-      spec.nodes.push_back(Node{single, false, false, false, false, 0, 0, 1, first_static, nullptr});
-    }
-    if (is_static) {
-      spec.statics.push_back(StaticValue::loose(Ref::borrow(whole.leaves[leaf])));
-    } else {
-      result->leaves.push(Ref::borrow(whole.leaves[leaf]));
-      result->part.push_back(whole.part[leaf]);
-    }
-    ++leaf;
-  };
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    starts.push_back(spec.nodes.size());
-    if (is_leaf_kind(nodes[i].kind)) {
-      for (std::uint32_t k = 0; k < std::max(nodes[i].arity, 1U); ++k) add_leaf(k == 0);
-      continue;
-    }
-    spec.nodes.push_back(nodes[i]);
-    spec.nodes.back().first_static = static_cast<std::uint32_t>(spec.statics.size());
-    const std::size_t end = i + 1 < nodes.size() ? nodes[i + 1].first_static : whole.spec.statics.size();
-    for (std::size_t own = nodes[i].first_static; own < end; ++own) {
-      spec.statics.push_back(std::move(whole.spec.statics[own]));
-    }
-  }
-  starts.push_back(spec.nodes.size());
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (is_leaf_kind(nodes[i].kind)) continue;
-    spec.nodes[starts[i]].extent = static_cast<std::uint32_t>(starts[i + nodes[i].extent] - starts[i]);
-  }
-  spec.num_dynamic = result->leaves.size();
-  return result;
-}
 
 }  // namespace
 
@@ -301,8 +281,8 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
   for (PyObject* filter : Items(filters)) compiled.push_back(read_filter(filter));
   auto result = std::make_unique<SplitTree>();
   std::vector<Ref> nodes;
-  NodeRecorder recorder(nodes, options.is_leaf != nullptr);
-  walk(*result, tree, options.is_leaf, &recorder);
+  NodeRecorder recorder(nodes);
+  walk(*result, tree, options.is_leaf, recorder);
   Labeler labeler(*result, nodes);
   const auto rest = static_cast<std::uint32_t>(compiled.size());
   const Subtree root = labeler.root();
@@ -313,9 +293,13 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitO
     labeler.label(compiled[i], root, nearest);
   }
   if (options.separator == nullptr) return result;
-  if (options.rest_is_static) result = with_static_rest(*result, rest);
-  const Ref rows = path_rows(result->spec, nodes_by_index(result->spec, nodes));
-  result->keys = python::flat_keys(rows, options.separator);
+  if (options.rest_is_static) {
+    const auto whole = std::exchange(result, std::make_unique<SplitTree>());
+    RestSeparator separator(*whole, rest, *result);
+    walk(*result, tree, nullptr, separator);
+  }
+  const Ref names = names_of(result->spec, nodes_by_index(result->spec, nodes));
+  result->keys = python::flat_keys(names, options.separator);
   return result;
 }
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "classes/instance_fields.h"
 
 namespace partax {
 namespace {
@@ -35,11 +33,11 @@ Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() :
 
 }  // namespace
 
-Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
+Ref keys_in_order(PyObject* dict, Kind kind) {
   if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
   Ref keys = Ref::checked(PyDict_Keys(dict));
   if (PyList_Sort(keys.get()) < 0) {
-    throw WalkError::diagnosed(unsortable,
+    throw WalkError::diagnosed(PyExc_TypeError,
                                "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
                                "by key); use keys that compare with `<`, or an OrderedDict");
   }
@@ -48,7 +46,7 @@ Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
 
 void Flattener::tree(PyObject* root) {
   TypeTable::instance().epoch();  // classes may have been registered since the last walk
-  reading([&] { walk(root, nullptr); });
+  reading([&] { walk(root); });
 }
 
 void Flattener::call(PyObject* const* values, std::size_t count) {
@@ -56,7 +54,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   const std::size_t index = begin_node(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-    of_value(i, [&] { reading([&] { walk(values[i], nullptr); }); });
+    of_value(i, [&] { reading([&] { walk(values[i]); }); });
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
@@ -83,19 +81,7 @@ void Flattener::add_static(Ref value, Unhashable unhashable) {
 }
 
 void Flattener::leaf(PyObject* object, bool dynamic) {
-  add_leaf(object, options_.observer != nullptr ? options_.observer->leaf(object) : dynamic);
-}
-
-// Whether the object is a leaf that the observer need not meet; then it has been added.
-bool Flattener::add_known_leaf(PyObject* object, const Step& step) {
-  if (options_.observer == nullptr || TypeTable::instance().find_in_tree(object).kind != Kind::kStaticLeaf)
-    return false;
-  const std::optional<bool> dynamic = options_.observer->known_leaf(object, step);
-  if (dynamic) add_leaf(object, *dynamic);
-  return dynamic.has_value();
-}
-
-void Flattener::add_leaf(PyObject* object, bool dynamic) {
+  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
   if (dynamic) {
     const std::size_t index = begin_node(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
@@ -114,15 +100,7 @@ bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
          (traces_more_ && options_.rule->holds(object));
 }
 
-void Flattener::walk(PyObject* object, const Step* step) {
-  if (options_.observer != nullptr && options_.observer->enter(step, object)) {
-    leaf(object, true);
-  } else {
-    walk_object(object);
-  }
-}
-
-void Flattener::walk_object(PyObject* object) {
+void Flattener::walk(PyObject* object) {
   if (options_.one_level && depth_ == 1) return leaf(object, true);
   if (options_.is_leaf != nullptr) {
     const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
@@ -130,10 +108,10 @@ void Flattener::walk_object(PyObject* object) {
   }
   const TypeInfo& info = TypeTable::instance().find_in_tree(object);
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
+  if (options_.observer != nullptr && options_.observer->node(object)) return leaf(object, true);
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);
     begin_node(Kind::kNone, 0, nullptr);
-    if (options_.observer != nullptr) options_.observer->leave();
     return;
   }
   if (++depth_ > kMaxDepth) {
@@ -147,38 +125,18 @@ void Flattener::walk_object(PyObject* object) {
         "found a tree that is nested more deeply than this thread's stack has room for, expected "
         "a flatter tree, or fewer walks within walks");
   }
-  // The node above at the last depth that is a power of two: a tree that contains itself ends soon so, before all that
-  // is next to it at each level has been read 2000 times.
-  if (depth_ > milestone_depth_ && object == milestone_) {
-    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
-  }
-  if (depth_ >= kFirstMilestone && (depth_ & (depth_ - 1)) == 0)
-    std::tie(milestone_, milestone_depth_) = std::pair(object, depth_);
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
   --depth_;
-  if (options_.observer != nullptr) options_.observer->leave();
 }
 
-// Walks the child that `get` gives, an owned reference.
-template <typename Get>
-void Flattener::child(const Step& step, Get&& get) {
-  const auto segment = [&] {
-    switch (step.by()) {
-      case Step::By::kFunctions:
-        return child_segment(step.parent, step.index);
-      case Step::By::kKey:
-        return key_segment(step.key);
-      case Step::By::kName:
-        return attribute_segment(step.name());
-      default:
-        return index_segment(static_cast<Py_ssize_t>(step.index));
-    }
-  };
+// Walks the child that `get` gives, an owned reference; `segment()` is the step to it.
+template <typename Segment, typename Get>
+void Flattener::child(Segment&& segment, Get&& get) {
   below(segment, [&] {
     const Ref owned = get();
-    if (!add_known_leaf(owned.get(), step)) walk(owned.get(), &step);
+    walk(owned.get());
   });
 }
 
@@ -192,7 +150,11 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
   Kind run_kind = Kind::kStaticRun;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = spec_.nodes.size();
-    child(Step{kind, info, parent, i, nullptr}, [&] { return item(i); });
+    const auto segment = [&] {
+      if (is_named_by_functions(kind)) return child_segment(parent, i);
+      return i < info->child_names.size() ? attribute_segment(info->child_names[i].get()) : index_segment(i);
+    };
+    child(segment, [&] { return item(i); });
     const Kind leaf_kind = spec_.nodes[at].kind;
     const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
     const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
@@ -234,12 +196,12 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDict:
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
-      const Ref keys = keys_in_order(object, info.kind, options_.unsortable);
+      const Ref keys = keys_in_order(object, info.kind);
       begin_node(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
       }
-      dict_children(object, keys.get(), index);
+      dict_children(object, keys.get());
       return;
     }
     case Kind::kModule:
@@ -254,18 +216,17 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
   }
 }
 
-void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index) {
+void Flattener::dict_children(PyObject* dict, PyObject* keys) {
   const Py_ssize_t size = PyList_GET_SIZE(keys);
-  const Kind kind = spec_.nodes[index].kind;
-  const TypeInfo* info = spec_.nodes[index].info;
   for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
-    child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
-      Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
-      if (!value) changed_while_walking();
-      return value;
-    });
+    child([&] { return key_segment(key); },
+          [&] {
+            Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
+            if (!value) changed_while_walking();
+            return value;
+          });
   }
   if (PyDict_GET_SIZE(dict) != size) changed_while_walking();
 }
@@ -278,9 +239,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   const bool is_as_declared = reader.read(info, values);
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
-  if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
+  if (is_declared && !is_as_declared) return registered(object, info, index);
+  if (info.declaration_error) throw WalkError::diagnosed(PyExc_TypeError, exact_text(info.declaration_error.get()));
   begin_node(info.kind, children, &info);
-  if (is_declared) name_children(object, children);
+  if (is_declared) name_children(object);
   const auto add_field = [&](PyObject* name, Ref value) {
     below([&] { return attribute_segment(name); },
           [&] { add_static(present(std::move(value)), Unhashable::kCompare); });
@@ -292,7 +254,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
     for (PyObject* name : Items(equinox().wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
   }
   for (std::size_t i = 0; i < children; ++i) {
-    child(Step{info.kind, &info, object, i, nullptr}, [&] {
+    const auto segment = [&] {
+      return is_declared ? child_segment(object, i) : attribute_segment(info.child_names[i].get());
+    };
+    child(segment, [&] {
       if (values[i] == nullptr && !equinox().missing)
         throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
       return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
@@ -300,39 +265,45 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
 }
 
-void Flattener::name_children(PyObject* object, std::size_t count) {
-  if (options_.keyed) spec_.segments.push_back(python::child_segments(object, number(count)));
+void Flattener::name_children(PyObject* object) {
+  if (options_.keyed) spec_.child_keys.push_back(python::child_keys(object));
 }
 
-// Opens a node whose layout finds what its registered functions give.
-void Flattener::begin_entries(const TypeInfo& info, const Entries& entries) {
-  const std::size_t index = begin_node(Kind::kEntries, entries.num_children, &info);
-  spec_.nodes[index].entries = static_cast<std::uint16_t>(entries.keys.size());
-  const std::vector<Slot>& slots = info.layout->statics;
-  const std::size_t first_key = entries.keys.size() + slots.size() - entries.statics.size();
-  for (std::size_t i = 0; i < entries.statics.size(); ++i) {
-    PyObject* name = i < slots.size() ? slots[i].name.get() : entries.keys[first_key + i - slots.size()].get();
-    below([&] { return PyUnicode_Check(name) ? attribute_segment(name) : key_segment(name); },
-          [&] { add_static(entries.statics[i], Unhashable::kCompare); });
+// Begins a node whose layout reads what its registered functions return; false for any other node.
+bool Flattener::begin_entries(PyObject* object, const TypeInfo& info, const OneLevel& level) {
+  if (!info.layout) return false;
+  const Ref entries =
+      reading([&] { return python::read_entries(object, info.layout->description, level.children, level.aux); });
+  if (entries.get() == Py_None) return false;
+  const Items keys(PyTuple_GET_ITEM(entries.get(), 0)), statics(PyTuple_GET_ITEM(entries.get(), 1));
+  const auto num_keys = static_cast<std::size_t>(keys.end() - keys.begin());
+  if (num_keys > std::numeric_limits<std::uint16_t>::max()) return false;
+  const auto num_children = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
+  spec_.nodes[begin_node(Kind::kEntries, num_children, &info)].entries = static_cast<std::uint16_t>(num_keys);
+  // The names of the static slots, and of the static entries, whose keys are the last.
+  std::vector<PyObject*> names;
+  for (const Slot& slot : info.layout->statics) names.push_back(slot.name.get());
+  names.insert(names.end(), keys.end() - (statics.end() - statics.begin()) + static_cast<Py_ssize_t>(names.size()),
+               keys.end());
+  auto name = names.begin();
+  for (PyObject* value : statics) {
+    below([&] { return PyUnicode_Check(*name) ? attribute_segment(*name) : key_segment(*name); },
+          [&] { add_static(Ref::borrow(value), Unhashable::kCompare); });
+    ++name;
   }
-  for (const Ref& key : entries.keys) add_static(key, Unhashable::kRefuse);
+  for (PyObject* key : keys) add_static(Ref::borrow(key), Unhashable::kRefuse);
+  return true;
 }
 
 void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t index) {
   const TypeInfoPtr keep = TypeTable::instance().shared(info);
   const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
-  std::optional<Entries> entries;
-  if (keep->layout) {
-    entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
-  }
-  if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {
-    begin_entries(info, *entries);
-  } else {
+  if (!begin_entries(object, info, level)) {
     begin_node(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   }
-  name_children(object, count);
+  name_children(object);
   // They may be a list that the node itself keeps, which user code may shrink meanwhile.
   const auto child = [&](std::size_t i) {
     Ref found = item_of(level.children.get(), static_cast<Py_ssize_t>(i));

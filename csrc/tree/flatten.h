@@ -5,6 +5,7 @@
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
+#include "classes/instance_fields.h"
 #include "classes/predicates.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
@@ -13,36 +14,13 @@ namespace partax {
 
 // ---- What follows a walk.
 
-// How one child hangs on its parent. All pointers are borrowed and live as long as the child is walked.
-struct Step {
-  Kind kind = Kind::kTuple;        // of the parent
-  const TypeInfo* info = nullptr;  // of the parent
-  PyObject* parent = nullptr;
-  std::size_t index = 0;
-  PyObject* key = nullptr;  // of a dict's child
-
-  // How a path names the child.
-  enum class By : std::uint8_t { kIndex, kName, kKey, kFunctions };
-  By by() const noexcept {
-    if (is_dict(kind)) return By::kKey;
-    if (is_named_by_functions(kind)) return By::kFunctions;
-    return index < info->child_names.size() ? By::kName : By::kIndex;
-  }
-  PyObject* name() const noexcept { return info->child_names[index].get(); }
-};
-
 class WalkObserver {
  public:
   virtual ~WalkObserver() = default;
-  // An object is met, where `step` leads (null for the root); true makes a leaf of it.
-  virtual bool enter(const Step* step, PyObject* object) = 0;
-  // The object met last is a leaf, and so left again; true makes it a dynamic one.
+  // A node is met; true makes a leaf of it.
+  virtual bool node(PyObject* object) = 0;
+  // A leaf is met; true makes it a dynamic one.
   virtual bool leaf(PyObject* object) = 0;
-  // The same of a leaf below the node that was met last, which is not met itself: its answer where that is known, so
-  // that long rows of leaves are quick. It may run Python.
-  virtual std::optional<bool> known_leaf(PyObject* leaf, const Step& step) = 0;
-  // The walk below the node that was met last, of those not left, is over.
-  virtual void leave() = 0;
 };
 
 // ---- The walk.
@@ -73,13 +51,12 @@ struct FlattenOptions {
   const DynamicRule* rule = nullptr;  // the leaves other than arrays that are dynamic,
   std::vector<bool> rule_values;      // in these values of the call
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
-  bool keyed = false;                 // store the path segments of the children of registered nodes
+  bool keyed = false;                 // store the keys of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
-  bool one_level = false;                  // the children of the root are leaves, whatever they are
-  bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
-  PyObject* unsortable = PyExc_TypeError;  // what a dict whose keys cannot be sorted raises
-  PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null
+  bool one_level = false;       // the children of the root are leaves, whatever they are
+  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
+  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
   WalkObserver* observer = nullptr;
 };
 
@@ -98,25 +75,20 @@ class Flattener {
   void call(PyObject* const* values, std::size_t count);
 
  private:
-  static constexpr int kFirstMilestone = 64;
-
-  void walk(PyObject* object, const Step* step);
-  void walk_object(PyObject* object);
+  void walk(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
-  void add_leaf(PyObject* object, bool dynamic);
-  bool add_known_leaf(PyObject* object, const Step& step);
-  void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
+  void dict_children(PyObject* dict, PyObject* keys);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
-  void name_children(PyObject* object, std::size_t count);
-  void begin_entries(const TypeInfo& info, const Entries& entries);
+  void name_children(PyObject* object);
+  bool begin_entries(PyObject* object, const TypeInfo& info, const OneLevel& level);
   std::size_t begin_node(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);
-  template <typename Get>
-  void child(const Step& step, Get&& get);
+  template <typename Segment, typename Get>
+  void child(Segment&& segment, Get&& get);
   template <typename Item>
   void sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index);
 
@@ -126,11 +98,9 @@ class Flattener {
   const StackReserve stack_ = stack_reserve();
   bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
-  PyObject* milestone_ = nullptr;  // borrowed
-  int milestone_depth_ = kMaxDepth;
 };
 
 // The keys of a dictionary of some kind in jax's order: sorted; an OrderedDict's in its own order.
-Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable = PyExc_TypeError);
+Ref keys_in_order(PyObject* dict, Kind kind);
 
 }  // namespace partax

@@ -81,9 +81,6 @@ class Rebuilder {
   }
 
  private:
-  // Without a GIL another thread may find a new one of the type meanwhile.
-  using SetOrder = std::conditional_t<kFreeThreaded, std::vector<std::uint32_t>, const std::vector<std::uint32_t>&>;
-
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
   // ---- Static values.
@@ -162,7 +159,7 @@ class Rebuilder {
 
   Ref named_tuple(const Node& node) {
     PyTypeObject* cls = node.info->type;
-    if (is_plain_named_tuple(*node.info, node.arity)) {
+    if (node.arity != 0 && node.info->set_order.size() == node.arity) {
       const auto size = static_cast<Py_ssize_t>(node.arity);
       return filled_tuple(allocated([&] { return cls->tp_alloc(cls, size); }), node.arity);
     }
@@ -228,8 +225,7 @@ class Rebuilder {
     const TypeInfo& info = *node.info;
     HeldValues values(node.arity + info.static_names.size());
     build_fields(node, values);
-    const std::vector<std::uint32_t>& order = order_of_call(info);
-    if (!order.empty()) return with_fields(info, values, order);
+    if (!info.set_order.empty()) return with_fields(info, values);
     const Ref keywords = Ref::checked(PyDict_New());
     for (std::uint32_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
       checked_int(PyDict_SetItem(keywords.get(), field_name(info, i), values[i]));
@@ -297,11 +293,7 @@ class Rebuilder {
   Ref declared(const Node& node) {
     HeldValues values(node.arity + node.info->static_names.size());
     build_fields(node, values);
-    Ref object = with_fields(*node.info, values, node.info->set_order);
-    if (is_still_declared(*node.info)) return object;
-    // The class has been changed, so its functions decide about the instance.
-    const OneLevel level = with_path("the result", [&] { return flatten_registered(object.get(), *node.info); });
-    return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
+    return with_fields(*node.info, values);
   }
 
   // A jax.tree_util.Partial, as its function makes one, without the class's __new__: all that this does more than that
@@ -335,16 +327,16 @@ class Rebuilder {
     return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
   }
 
-  // A new instance with only these fields set, in this order; runs no user code.
-  Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
+  // A new instance with only these fields set; runs no user code.
+  Ref with_fields(const TypeInfo& info, const HeldValues& values) const {
     const Ref object = empty_instance(info);
     if (!info.offsets.empty()) {
-      for (const std::uint32_t i : order) {
+      for (const std::uint32_t i : info.set_order) {
         *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object.get()) + info.offsets[i]) = Py_NewRef(values[i]);
       }
       return object;
     }
-    for (const std::uint32_t i : order) set_attribute(object, field_name(info, i), values[i]);
+    for (const std::uint32_t i : info.set_order) set_attribute(object, field_name(info, i), values[i]);
     return object;
   }
 
@@ -355,12 +347,8 @@ class Rebuilder {
   }
 
   static Ref unflattened(const Node& node, PyObject* aux, PyObject* children) {
-    PyObject* function = node.info->unflatten_function.get();
-    if (function == nullptr) {
-      return python::unflatten_node(type(node), aux, children);
-    }
-    PyObject* const given[] = {aux, children};
-    return Ref::checked(PyObject_Vectorcall(function, given, 2, nullptr));
+    PyObject* const arguments[] = {aux, children};
+    return Ref::checked(PyObject_Vectorcall(node.info->unflatten_function.get(), arguments, 2, nullptr));
   }
 
   const TreeSpec& spec_;

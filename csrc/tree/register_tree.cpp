@@ -55,6 +55,14 @@ Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
   return rebuild(spec.loose, row.arguments(), row.size());
 }
 
+Ref dynamic_paths(const Spec& spec) {
+  const Ref root = exact_unicode(spec.root);
+  const Ref keys = python::flat_keys(node_names(spec.loose, spec.loose.child_keys), Py_None);
+  std::vector<Ref> paths;
+  for (PyObject* key : Items(keys.get())) paths.push_back(Ref::checked(PyUnicode_Concat(root.get(), key)));
+  return list_of(std::move(paths));
+}
+
 bool are_equal_specs(const Spec& spec, const Spec& other) {
   return with_static_path(
       other.loose, [&] { return root_of(other.root); }, [&] { return spec.sealed.equals(other.loose); });
@@ -73,8 +81,7 @@ py::tuple describe_tree(PyObject* tree, PyObject* root) {
 void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", {})
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
-      .def("dynamic_paths",
-           [](const Spec& spec) { return python::leaf_paths(spec_data(spec.loose, root_of(spec.root))); })
+      .def("dynamic_paths", &dynamic_paths)
       .def("match", &match)
       .def("rebuild", &rebuild_tree)
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

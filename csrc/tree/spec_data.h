@@ -6,8 +6,10 @@
 
 namespace partax {
 
-// (nodes, static values, paths) as partax._pytree.spec_data takes it. `roots`: a tuple with the name of the tree, or
-// with one for each value of a call. Runs the `repr` of keys.
+// (nodes, their keys) from which partax._pytree.spec_data makes paths.
+Ref node_names(const TreeSpec& spec, const std::vector<Ref>& child_keys);
+// (nodes, static values, paths) as it returns them. `roots`: a tuple with the name of the tree, or with one for each
+// value of a call.
 Ref spec_data(const TreeSpec& spec, const Ref& roots);
 // The tuple of one root.
 Ref root_of(const std::string& name);

@@ -221,8 +221,6 @@ Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
 
 bool is_flat_spec(PyObject* object) noexcept { return Py_TYPE(object) == flat_spec_type; }
 
-PyObject* keys_of_flat_spec(PyObject* spec) { return part_of(spec).keys.get(); }
-
 const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
 
 Ref roots_of(PyObject* node) {

@@ -51,8 +51,8 @@ struct TreeSpec {
   std::size_t num_passthroughs = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
-  // If made keyed: of each node that is named by functions, the steps to its children, a tuple.
-  std::vector<Ref> segments;
+  // If made keyed: of each node that is named by functions, jax's keys of its children, a tuple.
+  std::vector<Ref> child_keys;
 
   // A node with all below it.
   SpecPart part(std::size_t node) const noexcept {

@@ -11,7 +11,6 @@ import pytest
 import partax
 from library_trees import PAIRS
 from partax import _core
-from partax._families import fields
 from reference import assert_exact
 from trees import add_one, array
 
@@ -53,4 +52,3 @@ def test_an_instance_is_read_and_made_by_its_fields(form: str, traces: Any) -> N
         assert_exact(found, tree)
         assert list(getattr(found, "__dict__", ())) == list(getattr(tree, "__dict__", ()))
     assert traces.count == 1
-    assert fields.fallback(type(tree)) == ""

@@ -11,7 +11,16 @@ import jax
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._families.fields import BUILT_IN, Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
+from partax._families.fields import (
+    BUILT_IN,
+    Description,
+    Fields,
+    hidden,
+    identical,
+    in_slots,
+    instance_dict,
+    values_of,
+)
 from partax._jax import nodes
 
 _Class = TypeVar("_Class", bound=type[Any])
@@ -21,7 +30,7 @@ _PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)
 
 def _fields_of_chex(cls: type) -> Fields | None:
     """The fields of a dataclass that chex registered: all attributes of an instance are children, sorted by name."""
-    flatten, _ = nodes.registered_functions(cls) or (None, None)
+    flatten, _ = nodes.registered_functions(cls)
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
         return None
     # chex calls `__new__` and `__post_init__` whenever it rebuilds an instance.
@@ -53,7 +62,6 @@ _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
     "penzai": _fields_of_penzai,
 }
-_MOST_ATTEMPTS = 5  # to compare an instance that another thread changes meanwhile
 _user_fields: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
 
 
@@ -127,70 +135,60 @@ def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
     return items
 
 
-def fields_of(cls: type) -> Fields | None:
-    """The fields that the user or a library declares for a class; None if neither does."""
-    return _user_fields.get(cls) or _fields_of_library(cls)
-
-
 def _fields_of_library(cls: type) -> Fields | None:
-    for library, describe in _LIBRARIES.items():
-        fields = describe(cls) if library in sys.modules else None
+    for library, fields_of in _LIBRARIES.items():
+        fields = fields_of(cls) if library in sys.modules else None
         if fields is not None:
-            names = (*fields.children, *fields.statics)
-            if not hidden(cls, names):
-                return fields
-            fall_back(cls, f"`{hidden(cls, names)}` is not a plain attribute")
+            return None if hidden(cls, (*fields.children, *fields.statics)) else fields
     return None
 
 
-def is_declared(cls: type) -> bool:
-    """Whether the fields of a class are still declared after it was changed. Called by C++."""
-    return fields_of(cls) is not None
-
-
-def order_of(obj: Any) -> tuple[str, ...] | str | None:
-    """The order in which unflattening sets the attributes; empty for a partial. None if the functions of a library's
-    class do not match its declaration, and the error text if those of a user's class do not. Called by C++ for the
-    first instance that has exactly these attributes.
+def describe(obj: Any) -> Description | None:
+    """A class whose registered functions do what the user or a library declares; None for any other class, and if the
+    object has other attributes.
     """
     cls = type(obj)
-    fields = fields_of(cls)
-    if fields is None:  # another thread changed the class meanwhile
+    fields = _user_fields.get(cls) or _fields_of_library(cls)
+    if fields is None:
         return None
-    if cls not in _user_fields:
-        try:
-            order = _compared(obj, fields)
-        except Exception as error:
-            order = f"they raise {error!r}"
-        if isinstance(order, tuple):
-            return order
-        fall_back(cls, order)
+    names = (*fields.children, *fields.statics)
+    values = values_of(obj, names)
+    if values is None or (not in_slots(cls, names) and len(instance_dict(obj) or ()) != len(names)):
         return None
-    order = _compared(obj, fields)
+    description = Description("declared", fields.children, fields.statics)
+    if fields.is_partial:
+        return description if _rebuilds_partial(obj) else None
+    order = _set_order(obj, fields, values)
     if isinstance(order, tuple):
-        return order
+        return description._replace(set_order=order)
     return (
-        f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
-        f"data_fields={fields.children} and meta_fields={fields.statics}: {order}; declare what they do, or change them"
+        None
+        if cls not in _user_fields
+        else description._replace(
+            error=(
+                f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
+                f"data_fields={fields.children} and meta_fields={fields.statics}: {order}; declare what they do, or change them"
+            )
+        )
     )
 
 
-def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
-    """The order of the attributes, or how the registered functions differ."""
-    names, order = (*fields.children, *fields.statics), "they were not compared"
-    for _ in range(_MOST_ATTEMPTS):
-        before = values_of(obj, names)
-        order = _compared_with(before, obj, fields)
-        if isinstance(order, tuple) or identical(before or (), values_of(obj, names) or ()):
-            break  # otherwise another thread changed the object meanwhile
-    return order
+def _rebuilds_partial(partial: Any) -> bool:
+    children, aux = nodes.flatten_one_level(partial)
+    rebuilt: Any = nodes.one_level(partial).unflatten(children)
+    keywords = [(*each.keywords, *each.keywords.values()) for each in (rebuilt, partial)]
+    return (
+        identical(children, (partial.args, partial.keywords))
+        and type(rebuilt) is type(partial)
+        and aux is partial.func is rebuilt.func
+        and identical(rebuilt.args, partial.args)
+        and identical(*keywords)
+    )
 
 
-def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[str, ...] | str:
+def _set_order(obj: Any, fields: Fields, values: list[Any]) -> tuple[str, ...] | str:
+    """The order in which unflattening sets the attributes, or how the registered functions differ."""
     cls, names = type(obj), (*fields.children, *fields.statics)
-    if values is None:
-        return "an attribute is not set"
-    functions = nodes.registered_functions(cls)
     children, aux = nodes.flatten_one_level(obj)
     children = tuple(children)
     expected = values[: len(fields.children)]
@@ -198,26 +196,20 @@ def _compared_with(values: list[Any] | None, obj: Any, fields: Fields) -> tuple[
         own = list(zip(names, values, strict=True))
         sources = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in children)
         return f"the children are ({', '.join(sources)})"
-    if fields.is_partial:
-        again: Any = nodes.one_level(obj).unflatten(children)
-        same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
-        keywords = [(*partial.keywords, *partial.keywords.values()) for partial in (again, obj)]
-        same = same and identical(*keywords)
-        return () if functions is not None and same else "unflattening makes another partial"
     if not identical((child for _, child in nodes.flatten_one_level_with_keys(obj)[0]), expected):
         return "the children with keys are others"
-    again = nodes.one_level(obj).unflatten(children) if functions is None else functions[1](aux, children)
-    if type(again) is not cls:
-        return f"unflattening gives a `{type(again).__name__}`"
+    rebuilt = nodes.registered_functions(cls)[1](aux, children)
+    if type(rebuilt) is not cls:
+        return f"unflattening gives a `{type(rebuilt).__name__}`"
     set_names = names
     if not in_slots(cls, names):
-        set_names = tuple(instance_dict(again) or ())
+        set_names = tuple(instance_dict(rebuilt) or ())
         if sorted(set_names) != sorted(names):
             return f"unflattening sets the attributes {set_names}"
-    rebuilt = values_of(again, names)
-    if rebuilt is None:
+    rebuilt_values = values_of(rebuilt, names)
+    if rebuilt_values is None:
         return "unflattening does not set all attributes"
-    for name, before, after in zip(names, values, rebuilt, strict=True):
+    for name, before, after in zip(names, values, rebuilt_values, strict=True):
         if before is not after:
             return f"unflattening makes another `{name}`"
     object.__new__(cls)  # raises for a class whose empty instances the native stages cannot create either

@@ -13,8 +13,8 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
-from partax._families.fields import BUILT_IN, Description, fallback
-from partax._jax.nodes import flatten_one_level, is_tree_node, registered_nodes
+from partax._families.fields import BUILT_IN, Description
+from partax._jax.nodes import flatten_one_level, is_tree_node, registered_functions, registered_nodes
 from partax._jax.private import concrete_array_type
 
 _LEAVES = (
@@ -52,33 +52,41 @@ def _leaf_sort(obj: Any, cls: type) -> str:
     return "jax_array"
 
 
-def describe(obj: Any) -> Description | tuple[str, None, None]:
-    """Describe the type of an object for the native type table."""
+def describe(obj: Any) -> Description:
+    """Describe the class of an object by its first instance."""
     cls = type(obj)
     if type(cls) is type and cls in BUILT_IN:
-        return BUILT_IN[cls], None, None
+        return Description(BUILT_IN[cls])
     if cls in (_core.FlatSpec, _core.Static):
-        return ("static", (), ())
+        return Description("static")
     registered = registered_nodes()
     if registered is not None and issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in registered:
-        return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
+        fields: Any = cls._fields  # type: ignore[attr-defined]
+        return Description("named_tuple", tuple(fields), (), fields if _creates_tuple(cls) else (), is_frozen(cls))
     if not is_tree_node(cls):
-        return (_leaf_sort(obj, cls), (), ())
-    native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
-    if native is not None:
-        return native
-    fields_of_class = declared.fields_of(cls)
-    if fields_of_class is None:
-        return ("registered", (), ())
-    return ("declared", fields_of_class.children, fields_of_class.statics)
+        return Description(_leaf_sort(obj, cls))
+    for family in (equinox, dataclasses, flax, declared):
+        try:
+            description = family.describe(obj)
+        except MemoryError:
+            raise
+        except Exception:  # another version of a library, or a class that overrides its methods
+            description = None
+        if description is not None:
+            break
+    else:
+        description = Description("registered")
+    flatten, unflatten = registered_functions(cls)
+    return description._replace(is_frozen=is_frozen(cls), flatten=flatten, unflatten=unflatten)
 
 
-def why_called(cls: type) -> str:
-    """Why the registered functions of a class are called although partax supports its library; "" if it does not."""
-    reason = fallback(cls)
-    if not reason and (flax.knows(cls) or declared.fields_of(cls) is not None):
-        reason = "an instance does not have the usual attributes of its class"
-    return reason
+def _creates_tuple(cls: type) -> bool:
+    """Whether a call of a NamedTuple class only creates the tuple: its `__new__` is what `collections` generates, a
+    function that sees `tuple.__new__` and no built-in name.
+    """
+    names: Any = getattr(cls.__new__, "__globals__", {})
+    is_generated = names.get("__builtins__") == {} and "_tuple_new" in names
+    return type(cls) is type and cls.__init__ is object.__init__ and is_generated
 
 
 def is_inexact(dtype: Any) -> bool:

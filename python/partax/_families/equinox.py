@@ -1,4 +1,4 @@
-"""Equinox's modules, and what its predicates check of an object in addition to its class."""
+"""Equinox's modules."""
 
 import dataclasses
 import functools
@@ -6,8 +6,6 @@ import sys
 import types
 import weakref
 from typing import Any
-
-import jax
 
 from partax import _core
 from partax._families.fields import Description, hidden, identical, in_slots, instance_dict
@@ -50,11 +48,8 @@ def describe(obj: Any) -> Description | None:
         wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
         expected += zip(_WRAPPER_NAMES, wrapper, strict=True)
     expected += [(name, values[name]) for name in statics if name in values]
-    try:
-        leaves, aux = flatten_one_level(obj)
-        again = one_level(obj).unflatten(leaves)
-    except Exception:
-        return None
+    leaves, aux = flatten_one_level(obj)
+    again = one_level(obj).unflatten(leaves)
     if not identical(leaves, [values.get(name, missing) for name in children]):
         return None
     if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
@@ -67,7 +62,7 @@ def describe(obj: Any) -> Description | None:
     names = [name for name, _ in expected]
     if list(rebuilt) != names or not identical(rebuilt.values(), [value for _, value in expected]):
         return None
-    return ("module", children, statics)
+    return Description("module", children, statics)
 
 
 @functools.cache
@@ -87,28 +82,3 @@ def _missing() -> Any:
     except Exception:
         return None
     return missing if type(aux_wrapper) is tuple and identical(aux_wrapper, wrapper) else None
-
-
-# For each predicate: the global with the classes that it checks in addition to built-in ones and `jax.Array`; whether
-# it reads the dtype of their instances; and whether it looks for `__jax_array__`.
-_ASKED = {
-    "is_array": ("_ARRAY_TYPES", False, False),
-    "is_array_like": ("_ARRAY_LIKE_TYPES", False, True),
-    "is_inexact_array": ("_NDARRAY_TYPES", True, False),
-    "is_inexact_array_like": ("_NDARRAY_TYPES", True, True),
-}
-
-
-def asked_by_equinox(function: types.FunctionType) -> tuple[bool, bool] | None:
-    """Whether one of Equinox's predicates reads dtypes of arrays, and whether it looks for `__jax_array__`. None for
-    any other function, and if a metaclass of theirs overrides `__instancecheck__`.
-    """
-    name = function.__name__
-    if name not in _ASKED or getattr(sys.modules.get("equinox"), name, None) is not function:
-        return None
-    listed, *asks = _ASKED[name]
-    classes: Any = function.__globals__.get(listed)
-    if not isinstance(classes, tuple) or not all(isinstance(cls, type) for cls in classes):
-        return None
-    are_plain = all(cls is jax.Array or type(cls).__instancecheck__ is type.__instancecheck__ for cls in classes)
-    return (asks[0], asks[1]) if are_plain else None

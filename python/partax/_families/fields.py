@@ -3,13 +3,26 @@
 import functools
 import inspect
 import types
-import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-# (kind, names of the children, names of the static fields)
-Description = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+class Description(NamedTuple):
+    """What the instances of a class are. The native type table reads these attributes, once for each class."""
+
+    family: str  # a kind of leaf, or a kind of node
+    child_names: tuple[str, ...] = ()
+    static_names: tuple[str, ...] = ()
+    # The attributes in the order in which they are set on an empty instance; empty if the class is called instead.
+    set_order: tuple[str, ...] = ()
+    is_frozen: bool = False  # whether an instance never changes, and has no attributes outside of the tree
+    layout: Any = None  # of the family "entries": a `partax._families.flax.Layout`
+    flatten: Callable[..., Any] | None = None  # (node) -> (children, aux data), for families with registered functions
+    unflatten: Callable[..., Any] | None = None  # (aux data, children) -> node
+    error: str = ""  # why the declaration of a user is wrong
+    traits: Any = None  # a `partax._functions.classes.Traits`; None for the exact built-in types
+
 
 # The family of each exact built-in class, which a registration does not change.
 BUILT_IN: dict[type, str] = {
@@ -24,17 +37,6 @@ BUILT_IN: dict[type, str] = {
     **dict.fromkeys((str, bytes, type, types.FunctionType), "other"),
 }
 _HEAP_TYPE = 1 << 9
-_fallbacks: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
-
-
-def fall_back(cls: type, reason: str) -> None:
-    """Record why the registered functions of a class are called although partax supports its library."""
-    _fallbacks[cls] = reason
-
-
-def fallback(cls: type) -> str:
-    """The recorded reason why the functions of a class are called; "" if there is none."""
-    return _fallbacks.get(cls, "")
 
 
 class Fields(NamedTuple):

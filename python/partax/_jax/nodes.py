@@ -1,5 +1,6 @@
 """The nodes of trees as jax knows them: which classes there are, how one is taken apart, how it is built again."""
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -59,29 +60,19 @@ def child_keys(node: Any) -> tuple[Any, ...]:
         return ()
 
 
-def child_segments(node: Any, count: int) -> tuple[str, ...]:
-    """The steps of paths to the first children of a node, as jax names them. Called by the native walks."""
-    try:
-        names = [str(key).encode(errors="replace").decode() for key in child_keys(node)[:count]]
-    except MemoryError:
-        raise
-    except Exception:  # of keys
-        names = []
-    return (*names, *(f"[<flat index {i}>]" for i in range(len(names), count)))
-
-
 def one_level(node: Any) -> Any:
     return jax.tree.structure(node, is_leaf=_first_only())
 
 
-def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. None where jax
-    does not tell, and of classes of `register_dataclass`, for which jax has faster ways. Such a node is flattened by
-    `flatten_one_level` and rebuilt by `unflatten_node`.
+def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. Jax's own
+    functions where it does not tell, and of classes of `register_dataclass`, for which it has faster ways.
     """
     entry = (registered_nodes() or {}).get(cls)
     functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")
-    return functions if all(map(callable, functions)) and not is_registered_dataclass(cls) else None
+    if all(map(callable, functions)) and not is_registered_dataclass(cls):
+        return functions
+    return flatten_one_level, functools.partial(_unflatten_node, cls)
 
 
 def is_registered_dataclass(cls: type) -> bool:
@@ -90,7 +81,7 @@ def is_registered_dataclass(cls: type) -> bool:
     return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
 
 
-def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
+def _unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
     """Rebuilds a node whose functions jax does not tell."""
     if aux is None and issubclass(cls, tuple):  # a NamedTuple, of which jax would not see that it is registered
         like: Any = cls

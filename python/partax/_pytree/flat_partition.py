@@ -1,6 +1,8 @@
 """`flat_partition` and `flat_combine`: a tree as a structure and dictionaries from path to leaf."""
 
 import copyreg
+import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -94,11 +96,20 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
         if not isinstance(part, Mapping):
             raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
         plain.append(part if isinstance(part, dict) else dict(part))
-    return _core.flat_combine(spec, tuple(plain))
+    if not isinstance(spec, FlatSpec):
+        found = type(spec).__name__
+        raise TypeError(f"`spec`: found a `{found}`, expected the FlatSpec that flat_partition returned")
+    paths = spec.paths
+    leaves = plain[0] if len(plain) == 1 else functools.reduce(operator.or_, plain, {})
+    # If each path is there, and as many entries as paths, none is unexpected or twice there.
+    ordered = [leaves[path] for path in paths if path in leaves]
+    if not len(ordered) == len(paths) == sum(map(len, plain)):
+        raise _wrong_keys(paths, plain)
+    return _core.flat_rebuild(spec, ordered)
 
 
-def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
-    """The error for dictionaries whose keys differ from the paths. Called by the native `flat_combine`."""
+def _wrong_keys(paths: tuple[str, ...], dicts: list[dict[str, Any]]) -> KeyError:
+    """The error for dictionaries whose keys differ from the paths."""
     counts = Counter(key for part in dicts for key in part)
     expected = set(paths)
     missing = [path for path in paths if path not in counts]
@@ -125,8 +136,8 @@ def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
 
 
 def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
-    leaves = {path: _Place() for path in spec.paths}
-    return _restore, (_core.flat_combine(spec, (leaves,)), spec.separator)
+    leaves = [_Place() for _ in spec.paths]
+    return _restore, (_core.flat_rebuild(spec, leaves), spec.separator)
 
 
 def install() -> None:

@@ -1,43 +1,27 @@
-"""Paths of the leaves of a tree as strings, and globs and regular expressions that match leaves by their path.
-
-The native stages pass the names in a tree as rows in pre-order. The row of a node is (how its children are named, their
-names, their number, whether all are leaves). Unless all are leaves, the rows of the children follow: an integer is the
-number of consecutive leaves, and None ends the children.
-"""
+"""Paths of the leaves of a tree as strings, and globs and regular expressions that match leaves by their path."""
 
 import functools
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from jax.tree_util import keystr
-
-# How the children of a node are named; `_ENTRIES` are keys of jax or indices.
-_INDICES, _FIELDS, _KEYS, _ENTRIES = range(4)
-
-_Row = tuple[int, Any, int, int] | int | None
-_Rows = tuple[_Row, ...]
+from partax._pytree.spec_data import NodeNames, leaf_paths_of, walk_paths
 
 _MOST_ALTERNATIVES = 1024
 
 
-def taken_by_path(description: tuple[str, Any], rows: _Rows) -> bytes:
-    """For each leaf, whether a filter by path matches it. Called by the native stages."""
+def match_paths(description: tuple[str, Any], names: NodeNames) -> bytes:
+    """For each leaf, whether a filter by path matches it. Called by C++."""
     kind, pattern = description
     if kind == "regex":
-        return bytes([pattern.search(path) is not None for path in path_texts(rows, "/")])
-    match = glob_regex(pattern).fullmatch
-    if _is_leaf(rows):
-        return bytes([match("") is not None])
-    return bytes([match(path + "\0") is not None for path in path_texts(rows, "\0")])
+        return bytes([pattern.search(path) is not None for path in _leaf_paths(names, "/")])
+    match, end = glob_regex(pattern).fullmatch, "" if len(names[0]) == 1 else "\0"  # a leaf alone has no segments
+    return bytes([match(path + end) is not None for path in _leaf_paths(names, "\0")])
 
 
-def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
-    """The path of each leaf; `#2`, `#3` and so on are appended to the later ones of equal paths. Called by the native
-    stages.
-    """
-    keys = path_texts(rows, separator)
+def flat_keys(names: NodeNames, separator: str | None) -> tuple[str, ...]:
+    """The path of each leaf; `#2`, `#3` and so on are appended to the later ones of equal paths. Called by C++."""
+    keys = _leaf_paths(names, separator)
     used_keys = set(keys)
     if len(used_keys) == len(keys):
         return tuple(keys)
@@ -53,55 +37,12 @@ def flat_keys(rows: _Rows, separator: str | None) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def path_texts(rows: _Rows, separator: str | None) -> list[str]:
-    """The path of each leaf: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
-    if _is_leaf(rows):
-        return [""]
-    texts: list[str] = []
-    levels: list[Iterator[str]] = []
-    paths = iter(("",))  # of the remaining children of the current node
-    for row in rows:
-        if row is None:
-            paths = levels.pop()
-        elif isinstance(row, int):
-            texts += itertools.islice(paths, row)
-        else:
-            kind, names, count, is_flat = row
-            path = next(paths)
-            if separator is None:
-                below = _keystr(path, kind, names, count)
-            else:
-                start = path + separator if levels else ""
-                below = [start + segment for segment in _segments(kind, names, count)]
-            if is_flat:
-                texts += below
-            else:
-                levels.append(paths)
-                paths = iter(below)
-    return texts
-
-
-def _is_leaf(rows: _Rows) -> bool:
-    return len(rows) == 1 and isinstance(rows[0], int)
-
-
-def _keystr(path: str, kind: int, names: Any, count: int) -> list[str]:
-    if kind == _FIELDS:
-        return [f"{path}.{name}" for name in names]
-    if kind == _KEYS:
-        return [f"{path}[{key!r}]" for key in names]
-    if kind == _INDICES:
-        return [f"{path}[{i}]" for i in (range(count) if names is None else names)]
-    return [f"{path}[<flat index {key}>]" if isinstance(key, int) else f"{path}{key}" for key in names]
-
-
-def _segments(kind: int, names: Any, count: int) -> Sequence[str]:
-    """The names of the children of a node, in the form of `jax.tree_util.keystr(path, simple=True)`."""
-    if kind == _FIELDS:
-        return names
-    if kind == _ENTRIES:
-        return [str(key) if isinstance(key, int) else keystr((key,), simple=True) for key in names]
-    return list(map(str, range(count) if names is None else names))
+def _leaf_paths(names: NodeNames, separator: str | None) -> list[str]:
+    paths: list[str] = []
+    for node, path in walk_paths(names, ("",), separator):
+        if node.kind == "dynamic_leaf":
+            paths += leaf_paths_of(node, path, separator)
+    return paths
 
 
 @functools.lru_cache(maxsize=256)

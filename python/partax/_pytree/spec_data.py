@@ -1,8 +1,10 @@
 """The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+
+from jax.tree_util import keystr
 
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[Any, ...]]
 """Nodes in pre-order, static values, and the path of each node. A static value is (value,), or () if the field is
@@ -40,13 +42,84 @@ class Node(NamedTuple):
 node_of = partial(tuple.__new__, Node)  # `Node._make` without its check, since a tree can have thousands of nodes
 
 
-def leaf_paths_of(node: Node, path: Any) -> list[str]:
+NodeNames = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
+"""The fields of each node; and for each node that has keys, these: of a dict the keys as static values, and of a node of
+the kinds `_NAMED_BY_FUNCTIONS` those of JAX."""
+
+_NAMED_BY_FUNCTIONS = ("registered", "declared", "entries")
+
+
+def spec_data(names: NodeNames, statics: tuple[Any, ...], roots: tuple[str, ...]) -> SpecData:
+    """Called by C++ with the name of the tree, or one name for each value of a call."""
+    items = list(walk_paths(names, roots))
+    return tuple(node for node, _ in items), statics, tuple(path for _, path in items)
+
+
+def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None = None) -> Iterator[tuple[Node, Any]]:
+    """Each node and its path: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
+    nodes, all_keys = names
+    keys, root_names = iter(all_keys), iter(roots)
+    levels: list[list[Any]] = []  # for each open node: itself, its path, the start of its children's, theirs, the next
+    for node in map(node_of, nodes):
+        is_leaf = node.kind in ("dynamic_leaf", "static_leaf")
+        if not levels:
+            path: Any = "" if node.kind == "call" else next(root_names)
+        else:
+            parent, _, start, segments, i = level = levels[-1]
+            if is_leaf and node.arity > 0:
+                path = start, i, segments
+            elif parent.kind == "call":
+                path = next(root_names)
+            else:
+                path = start + (segments[i] if i < len(segments) else f"[{i}]" if separator is None else f"{i}")
+            level[-1] += max(node.arity, 1) if is_leaf else 1
+        yield node, path
+        if not is_leaf:
+            has_keys = node.kind in DICTS or node.kind in _NAMED_BY_FUNCTIONS
+            node_segments = _segments if separator is None else _simple_segments
+            segments = node_segments(node, next(keys, ())) if has_keys else _field_segments(node, separator)
+            levels.append([node, path, path + separator if separator is not None and levels else path, segments, 0])
+        while levels and levels[-1][-1] >= levels[-1][0].arity:
+            closed, path, *_ = levels.pop()
+            if closed.fields:
+                yield closed._replace(kind="end"), path
+
+
+def _field_segments(node: Node, separator: str | None) -> Sequence[str]:
+    """The names of children that are fields; empty if the children are numbered."""
+    return node.children if separator is not None else [f".{name}" for name in node.children]
+
+
+def _segments(node: Node, keys: tuple[Any, ...]) -> list[str]:
+    """The steps to the children of a node, as `jax.tree_util.keystr` writes them."""
+    if node.kind in DICTS:
+        return [f"[{repr_text(*entry)}]" if entry else "[<dropped>]" for entry in keys]
+    try:
+        texts = [str(key) for key in keys[: node.arity]]
+    except MemoryError:
+        raise
+    except Exception:  # of a key of the user
+        texts = []
+    return [*texts, *(f"[<flat index {i}>]" for i in range(len(texts), node.arity))]
+
+
+def _simple_segments(node: Node, keys: tuple[Any, ...]) -> list[str]:
+    if node.kind in DICTS:
+        return [str(*entry) for entry in keys]
+    return [keystr((key,), simple=True) for key in keys] + [str(i) for i in range(len(keys), node.arity)]
+
+
+def leaf_paths_of(node: Node, path: Any, separator: str | None = None) -> list[str]:
     """The path of each leaf in a run of leaves; `path` is its entry in the data."""
     if node.arity == 0:
         return [path]
-    parent, first, segments = path
-    children = range(first, first + node.arity)
-    return [parent + (segments[i] if i < len(segments) else f"[{i}]") for i in children]
+    start, first, segments = path
+    end = first + node.arity
+    if end <= len(segments):
+        return [start + segment for segment in segments[first:end]]
+    if separator is None:
+        return [f"{start}[{i}]" for i in range(first, end)]
+    return [f"{start}{i}" for i in range(first, end)]
 
 
 class Verbatim(str):

@@ -77,7 +77,7 @@ def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
     return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}{wrapper}"
 
 
-def unlike_nodes(expected: SpecData, actual: SpecData | None, type_name: str, what: str) -> str:
+def _unlike_nodes(expected: SpecData, actual: SpecData | None, type_name: str, what: str) -> str:
     """The message for a node that differs from the node of `what` at the same path; `actual` is None for a leaf."""
     node = Node(*expected[0][0])
     is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
@@ -89,7 +89,7 @@ def unlike_nodes(expected: SpecData, actual: SpecData | None, type_name: str, wh
     return f"found {text}, expected the structure of {what}, which has {wanted} here; make both alike"
 
 
-def unequal_statics(expected: SpecData, actual: SpecData, index: int, what: str) -> tuple[str, str]:
+def _unequal_statics(expected: SpecData, actual: SpecData, index: int, what: str) -> tuple[str, str]:
     """The path below the tree and the message for a static value that differs from that of `what` at the same path."""
     for actual_fields, expected_fields, path in zip(actual[0], expected[0], actual[2], strict=True):
         node, expected_node = Node(*actual_fields), Node(*expected_fields)
@@ -102,3 +102,12 @@ def unequal_statics(expected: SpecData, actual: SpecData, index: int, what: str)
         f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
         "must be equal by `==`"
     )
+
+
+def difference(expected: SpecData, actual: SpecData | None, detail: int | str, what: str) -> tuple[str, str]:
+    """The path below a tree and the message for its difference from that of `what`; `detail` is the index of a static
+    value, or the name of the type that differs. Called by C++.
+    """
+    if actual is not None and isinstance(detail, int):
+        return _unequal_statics(expected, actual, detail, what)
+    return "", _unlike_nodes(expected, actual, str(detail), what)
