@@ -40,8 +40,8 @@ def flat_keys(names: NodeNames, separator: str | None) -> tuple[str, ...]:
 def _leaf_paths(names: NodeNames, separator: str | None) -> list[str]:
     paths: list[str] = []
     for node, path in walk_paths(names, ("",), separator):
-        if node.kind == "dynamic_leaf":
-            paths += leaf_paths_of(node, path, separator)
+        if node[0] == "dynamic_leaf":
+            paths += leaf_paths_of(node[3], path, separator)
     return paths
 
 

@@ -1,7 +1,7 @@
 """The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from jax.tree_util import keystr
@@ -43,8 +43,8 @@ node_of = partial(tuple.__new__, Node)  # `Node._make` without its check, since 
 
 
 NodeNames = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
-"""The fields of each node; and for each node that has keys, these: of a dict the keys as static values, and of a node of
-the kinds `_NAMED_BY_FUNCTIONS` those of JAX."""
+"""The fields of each node; and for each node that has keys, these: of a dict the keys as static values, and of a node
+of the kinds `_NAMED_BY_FUNCTIONS` those of JAX."""
 
 _NAMED_BY_FUNCTIONS = ("registered", "declared", "entries")
 
@@ -55,66 +55,72 @@ def spec_data(names: NodeNames, statics: tuple[Any, ...], roots: tuple[str, ...]
     return tuple(node for node, _ in items), statics, tuple(path for _, path in items)
 
 
-def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None = None) -> Iterator[tuple[Node, Any]]:
-    """Each node and its path: as `jax.tree_util.keystr` writes it, or its segments joined by a separator."""
+def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None = None) -> Iterator[tuple[Any, Any]]:
+    """The fields and the path of each node: as `jax.tree_util.keystr` writes it, or segments joined by a separator."""
     nodes, all_keys = names
-    keys, root_names = iter(all_keys), iter(roots)
-    levels: list[list[Any]] = []  # for each open node: itself, its path, the start of its children's, theirs, the next
-    for node in map(node_of, nodes):
-        is_leaf = node.kind in ("dynamic_leaf", "static_leaf")
-        if not levels:
-            path: Any = "" if node.kind == "call" else next(root_names)
+    keys = iter(all_keys)
+    parent: Any = None  # the open node
+    levels: list[tuple[Any, ...]] = []  # the same six values for each node above the open one
+    parent_path, start, segments, arity, i = "", "", roots, len(roots) + 1, 0
+    for node in nodes:
+        kind, _, _, size, _, children, _ = node
+        is_leaf = kind == "dynamic_leaf" or kind == "static_leaf"
+        if is_leaf and size > 0:
+            path: Any = start, i, segments
+            i += size
+        elif kind == "call":
+            path = ""
         else:
-            parent, _, start, segments, i = level = levels[-1]
-            if is_leaf and node.arity > 0:
-                path = start, i, segments
-            elif parent.kind == "call":
-                path = next(root_names)
-            else:
-                path = start + (segments[i] if i < len(segments) else f"[{i}]" if separator is None else f"{i}")
-            level[-1] += max(node.arity, 1) if is_leaf else 1
+            path = start + (segments[i] if i < len(segments) else f"[{i}]" if separator is None else str(i))
+            i += 1
         yield node, path
         if not is_leaf:
-            has_keys = node.kind in DICTS or node.kind in _NAMED_BY_FUNCTIONS
-            node_segments = _segments if separator is None else _simple_segments
-            segments = node_segments(node, next(keys, ())) if has_keys else _field_segments(node, separator)
-            levels.append([node, path, path + separator if separator is not None and levels else path, segments, 0])
-        while levels and levels[-1][-1] >= levels[-1][0].arity:
-            closed, path, *_ = levels.pop()
-            if closed.fields:
-                yield closed._replace(kind="end"), path
+            below = path + separator if separator is not None and levels else path
+            levels.append((parent, parent_path, start, segments, arity, i))
+            if kind != "call":
+                has_keys = kind in DICTS or kind in _NAMED_BY_FUNCTIONS
+                segments = _segments(kind, size, next(keys, ()) if has_keys else children, separator)
+            parent, parent_path, start, arity, i = node, path, below, size, 0
+        while i >= arity:
+            if parent[-1]:
+                yield ("end", *parent[1:]), parent_path
+            parent, parent_path, start, segments, arity, i = levels.pop()
 
 
-def _field_segments(node: Node, separator: str | None) -> Sequence[str]:
-    """The names of children that are fields; empty if the children are numbered."""
-    return node.children if separator is not None else [f".{name}" for name in node.children]
-
-
-def _segments(node: Node, keys: tuple[Any, ...]) -> list[str]:
-    """The steps to the children of a node, as `jax.tree_util.keystr` writes them."""
-    if node.kind in DICTS:
-        return [f"[{repr_text(*entry)}]" if entry else "[<dropped>]" for entry in keys]
+def _segments(kind: str, arity: int, names: tuple[Any, ...], separator: str | None) -> Sequence[str]:
+    """The steps to the children of a node; empty if they are numbered."""
+    if kind in DICTS:
+        if separator is not None:
+            return [str(*key) for key in names]
+        return [f"[{key[0]!r}]" if key and type(key[0]) is str else _key_text(key) for key in names]
+    if kind not in _NAMED_BY_FUNCTIONS:
+        return names if separator is not None else _dotted(names)
+    if separator is not None:
+        return [keystr((key,), simple=True) for key in names] + [str(i) for i in range(len(names), arity)]
     try:
-        texts = [str(key) for key in keys[: node.arity]]
+        texts = [str(key) for key in names[:arity]]
     except MemoryError:
         raise
     except Exception:  # of a key of the user
         texts = []
-    return [*texts, *(f"[<flat index {i}>]" for i in range(len(texts), node.arity))]
+    return [*texts, *(f"[<flat index {i}>]" for i in range(len(texts), arity))]
 
 
-def _simple_segments(node: Node, keys: tuple[Any, ...]) -> list[str]:
-    if node.kind in DICTS:
-        return [str(*entry) for entry in keys]
-    return [keystr((key,), simple=True) for key in keys] + [str(i) for i in range(len(keys), node.arity)]
+def _key_text(key: tuple[Any] | tuple[()] | None) -> str:
+    return f"[{repr_text(*key)}]" if key else "[<dropped>]"
 
 
-def leaf_paths_of(node: Node, path: Any, separator: str | None = None) -> list[str]:
+@lru_cache
+def _dotted(names: tuple[str, ...]) -> list[str]:
+    return [f".{name}" for name in names]
+
+
+def leaf_paths_of(arity: int, path: Any, separator: str | None = None) -> list[str]:
     """The path of each leaf in a run of leaves; `path` is its entry in the data."""
-    if node.arity == 0:
+    if arity == 0:
         return [path]
     start, first, segments = path
-    end = first + node.arity
+    end = first + arity
     if end <= len(segments):
         return [start + segment for segment in segments[first:end]]
     if separator is None:
@@ -180,7 +186,7 @@ def details(data: SpecData) -> Iterator[Detail]:
                     yield f"{path}.{name}", FIELD, value(i)
         elif kind == "static_leaf":
             if arity < _LONG_RUN or path[2]:
-                paths = leaf_paths_of(node_of(node), path)
+                paths = leaf_paths_of(arity, path)
                 yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first))
             else:
                 yield path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))
@@ -225,7 +231,7 @@ def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
         if node.kind == "end":
             yield from ((f"{path}.{name}", i) for i, name in enumerate(node.fields, node.first) if statics[i] != ())
         elif node.kind == "static_leaf":
-            yield from zip(leaf_paths_of(node, path), range(node.first, node.first + node.size), strict=True)
+            yield from zip(leaf_paths_of(node.arity, path), range(node.first, node.first + node.size), strict=True)
         elif node.kind == "static":
             yield path, node.first
         elif node.kind == "registered":
@@ -234,8 +240,7 @@ def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
             if node.kind == "default_dict":
                 yield f"{path}.default_factory", node.first
             for i in range(node.first_key, node.first_key + node.arity):
-                key = statics[i]
-                yield f"{path}[{repr_text(*key) if key else '<dropped>'}]", i
+                yield path + _key_text(statics[i]), i
 
 
 def static_path(data: SpecData, index: int) -> str:
