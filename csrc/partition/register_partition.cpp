@@ -26,7 +26,6 @@ void register_partition(py::module_& module) {
   define(module, "combine", &combine);
   define(module, "broadcast_prefix", &broadcast_prefix);
   define(module, "flat_partition", &flat_partition);
-  define(module, "flat_rebuild", &flat_rebuild);
   register_structure(module);
   define(module, "tree_unflatten", &tree_unflatten);
   define(module, "tree_flatten", &tree_flatten);

@@ -73,8 +73,8 @@ std::size_t hash_of(PyObject* self) {
       may_hold_callables = may_hold_callables || form == Form::kCallable || is_composite(form);
       return value ? static_hash(value.get(), unhashable) : 0;
     };
-    const std::size_t found = located(self, [&] { return of_value(i, hash_of_value); });
-    hash = (hash ^ found) * 0x9E3779B97F4A7C15ull + (hash >> 31);
+    const std::size_t value_hash = located(self, [&] { return of_value(i, hash_of_value); });
+    hash = (hash ^ value_hash) * 0x9E3779B97F4A7C15ull + (hash >> 31);
   }
   if (may_hold_callables) seal(self);
   part.hash = hash;
