@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/boxed.h"
 #include "base/error_path.h"
 #include "partition/one_level.h"
 #include "partition/split.h"
@@ -189,19 +188,22 @@ Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
   return with_path("pytree", [&] {
     Flat flat;
     flatten_into(flat, tree, options);
-    return tuple_of({flat.leaves.list(), box(std::make_unique<TreeSpec>(std::move(flat.spec)))});
+    const Ref none = Ref::borrow(Py_None);
+    return tuple_of({flat.leaves.list(), make_flat_spec(std::move(flat.spec), none, none)});
   });
 }
 
-Ref tree_unflatten(PyObject* structure, PyObject* leaves) {
-  const bool is_structure = Py_TYPE(structure) == Boxed<TreeSpec>::type;
-  if (!is_structure && !is_flat_spec(structure)) raise_error(PyExc_TypeError, "expected a Structure or a FlatSpec");
-  const TreeSpec& tree = is_structure ? Boxed<TreeSpec>::in(structure) : loose_tree(structure);
+Ref tree_unflatten(PyObject* spec, PyObject* leaves) {
+  const TreeSpec& tree = loose_tree(spec);
   const Ref values = Ref::checked(PyList_AsTuple(leaves));  // which user code cannot change
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(values.get())) != tree.num_dynamic) {
     raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
   }
   return rebuild(tree, Items(values.get()).begin(), tree.num_dynamic);
+}
+
+bool have_equal_structures(PyObject* spec, PyObject* other) {
+  return with_path("pytree", [&] { return are_alike(loose_tree(spec), loose_tree(other)); });
 }
 
 }  // namespace partax

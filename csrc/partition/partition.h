@@ -28,9 +28,11 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
 
 // ---- The leaves and the structure of a tree.
 
-// (the leaves, a Structure).
+// (the leaves, a FlatSpec without keys).
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
-// The tree of this structure, or of a FlatSpec, with the leaves of a list.
-Ref tree_unflatten(PyObject* structure, PyObject* leaves);
+// The tree of a FlatSpec with the leaves of a list.
+Ref tree_unflatten(PyObject* spec, PyObject* leaves);
+// Whether the structures of two FlatSpecs are alike, with static values that are equal by `==`.
+bool have_equal_structures(PyObject* spec, PyObject* other);
 
 }  // namespace partax

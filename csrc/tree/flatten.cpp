@@ -114,16 +114,11 @@ void Flattener::walk(PyObject* object) {
     begin_node(Kind::kNone, 0, nullptr);
     return;
   }
-  if (++depth_ > kMaxDepth) {
-    throw WalkError::diagnosed(PyExc_RecursionError,
-                               "found a tree that is nested more than " + std::to_string(kMaxDepth) +
-                                   " levels deep or contains itself, expected a finite, flatter tree");
-  }
-  if (!stack_.is_free()) {
-    throw WalkError::diagnosed(
-        PyExc_RecursionError,
-        "found a tree that is nested more deeply than this thread's stack has room for, expected "
-        "a flatter tree, or fewer walks within walks");
+  if (++depth_ > kMaxDepth || !stack_.is_free()) {
+    const std::string limit = depth_ > kMaxDepth ? "more than " + std::to_string(kMaxDepth) + " levels deep"
+                                                 : "more deeply than this thread's stack has room for";
+    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that is nested " + limit +
+                                                         " or contains itself, expected a finite, flatter tree");
   }
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);

@@ -95,11 +95,7 @@ class Rebuilder {
   Ref static_value(std::size_t index) const {
     PyObject* own = own_static(index);
     if (own == nullptr && !spec_.identity.empty()) own = spec_.identity[index];
-    return own != nullptr ? Ref::borrow(own) : stored_static(index);
-  }
-
-  Ref stored_static(std::size_t index) const {
-    Ref value = spec_.statics[index].value();
+    Ref value = own != nullptr ? Ref::borrow(own) : spec_.statics[index].value();
     if (value) return value;
     raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
   }
