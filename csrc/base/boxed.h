@@ -9,19 +9,13 @@
 
 namespace partax {
 
-// What an object begins with that may hold others of its type.
-struct NestableHead {
-  PyObject_HEAD
-  PyObject* weakrefs;
-};
-
 // The `tp_dealloc` of a boxed object: `clear(self)` drops its references. CPython's trashcan bounds the C stack that a
 // chain of objects that own one another takes.
 inline void dealloc_nested(PyObject* self, destructor dealloc, void (*clear)(PyObject*) noexcept) noexcept {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, dealloc);
   const Turn turn;
-  if (reinterpret_cast<NestableHead*>(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  PyObject_ClearWeakRefs(self);
   clear(self);
   const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
   Py_TYPE(self)->tp_free(self);
@@ -33,7 +27,7 @@ inline void dealloc_nested(PyObject* self, destructor dealloc, void (*clear)(PyO
 template <typename Value>
 struct Boxed {
   PyObject_HEAD
-  PyObject* weakrefs;                          // as in NestableHead
+  PyObject* weakrefs;
   Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
@@ -57,7 +51,6 @@ struct Boxed {
   }
 
   static void dealloc(PyObject* self) noexcept {
-    static_assert(offsetof(Boxed, weakrefs) == offsetof(NestableHead, weakrefs));
     dealloc_nested(self, dealloc, [](PyObject* dying) noexcept { clear(dying); });
   }
 };

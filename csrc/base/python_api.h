@@ -105,12 +105,7 @@ Ref list_of(Item* items, std::size_t count) {
 inline Ref tuple_of(std::vector<Ref> items) { return tuple_of(items.data(), items.size()); }
 inline Ref list_of(std::vector<Ref> items) { return list_of(items.data(), items.size()); }
 
-[[noreturn]] inline void raise_error(PyObject* type, const char* message) {
-  PyErr_SetString(type, message);
-  throw PythonError{};
-}
-
-// The same of a text with parts, as PyErr_Format takes them.
+// The message may have parts, as PyErr_Format takes them.
 template <typename... Parts>
 [[noreturn]] void raise_error(PyObject* type, const char* format, Parts... parts) {
   PyErr_Format(type, format, parts...);
@@ -129,7 +124,7 @@ template <typename Numbers>
 Ref tuple_of_numbers(const Numbers& numbers) {
   std::vector<Ref> items;
   items.reserve(numbers.size());
-  for (const auto it : numbers) items.push_back(number(it));
+  for (const auto each : numbers) items.push_back(number(each));
   return tuple_of(std::move(items));
 }
 
@@ -293,9 +288,9 @@ inline Ref maybe_attribute(PyObject* object, const char* name) {
   return Ref::steal(PyObject_GetAttr(object, interned.get()));
 }
 inline Ref attribute(PyObject* object, const char* name) {
-  Ref found = maybe_attribute(object, name);
-  if (!found) throw PythonError{};
-  return found;
+  Ref value = maybe_attribute(object, name);
+  if (!value) throw PythonError{};
+  return value;
 }
 
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }

@@ -44,7 +44,6 @@ int jit_clear(PyObject* self) noexcept {
 }
 
 void jit_dealloc(PyObject* self) noexcept {
-  static_assert(offsetof(JitFunction, weakrefs) == offsetof(NestableHead, weakrefs));
   dealloc_nested(self, jit_dealloc, [](PyObject* dying) noexcept {
     jit_clear(dying);
     Py_CLEAR(as_jit(dying).options);

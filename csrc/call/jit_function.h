@@ -7,7 +7,7 @@ namespace partax {
 
 struct JitFunction {
   PyObject_HEAD
-  PyObject* weakrefs;  // first, as in NestableHead
+  PyObject* weakrefs;
   vectorcallfunc vectorcall;
   PyObject* callable;  // what was wrapped: the function, or a method of it
   PyObject* function;  // the wrapped callable

@@ -124,10 +124,10 @@ PyObject* flatten_method(PyObject* /*module*/, PyObject* method) noexcept {
   return Py_BuildValue("(O)O", PyMethod_GET_SELF(method), PyMethod_GET_FUNCTION(method));
 }
 
-PyObject* unflatten_method(PyObject* /*module*/, PyObject* given) noexcept {
+PyObject* unflatten_method(PyObject* /*module*/, PyObject* arguments) noexcept {
   const Turn turn;
   PyObject *function, *object;
-  return PyArg_ParseTuple(given, "O(O)", &function, &object) != 0 ? PyMethod_New(function, object) : nullptr;
+  return PyArg_ParseTuple(arguments, "O(O)", &function, &object) != 0 ? PyMethod_New(function, object) : nullptr;
 }
 
 PyMethodDef method_functions[] = {{"flatten_method", flatten_method, METH_O, nullptr},
@@ -142,8 +142,8 @@ TypeTable& TypeTable::instance() {
 
 const TypeInfo& TypeTable::find_slow(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  auto known = types_.find(type);
-  if (known == types_.end()) {
+  auto entry = types_.find(type);
+  if (entry == types_.end()) {
     // Python code may run and re-enter here, so the table is changed only afterwards.
     auto info = std::make_shared<TypeInfo>();
     info->type = type;
@@ -151,10 +151,10 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
     const Ref address = Ref::checked(PyLong_FromVoidPtr(type));
     const Ref callback = Ref::checked(PyCFunction_New(&type_death_method, address.get()));
     info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));
-    known = types_.emplace(type, std::move(info)).first;
+    entry = types_.emplace(type, std::move(info)).first;
   }
-  recent_[slot(type)] = known->second.get();
-  return *known->second;
+  recent_[slot(type)] = entry->second.get();
+  return *entry->second;
 }
 
 const TypeInfo& TypeTable::method_of_node() {
@@ -171,24 +171,24 @@ const TypeInfo& TypeTable::method_of_node() {
 
 TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
   if (method_.get() == &info) return method_;
-  auto known = types_.find(info.type);
-  if (known == types_.end() || known->second.get() != &info)
+  auto entry = types_.find(info.type);
+  if (entry == types_.end() || entry->second.get() != &info)
     raise_error(PyExc_RuntimeError, "partax: a type changed while it was being read");
-  return known->second;
+  return entry->second;
 }
 
 void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
-  auto known = types_.find(type);
-  if (known == types_.end() || known->second->weak_type.get() != weak_type) return;
+  auto entry = types_.find(type);
+  if (entry == types_.end() || entry->second->weak_type.get() != weak_type) return;
   recent_[slot(type)] = nullptr;
-  const TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
-  types_.erase(known);
+  const TypeInfoPtr dropped = std::move(entry->second);  // destroyed after the erase
+  types_.erase(entry);
 }
 
 void TypeTable::read_anew(PyTypeObject* type) {
-  const auto known = types_.find(type);
-  if (known == types_.end()) return;
-  forget(type, known->second->weak_type.get());
+  const auto entry = types_.find(type);
+  if (entry == types_.end()) return;
+  forget(type, entry->second->weak_type.get());
   ++epoch_;
 }
 

@@ -117,7 +117,7 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
 
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
-    const auto parts = split(tree, filters, SplitOptions{null_if_none(is_leaf)});
+    const auto parts = split(tree, filters, is_leaf);
     std::vector<Py_ssize_t> counts(static_cast<std::size_t>(PyTuple_GET_SIZE(filters)) + 1, 0);
     for (const std::uint32_t part : parts->part) ++counts[part];
     std::vector<Ref> trees, numbers;
@@ -133,10 +133,10 @@ Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
     const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
-    const auto parts = split(tree, filters.get(), SplitOptions{null_if_none(is_leaf)});
-    const auto taken = static_cast<Py_ssize_t>(std::count(parts->part.begin(), parts->part.end(), 0U));
+    const auto parts = split(tree, filters.get(), is_leaf);
+    const auto num_matches = static_cast<Py_ssize_t>(std::count(parts->part.begin(), parts->part.end(), 0U));
     std::vector<PyObject*> leaves;
-    return Ref::checked(Py_BuildValue("(On)", tree_of_part(*parts, 0, !inverse, replace, leaves).get(), taken));
+    return Ref::checked(Py_BuildValue("(On)", tree_of_part(*parts, 0, !inverse, replace, leaves).get(), num_matches));
   });
 }
 
@@ -168,7 +168,7 @@ Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf,
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
                    const std::string& name) {
   return with_path(name.c_str(), [&] {
-    const auto parts = split(tree, filters, SplitOptions{null_if_none(is_leaf), separator, rest_is_static});
+    const auto parts = split(tree, filters, is_leaf, separator, rest_is_static);
     const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
     std::vector<Ref> result(1);  // the spec, then the dictionaries
     for (Py_ssize_t i = 0; i < count; ++i) result.push_back(Ref::checked(PyDict_New()));
@@ -182,14 +182,28 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
   });
 }
 
-Ref flat_rebuild(PyObject* spec, PyObject* leaves) {
-  if (!is_flat_spec(spec)) raise_error(PyExc_TypeError, "expected a FlatSpec");
+Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
+  FlattenOptions options = every_leaf(is_leaf);
+  options.dynamic_runs = true;
+  return with_path("pytree", [&] {
+    Flat flat;
+    flatten_into(flat, tree, options);
+    const Ref none = Ref::borrow(Py_None);
+    return tuple_of({flat.leaves.list(), make_flat_spec(std::move(flat.spec), none, none)});
+  });
+}
+
+Ref tree_unflatten(PyObject* spec, PyObject* leaves) {
   const TreeSpec& tree = loose_tree(spec);
   const Ref values = Ref::checked(PyList_AsTuple(leaves));  // which user code cannot change
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(values.get())) != tree.num_dynamic) {
     raise_error(PyExc_ValueError, "expected as many leaves as the structure has");
   }
   return rebuild(tree, Items(values.get()).begin(), tree.num_dynamic);
+}
+
+bool have_equal_structures(PyObject* spec, PyObject* other) {
+  return with_path("pytree", [&] { return are_alike(loose_tree(spec), loose_tree(other)); });
 }
 
 }  // namespace partax

@@ -25,14 +25,14 @@ Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf,
 // filter takes; else the spec has it. `separator` may be None. Paths in errors begin with `name`.
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
                    const std::string& name);
-// The tree of a FlatSpec with the leaves of a list, in the order of its keys.
-Ref flat_rebuild(PyObject* spec, PyObject* leaves);
 
 // ---- The leaves and the structure of a tree.
 
-// (the leaves, a Structure).
+// (the leaves, a FlatSpec without keys).
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf);
-// The tree of this structure with the leaves of a list.
-Ref tree_unflatten(PyObject* structure, PyObject* leaves);
+// The tree of a FlatSpec with the leaves of a list.
+Ref tree_unflatten(PyObject* spec, PyObject* leaves);
+// Whether the structures of two FlatSpecs are alike, with static values that are equal by `==`.
+bool have_equal_structures(PyObject* spec, PyObject* other);
 
 }  // namespace partax

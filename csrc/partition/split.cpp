@@ -56,8 +56,7 @@ class RestSeparator final : public WalkObserver {
 };
 
 void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver& observer) {
-  FlattenOptions options = every_leaf(Py_None);
-  options.is_leaf = is_leaf;
+  FlattenOptions options = every_leaf(is_leaf);
   options.dynamic_runs = true;
   options.observer = &observer;
   Flattener(result.spec, result.leaves, options).tree(tree);
@@ -86,41 +85,27 @@ Ref names_of(const TreeSpec& spec, const std::vector<PyObject*>& nodes) {
 
 // ---- The labels.
 
-// Where a filter takes a leaf: the index in the spec of the node that it matches, so that what is nearer to the root is
-// less.
-using Taken = std::uint32_t;
-constexpr Taken kNever = std::numeric_limits<Taken>::max();
-constexpr Taken kAtLeaf = kNever - 1;
+// Where a filter matches a leaf: the index in the spec of the node that it matches, so that what is nearer to the root
+// is less.
+using Label = std::uint32_t;
+constexpr Label kNever = std::numeric_limits<Label>::max();
+constexpr Label kAtLeaf = kNever - 1;
 
 // A subtree: nodes of the spec, and leaves. A leaf of a run has no node.
 struct Subtree {
   std::size_t node, end_node, leaf, end_leaf;
 };
 
-// Where a filter, or the nearest of several, takes each leaf of a subtree.
+// The labels of the leaves of a subtree by a filter, or by the nearest of several.
 class Labels {
  public:
-  Labels(const Subtree& place, Taken value) : first_(place.leaf), taken_(place.end_leaf - place.leaf, value) {}
-  // From now on, what is set belongs to this filter.
-  void set_filter(std::vector<std::uint32_t>& part, std::uint32_t filter) noexcept {
-    part_ = part.data();
-    filter_ = filter;
-  }
-
-  Taken operator[](std::size_t leaf) const noexcept { return taken_[leaf - first_]; }
-  void set(std::size_t leaf, Taken taken) noexcept {
-    taken_[leaf - first_] = taken;
-    if (part_ != nullptr) part_[leaf] = filter_;
-  }
-  void lower(std::size_t leaf, Taken taken) noexcept {
-    if (taken < (*this)[leaf]) set(leaf, taken);
-  }
+  Labels(const Subtree& place, Label label) : first_(place.leaf), labels_(place.end_leaf - place.leaf, label) {}
+  Label& operator[](std::size_t leaf) noexcept { return labels_[leaf - first_]; }
+  void lower(std::size_t leaf, Label label) noexcept { (*this)[leaf] = std::min((*this)[leaf], label); }
 
  private:
   std::size_t first_;
-  std::vector<Taken> taken_;
-  std::uint32_t* part_ = nullptr;
-  std::uint32_t filter_ = 0;
+  std::vector<Label> labels_;
 };
 
 class Labeler {
@@ -141,10 +126,10 @@ class Labeler {
   // Lowers the label of each leaf of `place` that the filter takes nearer to the root than its label says. What is said
   // of leaves alone is asked only of those that have none.
   void label(const Filter& filter, const Subtree& place, Labels& labels) {
-    const auto ask = [&](auto&& takes) {
+    const auto ask = [&](auto&& matches) {
       for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
         if (labels[leaf] != kNever) continue;
-        if (below([&] { return key_of(leaf); }, [&] { return takes(leaf); })) labels.set(leaf, kAtLeaf);
+        if (below([&] { return key_of(leaf); }, [&] { return matches(leaf); })) labels[leaf] = kAtLeaf;
       }
     };
     if (!stack_.is_free()) refuse_nested_filter();
@@ -161,8 +146,8 @@ class Labeler {
       }
       case Filter::Op::kPath: {
         const Ref mask = python::match_paths(filter.object, names());
-        const char* const matches = PyBytes_AS_STRING(mask.get());
-        return ask([&](std::size_t leaf) { return matches[leaf] != 0; });
+        const char* const is_match = PyBytes_AS_STRING(mask.get());
+        return ask([&](std::size_t leaf) { return is_match[leaf] != 0; });
       }
       case Filter::Op::kAny:
         for (const Filter& member : filter.members) label(member, place, labels);
@@ -173,7 +158,7 @@ class Labeler {
         Labels member = asked_of(place, labels);
         label(filter.members[0], place, member);
         for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-          if (member[leaf] == kNever) labels.set(leaf, kAtLeaf);
+          if (member[leaf] == kNever) labels[leaf] = kAtLeaf;
         }
         return;
       }
@@ -184,10 +169,10 @@ class Labeler {
 
  private:
   // The labels with which a member of a combination begins: kNever for the leaves that it is asked about.
-  static Labels asked_of(const Subtree& place, const Labels& labels) {
+  static Labels asked_of(const Subtree& place, Labels& labels) {
     Labels member(place, kNever);
     for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-      if (labels[leaf] != kNever) member.set(leaf, kAtLeaf);
+      if (labels[leaf] != kNever) member[leaf] = kAtLeaf;
     }
     return member;
   }
@@ -197,14 +182,14 @@ class Labeler {
     // A type may take a leaf nearer to the root than its label says.
     Labels nearest(place, kAtLeaf), next = filter.has_types ? Labels(place, kNever) : asked_of(place, labels);
     for (const Filter& member : filter.members) {
-      Labels taken = next;
-      label(member, place, taken);
+      Labels of_member = next;
+      label(member, place, of_member);
       for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-        if (taken[leaf] == kNever) {
-          nearest.set(leaf, kNever);
-          next.set(leaf, kAtLeaf);
+        if (of_member[leaf] == kNever) {
+          nearest[leaf] = kNever;
+          next[leaf] = kAtLeaf;
         } else if (nearest[leaf] != kNever) {
-          nearest.lower(leaf, taken[leaf]);
+          nearest.lower(leaf, of_member[leaf]);
         }
       }
     }
@@ -222,7 +207,7 @@ class Labeler {
         continue;
       }
       for (std::size_t leaf = first_leaf_[node]; leaf < first_leaf_[end]; ++leaf) {
-        labels.lower(leaf, static_cast<Taken>(node));
+        labels.lower(leaf, static_cast<Label>(node));
       }
       node = end;
     }
@@ -276,30 +261,34 @@ class Labeler {
 
 }  // namespace
 
-std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitOptions& options) {
+std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, PyObject* is_leaf, PyObject* separator,
+                                 bool rest_is_static) {
   std::vector<Filter> compiled;
   for (PyObject* filter : Items(filters)) compiled.push_back(read_filter(filter));
   auto result = std::make_unique<SplitTree>();
   std::vector<Ref> nodes;
   NodeRecorder recorder(nodes);
-  walk(*result, tree, options.is_leaf, recorder);
+  walk(*result, tree, is_leaf, recorder);
   Labeler labeler(*result, nodes);
   const auto rest = static_cast<std::uint32_t>(compiled.size());
   const Subtree root = labeler.root();
   Labels nearest(root, kNever);
   result->part.assign(result->leaves.size(), rest);
   for (std::uint32_t i = 0; i < rest; ++i) {
-    nearest.set_filter(result->part, i);
+    Labels before = nearest;
     labeler.label(compiled[i], root, nearest);
+    for (std::size_t leaf = 0; leaf < root.end_leaf; ++leaf) {
+      if (nearest[leaf] != before[leaf]) result->part[leaf] = i;
+    }
   }
-  if (options.separator == nullptr) return result;
-  if (options.rest_is_static) {
+  if (separator == nullptr) return result;
+  if (rest_is_static) {
     const auto whole = std::exchange(result, std::make_unique<SplitTree>());
-    RestSeparator separator(*whole, rest, *result);
-    walk(*result, tree, nullptr, separator);
+    RestSeparator rest_separator(*whole, rest, *result);
+    walk(*result, tree, Py_None, rest_separator);
   }
   const Ref names = names_of(result->spec, nodes_by_index(result->spec, nodes));
-  result->keys = python::flat_keys(names, options.separator);
+  result->keys = python::flat_keys(names, separator);
   return result;
 }
 

@@ -17,13 +17,10 @@ struct SplitTree {
   Ref keys;                         // of each leaf, a tuple; where asked for
 };
 
-struct SplitOptions {
-  PyObject* is_leaf = nullptr;    // callable (node) -> bool, or null
-  PyObject* separator = nullptr;  // makes keys: what joins their segments; None for the form of jax.tree_util.keystr
-  bool rest_is_static = false;    // with keys: what no filter takes stays in the spec
-};
-
-// `filters` is a tuple. Errors are WalkErrors with the path below the tree's root.
-std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, const SplitOptions& options);
+// `filters` is a tuple, `is_leaf` a callable (node) -> bool or None. A `separator` makes keys: what joins their
+// segments, or None for the form of jax.tree_util.keystr; the leaves that no filter matches may then stay in the spec.
+// Errors are WalkErrors with the path below the tree's root.
+std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, PyObject* is_leaf, PyObject* separator = nullptr,
+                                 bool rest_is_static = false);
 
 }  // namespace partax

@@ -68,8 +68,8 @@ std::size_t Flattener::begin_node(Kind kind, std::size_t arity, const TypeInfo* 
 }
 
 void Flattener::remember(const TypeInfo& info) {
-  for (auto known = spec_.infos.rbegin(); known != spec_.infos.rend(); ++known) {
-    if (known->get() == &info) return;
+  for (auto earlier = spec_.infos.rbegin(); earlier != spec_.infos.rend(); ++earlier) {
+    if (earlier->get() == &info) return;
   }
   spec_.infos.push_back(TypeTable::instance().shared(info));
   spec_.types.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info.type)));
@@ -114,16 +114,11 @@ void Flattener::walk(PyObject* object) {
     begin_node(Kind::kNone, 0, nullptr);
     return;
   }
-  if (++depth_ > kMaxDepth) {
-    throw WalkError::diagnosed(PyExc_RecursionError,
-                               "found a tree that is nested more than " + std::to_string(kMaxDepth) +
-                                   " levels deep or contains itself, expected a finite, flatter tree");
-  }
-  if (!stack_.is_free()) {
-    throw WalkError::diagnosed(
-        PyExc_RecursionError,
-        "found a tree that is nested more deeply than this thread's stack has room for, expected "
-        "a flatter tree, or fewer walks within walks");
+  if (++depth_ > kMaxDepth || !stack_.is_free()) {
+    const std::string limit = depth_ > kMaxDepth ? "more than " + std::to_string(kMaxDepth) + " levels deep"
+                                                 : "more deeply than this thread's stack has room for";
+    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that is nested " + limit +
+                                                         " or contains itself, expected a finite, flatter tree");
   }
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);
@@ -185,9 +180,9 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
       begin_node(info.kind, size, &info);
       const auto item = [&](std::size_t i) {
-        Ref found = item_of(object, static_cast<Py_ssize_t>(i));
-        if (!found) changed_while_walking();
-        return found;
+        Ref item = item_of(object, static_cast<Py_ssize_t>(i));
+        if (!item) changed_while_walking();
+        return item;
       };
       sequence(size, item, object, index);
       if (static_cast<std::size_t>(PyList_GET_SIZE(object)) != size) changed_while_walking();
@@ -306,9 +301,9 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   name_children(object);
   // They may be a list that the node itself keeps, which user code may shrink meanwhile.
   const auto child = [&](std::size_t i) {
-    Ref found = item_of(level.children.get(), static_cast<Py_ssize_t>(i));
-    if (!found) changed_while_walking();
-    return found;
+    Ref item = item_of(level.children.get(), static_cast<Py_ssize_t>(i));
+    if (!item) changed_while_walking();
+    return item;
   };
   sequence(count, child, object, index);
 }
@@ -332,7 +327,7 @@ std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const
   if (!names_) return std::vector<bool>(count, true);
   std::vector<bool> applies;
   const Ref meant = python::values_meant(names_, shape);
-  for (PyObject* it : Items(meant.get())) applies.push_back(it == Py_True);
+  for (PyObject* is_meant : Items(meant.get())) applies.push_back(is_meant == Py_True);
   return applies;
 }
 

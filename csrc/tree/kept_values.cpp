@@ -40,20 +40,20 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
     leaves_.reserve(leaves_.size() + part.num_leaves);
     leaves_.append(*leaves, part.first_leaf, part.num_leaves);
     leaves_.append_beside(*leaves, part.first_node, part.end_node, part.first_static, part.end_static);
-    std::unordered_set<PyObject*> known;  // one look at each object is enough: the key is of one moment
+    std::unordered_set<PyObject*> seen;  // one look at each object is enough: the key is of one moment
     for (std::size_t i = part.first_static; i < part.end_static; ++i) {
       const StaticValue& value = spec.statics[i];
       PyObject* const own = leaves->own_static(i);
       if (own == nullptr || value.is_callable() || is_atom(own)) continue;
       Ref object = Ref::borrow(own);
-      if (known.insert(object.get()).second) part.may_change.push_back({as_it_is(object), std::move(object)});
+      if (seen.insert(object.get()).second) part.may_change.push_back({as_it_is(object), std::move(object)});
     }
   }
 }
 
 bool KeptValues::has_node(std::size_t node) const noexcept {
   return std::any_of(parts_.begin(), parts_.end(),
-                     [&](const Part& it) { return it.is_kept && it.first_node <= node && node < it.end_node; });
+                     [&](const Part& part) { return part.is_kept && part.first_node <= node && node < part.end_node; });
 }
 
 void KeptValues::clear_leaf(std::size_t leaf) {

@@ -61,8 +61,8 @@ class LeafBuffer {
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {
-    const auto found = place_of(own_statics_, index);
-    return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
+    const auto entry = place_of(own_statics_, index);
+    return entry != own_statics_.end() && entry->first == index ? entry->second.get() : nullptr;
   }
 
   // A node of the call that a result may be: by its index in the key, in order.
@@ -95,7 +95,7 @@ class LeafBuffer {
   using Numbered = std::vector<std::pair<std::size_t, Ref>>;
 
   static Numbered::const_iterator place_of(const Numbered& sorted, std::size_t index) noexcept {
-    const auto before = [](const auto& known, std::size_t wanted) { return known.first < wanted; };
+    const auto before = [](const auto& entry, std::size_t wanted) { return entry.first < wanted; };
     return std::lower_bound(sorted.begin(), sorted.end(), index, before);
   }
 

@@ -14,19 +14,19 @@ namespace {
 class Matcher {
  public:
   Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule,
-          const KeptValues* kept = nullptr)
+          const KeptValues* kept_values = nullptr)
       : nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
         unchanged_(spec, leaves, abstract),
         abstract_(abstract),
         rule_(rule),
-        kept_(kept) {}
+        kept_values_(kept_values) {}
 
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
     ++at_;
-    return kept_ == nullptr ? sequence(values, count) : beside_kept(values, count);
+    return kept_values_ == nullptr ? sequence(values, count) : with_kept_values(values, count);
   }
 
   bool walk(PyObject* object) {
@@ -128,11 +128,11 @@ class Matcher {
   }
 
   // The values of a call, of which some are known.
-  bool beside_kept(PyObject* const* values, std::size_t count) {
+  bool with_kept_values(PyObject* const* values, std::size_t count) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
-      if (next.kind != Kind::kStaticRun && kept_->has(i)) {
-        if (!kept_->append_to(leaves_, i++)) return false;
+      if (next.kind != Kind::kStaticRun && kept_values_->has(i)) {
+        if (!kept_values_->append_to(leaves_, i++)) return false;
         at_ += next.extent;
         continue;
       }
@@ -149,8 +149,8 @@ class Matcher {
     if (!PyList_Check(row)) {
       return PyTuple_GET_SIZE(row) == arity && sequence(reinterpret_cast<PyTupleObject*>(row)->ob_item, node.arity);
     }
-    HeldValues held(node.arity);
-    return held.hold_items_of(row) && sequence(held.to_fill(), node.arity) && PyList_GET_SIZE(row) == arity;
+    HeldValues children(node.arity);
+    return children.hold_items_of(row) && sequence(children.to_fill(), node.arity) && PyList_GET_SIZE(row) == arity;
   }
 
   bool dict(const Node& node, PyObject* object) {
@@ -252,7 +252,7 @@ class Matcher {
   UnchangedReader unchanged_;
   bool abstract_;
   const DynamicRule* rule_;
-  const KeptValues* kept_;
+  const KeptValues* kept_values_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
   std::size_t taken_ = 0;                  // the nodes before this one have been taken
@@ -281,10 +281,10 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 }  // namespace
 
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
-                const DynamicRule* rule, const KeptValues* kept) {
+                const DynamicRule* rule, const KeptValues* kept_values) {
   leaves.reserve(leaves.size() + spec.num_dynamic);
   leaves.reserve_nodes(spec.num_passthroughs);
-  return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule, kept).call(values, count); });
+  return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule, kept_values).call(values, count); });
 }
 
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves) {

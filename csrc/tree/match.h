@@ -12,9 +12,9 @@ namespace partax {
 // True, with the dynamic leaves appended to `leaves`, if the values have the static part `spec` (sealed). Runs user
 // code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null);
 // allocates nothing per leaf. The caller must keep `spec`, whatever that code does to its entry. Raises PythonError.
-// What `kept` (may be null) has of the values is not looked at.
+// What `kept_values` (may be null) has of the values is not looked at.
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
-                const DynamicRule* rule, const KeptValues* kept = nullptr);
+                const DynamicRule* rule, const KeptValues* kept_values = nullptr);
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
 
 }  // namespace partax

@@ -93,13 +93,9 @@ class Rebuilder {
   bool has_static(std::size_t index) const { return own_static(index) != nullptr || !spec_.statics[index].absent(); }
 
   Ref static_value(std::size_t index) const {
-    PyObject* known = own_static(index);
-    if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
-    return known != nullptr ? Ref::borrow(known) : stored_static(index);
-  }
-
-  Ref stored_static(std::size_t index) const {
-    Ref value = spec_.statics[index].value();
+    PyObject* own = own_static(index);
+    if (own == nullptr && !spec_.identity.empty()) own = spec_.identity[index];
+    Ref value = own != nullptr ? Ref::borrow(own) : spec_.statics[index].value();
     if (value) return value;
     raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
   }
@@ -110,13 +106,13 @@ class Rebuilder {
 
   // The argument's node that the next node is, or null where the call has not kept it.
   PyObject* passthrough() {
-    const PassthroughNode& given = reuse_->nodes[next_given_++];
-    PyObject* const node = reuse_->call.node(given.node, node_hint_);
+    const PassthroughNode& source = reuse_->nodes[next_given_++];
+    PyObject* const node = reuse_->call.node(source.node, node_hint_);
     // Where an array is put on a device it is another one.
-    const bool is_same = node != nullptr && std::equal(leaves_ + next_leaf_, leaves_ + next_leaf_ + given.leaf_count,
-                                                       reuse_->call.arguments() + given.first_leaf);
+    const bool is_same = node != nullptr && std::equal(leaves_ + next_leaf_, leaves_ + next_leaf_ + source.leaf_count,
+                                                       reuse_->call.arguments() + source.first_leaf);
     if (!is_same) return nullptr;
-    next_leaf_ += given.leaf_count;
+    next_leaf_ += source.leaf_count;
     return node;
   }
 
@@ -238,9 +234,9 @@ class Rebuilder {
     const Layout& layout = *node.info->layout;
     const EntryPlaces at(node);
     const Ref object = empty_instance(*node.info);
-    std::size_t taken = 0;
+    std::size_t in_run = 0;
     for (const Slot& slot : layout.items) set_slot(slot, object, tuple(node));
-    for (const Slot& slot : layout.children) set_slot(slot, object, next_child(taken));
+    for (const Slot& slot : layout.children) set_slot(slot, object, next_child(in_run));
     for (std::size_t i = 0; i < layout.statics.size(); ++i) {
       set_slot(layout.statics[i], object, static_value(node.first_static + i));
     }
@@ -250,7 +246,7 @@ class Rebuilder {
     const Ref dict = has_own ? Ref() : allocated([] { return PyDict_New(); });
     for (std::size_t i = 0; i < node.entries; ++i) {  // those of children first
       const Ref key = static_value(at.keys + i);
-      const Ref value = i < at.children ? next_child(taken) : static_value(at.statics + i - at.children);
+      const Ref value = i < at.children ? next_child(in_run) : static_value(at.statics + i - at.children);
       if (has_own) {
         set_attribute(object, key.get(), value.get());
       } else {
@@ -270,21 +266,21 @@ class Rebuilder {
 
   // What a maker gives, which all of one result share.
   Ref made(PyObject* maker) {
-    for (const auto& [known, value] : made_) {
-      if (known == maker) return value;
+    for (const auto& [earlier, value] : made_) {
+      if (earlier == maker) return value;
     }
     made_.emplace_back(maker, Ref::checked(PyObject_CallNoArgs(maker)));
     return made_.back().second;
   }
 
   // A child that may be one of a run, of which so many have been taken.
-  Ref next_child(std::size_t& taken) {
+  Ref next_child(std::size_t& in_run) {
     const Node& next = spec_.nodes[at_];
     const bool is_static = next.kind == Kind::kStaticRun;
     if (!is_static && next.kind != Kind::kDynamicRun) return build();
-    Ref value = is_static ? static_value(next.first_static + taken) : leaf();
-    if (++taken == next.arity) {
-      taken = 0;
+    Ref value = is_static ? static_value(next.first_static + in_run) : leaf();
+    if (++in_run == next.arity) {
+      in_run = 0;
       ++at_;
     }
     return value;
@@ -307,12 +303,12 @@ class Rebuilder {
       const Ref children = Ref::checked(PyTuple_Pack(2, args, keywords));
       return unflattened(node, function, children.get());
     }
-    const Ref given = allocated([&] { return PyTuple_New(PyTuple_GET_SIZE(args) + 1); });
-    PyTuple_SET_ITEM(given.get(), 0, Py_NewRef(function));
+    const Ref arguments = allocated([&] { return PyTuple_New(PyTuple_GET_SIZE(args) + 1); });
+    PyTuple_SET_ITEM(arguments.get(), 0, Py_NewRef(function));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
-      PyTuple_SET_ITEM(given.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+      PyTuple_SET_ITEM(arguments.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
     }
-    return allocated([&] { return base->tp_new(node.info->type, given.get(), keywords); });
+    return allocated([&] { return base->tp_new(node.info->type, arguments.get(), keywords); });
   }
 
   void build_fields(const Node& node, HeldValues& values) {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <unordered_set>
 
 #include "base/boxed.h"
 #include "base/error_path.h"
@@ -55,26 +54,22 @@ void seal(PyObject* self) {
 std::size_t hash_of(PyObject* self) {
   StaticPart& part = part_of(self);
   if (part.is_hashed.load(std::memory_order_acquire)) return part.hash;
-  std::unordered_set<std::size_t> aux_data;
-  for (const Node& node : part.tree.nodes) {
-    if (node.kind == Kind::kRegistered) aux_data.insert(node.first_static);
-    const bool has_fields = node.kind == Kind::kDeclared || node.kind == Kind::kModule || node.kind == Kind::kDataclass;
-    std::size_t count = has_fields ? node.info->static_names.size() : 0;
-    if (node.kind == Kind::kEntries) count = EntryPlaces(node).keys - node.first_static;
-    for (std::size_t i = 0; i < count; ++i) aux_data.insert(node.first_static + i);
-  }
-  std::size_t hash = part.tree.hash;
+  const std::vector<Node>& nodes = part.tree.nodes;
+  std::size_t hash = part.tree.hash, node = 0;
   bool may_hold_callables = false;
   for (std::size_t i = 0; i < part.tree.statics.size(); ++i) {
+    while (node + 1 < nodes.size() && nodes[node + 1].first_static <= i) ++node;
     const Ref value = part.tree.statics[i].value();
-    const auto unhashable = aux_data.count(i) > 0 ? Unhashable::kCompare : Unhashable::kRefuse;
+    // Static fields and aux data of nodes are compared; leaves and keys have to be hashed.
+    const bool is_named = nodes[node].kind == Kind::kModule || nodes[node].kind == Kind::kDataclass ||
+                          is_named_by_functions(nodes[node].kind);
     const auto hash_of_value = [&] {
       const Form form = value ? form_of(value.get()) : Form::kAtom;
       may_hold_callables = may_hold_callables || form == Form::kCallable || is_composite(form);
-      return value ? static_hash(value.get(), unhashable) : 0;
+      return value ? static_hash(value.get(), is_named ? Unhashable::kCompare : Unhashable::kRefuse) : 0;
     };
-    const std::size_t found = located(self, [&] { return of_value(i, hash_of_value); });
-    hash = (hash ^ found) * 0x9E3779B97F4A7C15ull + (hash >> 31);
+    const std::size_t value_hash = located(self, [&] { return of_value(i, hash_of_value); });
+    hash = (hash ^ value_hash) * 0x9E3779B97F4A7C15ull + (hash >> 31);
   }
   if (may_hold_callables) seal(self);
   part.hash = hash;
@@ -219,9 +214,10 @@ Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
   return box(std::move(part), flat_spec_type);
 }
 
-bool is_flat_spec(PyObject* object) noexcept { return Py_TYPE(object) == flat_spec_type; }
-
-const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
+const TreeSpec& loose_tree(PyObject* spec) {
+  if (Py_TYPE(spec) != flat_spec_type) raise_error(PyExc_TypeError, "expected a FlatSpec");
+  return part_of(spec).tree;
+}
 
 Ref roots_of(PyObject* node) {
   const StaticPart& part = part_of(node);

@@ -14,7 +14,7 @@ bool is_in_slots(const Node* node) noexcept {
   const bool is_slot =
       layout.dictionary == Layout::Dictionary::kNone || layout.dictionary == Layout::Dictionary::kInSlot;
   return is_slot && layout.items.empty() && node->arity == layout.children.size() && node->extent == node->arity + 1 &&
-         std::all_of(node + 1, node + node->extent, [](const Node& it) { return it.kind == Kind::kDynamicLeaf; });
+         std::all_of(node + 1, node + node->extent, [](const Node& child) { return child.kind == Kind::kDynamicLeaf; });
 }
 
 // Whether two specs have the same nodes, whose static values then are compared.
@@ -53,10 +53,10 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
 }
 
 void TreeSpec::weaken_types(const TreeSpec& other) {
-  std::unordered_set<PyObject*> known;
-  other.each_weakref([&](PyObject* weakref, bool) { known.insert(weak_target(weakref).get()); });
+  std::unordered_set<PyObject*> other_types;
+  other.each_weakref([&](PyObject* weakref, bool) { other_types.insert(weak_target(weakref).get()); });
   for (Ref& type : types) {
-    if (known.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
+    if (other_types.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
   }
 }
 

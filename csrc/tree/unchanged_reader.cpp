@@ -43,10 +43,10 @@ bool UnchangedReader::keep_equal(std::size_t index, PyObject* key) const {
   return true;
 }
 
-void UnchangedReader::expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys,
+void UnchangedReader::expect_order_of(PyObject* dict, PyObject* const* dict_keys, std::size_t keys,
                                       std::size_t count) const {
   std::unordered_map<PyObject*, std::uint32_t, KeyHash, KeyEqual> places;
-  for (std::size_t i = 0; i < count; ++i) places.emplace(known[i], static_cast<std::uint32_t>(keys + i));
+  for (std::size_t i = 0; i < count; ++i) places.emplace(dict_keys[i], static_cast<std::uint32_t>(keys + i));
   std::vector<std::uint32_t> order;
   order.reserve(count);
   std::vector<std::uint32_t>& all = spec_.key_order;
@@ -57,9 +57,9 @@ void UnchangedReader::expect_order_of(PyObject* dict, PyObject* const* known, st
   PyObject *key, *value;
   Py_ssize_t position = 0;
   while (order.size() < count && PyDict_Next(dict, &position, &key, &value) != 0) {
-    const auto found = places.find(key);
-    if (found == places.end()) return;
-    order.push_back(found->second);
+    const auto place = places.find(key);
+    if (place == places.end()) return;
+    order.push_back(place->second);
   }
   if (order.size() == count) std::copy(order.begin(), order.end(), all.data() + keys);
 }

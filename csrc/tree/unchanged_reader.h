@@ -109,9 +109,9 @@ class UnchangedReader {
 
   // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
   bool is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const;
-  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it; `known`
-  // are its own in the order of the spec. Does nothing where it has others.
-  void expect_order_of(PyObject* dict, PyObject* const* known, std::size_t keys, std::size_t count) const;
+  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it;
+  // `dict_keys` are its own in the order of the spec. Does nothing where it has others.
+  void expect_order_of(PyObject* dict, PyObject* const* dict_keys, std::size_t keys, std::size_t count) const;
 
   // The values of a dictionary whose keys are as expected.
   bool read_dict(const Node& node, PyObject* object, HeldValues& values) const {
@@ -124,13 +124,13 @@ class UnchangedReader {
   }
 
  private:
-  // `held` are the objects where they are owned; an array then goes over to the leaves.
-  bool match_all(PyObject* const* objects, std::size_t count, std::size_t& at, HeldValues* held = nullptr) {
+  // `owners` are the objects where they are owned; an array then goes over to the leaves.
+  bool match_all(PyObject* const* objects, std::size_t count, std::size_t& at, HeldValues* owners = nullptr) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at];
       if (next.kind == Kind::kDynamicLeaf) {
         if (Py_TYPE(objects[i]) != array_type_) return false;
-        leaves_.push(kFreeThreaded && held != nullptr ? held->release(i) : Ref::borrow(objects[i]));
+        leaves_.push(kFreeThreaded && owners != nullptr ? owners->release(i) : Ref::borrow(objects[i]));
         ++i;
         ++at;
       } else if (next.in_slots) {
@@ -188,10 +188,10 @@ class UnchangedReader {
   }
 
   bool match_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at,
-                      HeldValues* held) {
+                      HeldValues* owners) {
     if (node.is_passthrough) leaves_.keep_node(at, object);
     ++at;
-    return match_all(children, node.arity, at, held);
+    return match_all(children, node.arity, at, owners);
   }
 
   // Of an object that keeps its children in a row, which stays where it is meanwhile; null of others, and where they

@@ -5,27 +5,23 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._families.fields import (
-    BUILT_IN,
-    Description,
-    Fields,
-    hidden,
-    identical,
-    in_slots,
-    instance_dict,
-    values_of,
-)
+from partax._families.fields import BUILT_IN, Description, hidden, identical, in_slots, instance_dict, values_of
 from partax._jax import nodes
 
 _Class = TypeVar("_Class", bound=type[Any])
 
-_PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)
+
+class Fields(NamedTuple):
+    """The attributes of a class that are its children, in order, and those that are its aux data."""
+
+    children: tuple[str, ...]
+    statics: tuple[str, ...]
 
 
 def _fields_of_chex(cls: type) -> Fields | None:
@@ -41,15 +37,10 @@ def _fields_of_chex(cls: type) -> Fields | None:
     return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls) if field.name in fields)), ())
 
 
-_PENZAI_METHODS = ("tree_flatten", "tree_flatten_with_keys", "tree_unflatten", "from_attributes")
-
-
 def _fields_of_penzai(cls: type) -> Fields | None:
-    """The fields of a penzai struct that does not override flattening: those with `pytree_node=False` are static."""
+    """The fields of a penzai struct: those with `pytree_node=False` are static."""
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
-        return None
-    if any(inspect.getattr_static(cls, name) is not inspect.getattr_static(struct, name) for name in _PENZAI_METHODS):
         return None
     fields = dataclasses.fields(cls)
     children = tuple(field.name for field in fields if field.metadata.get("pytree_node", True))
@@ -59,7 +50,7 @@ def _fields_of_penzai(cls: type) -> Fields | None:
 # For each library, the function that returns the fields of one of its classes, or None for any other class.
 _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "chex": _fields_of_chex,
-    "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
+    "jax": lambda cls: Fields(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
     "penzai": _fields_of_penzai,
 }
 _user_fields: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
@@ -156,20 +147,17 @@ def describe(obj: Any) -> Description | None:
     if values is None or (not in_slots(cls, names) and len(instance_dict(obj) or ()) != len(names)):
         return None
     description = Description("declared", fields.children, fields.statics)
-    if fields.is_partial:
+    if cls is jax.tree_util.Partial:
         return description if _rebuilds_partial(obj) else None
     order = _set_order(obj, fields, values)
     if isinstance(order, tuple):
         return description._replace(set_order=order)
-    return (
-        None
-        if cls not in _user_fields
-        else description._replace(
-            error=(
-                f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
-                f"data_fields={fields.children} and meta_fields={fields.statics}: {order}; declare what they do, or change them"
-            )
-        )
+    if cls not in _user_fields:
+        return None
+    declaration = f"data_fields={fields.children} and meta_fields={fields.statics}"
+    return description._replace(
+        error=f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
+        f"{declaration}: {order}; declare what they do, or change them"
     )
 
 

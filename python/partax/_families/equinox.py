@@ -1,5 +1,6 @@
 """Equinox's modules."""
 
+import collections
 import dataclasses
 import functools
 import sys
@@ -36,33 +37,26 @@ def describe(obj: Any) -> Description | None:
     fields = dataclasses.fields(cls)
     children = tuple(f.name for f in fields if not f.metadata.get("static", False))
     statics = tuple(f.name for f in fields if f.metadata.get("static", False))
-    missing = _missing()
-    attributes = instance_dict(obj)
+    missing, attributes = _missing(), instance_dict(obj)
     if missing is None or attributes is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
         return None
     _core.configure(missing=missing, wrapper_names=_WRAPPER_NAMES)
-    values = dict(attributes)
-    expected = [(name, values[name]) for name in children if name in values]
-    wrapper: Any = missing
-    if len(values) != len(fields):
-        wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
-        expected += zip(_WRAPPER_NAMES, wrapper, strict=True)
-    expected += [(name, values[name]) for name in statics if name in values]
+    values = collections.defaultdict(lambda: missing, attributes)
+    wrapper: Any = missing if len(values) == len(fields) else tuple(values[name] for name in _WRAPPER_NAMES)
+    names = (*children, *(() if wrapper is missing else _WRAPPER_NAMES), *statics)
+    expected = {name: values[name] for name in names if name in attributes or name in _WRAPPER_NAMES}
     leaves, aux = flatten_one_level(obj)
-    again = one_level(obj).unflatten(leaves)
-    if not identical(leaves, [values.get(name, missing) for name in children]):
-        return None
-    if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
-        return None
-    if not (aux[0] is missing if wrapper is missing else type(aux[0]) is tuple and identical(aux[0], wrapper)):
-        return None
-    if not identical(aux[1:], [values.get(name, missing) for name in statics]):
-        return None
-    rebuilt = again.__dict__
-    names = [name for name, _ in expected]
-    if list(rebuilt) != names or not identical(rebuilt.values(), [value for _, value in expected]):
-        return None
-    return Description("module", children, statics)
+    rebuilt = one_level(obj).unflatten(leaves)
+    is_same = (
+        identical(leaves, [values[name] for name in children])
+        and type(aux) is tuple
+        and (aux[0] is missing if wrapper is missing else type(aux[0]) is tuple and identical(aux[0], wrapper))
+        and identical(aux[1:], [values[name] for name in statics])
+        and type(rebuilt) is cls
+        and list(rebuilt.__dict__) == list(expected)
+        and identical(rebuilt.__dict__.values(), expected.values())
+    )
+    return Description("module", children, statics) if is_same else None
 
 
 @functools.cache

@@ -21,11 +21,7 @@ def text_of_runtime_error(message: str, stack: str) -> str:
     words = _name("equinox._jit._on_error_msg")
     if isinstance(words, str) and "{msg}" in words and "{stack}" in words:
         return words.format(msg=message, stack=stack)
-    inside = f"\nThe stack inside of the jitted function, to where the error was checked for:\n{stack}" if stack else ""
-    return (
-        f"{message}\n{inside}\nSet EQX_ON_ERROR=breakpoint for a debugger where it is raised, or EQX_ON_ERROR=nan to "
-        "go on with NaNs; see https://docs.kidger.site/equinox/api/errors/"
-    )
+    return f"{message}\n{stack}"
 
 
 def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:

@@ -39,16 +39,6 @@ BUILT_IN: dict[type, str] = {
 _HEAP_TYPE = 1 << 9
 
 
-class Fields(NamedTuple):
-    """The attributes of a class that are its children, in order, and those that are its aux data. A partial is rebuilt
-    by a call with these; an instance of any other class by setting them on an empty instance.
-    """
-
-    children: tuple[str, ...]
-    statics: tuple[str, ...]
-    is_partial: bool = False
-
-
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:
 
     def is_slot(member: Any) -> bool:

@@ -99,7 +99,9 @@ def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) 
     leaves, structure = _core.tree_flatten(expected, is_leaf)
     selected, selected_structure = _core.tree_flatten(selection, None)
     selected = [_unwrapped(leaf) for leaf in selected]
-    if structure != selected_structure or any(a is not b for a, b in zip(leaves, selected, strict=True)):
+    if not _core.have_equal_structures(structure, selected_structure) or any(
+        a is not b for a, b in zip(leaves, selected, strict=True)
+    ):
         raise ValueError(
             "`where` must use just the PyTree structure of `pytree`. `where` must not depend on the leaves in `pytree`."
         )
@@ -167,7 +169,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     pending: list[Any] = []  # results that are on a device, or traced
     for tree in pytrees[1:]:
         leaves, other_structure = _core.tree_flatten(tree, None)
-        if structure != other_structure:
+        if not _core.have_equal_structures(structure, other_structure):
             return False
         for a, b in zip(first, leaves, strict=True):
             if typematch and type(a) is not type(b):

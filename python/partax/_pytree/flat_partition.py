@@ -105,7 +105,7 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     ordered = [leaves[path] for path in paths if path in leaves]
     if not len(ordered) == len(paths) == sum(map(len, plain)):
         raise _wrong_keys(paths, plain)
-    return _core.flat_rebuild(spec, ordered)
+    return _core.tree_unflatten(spec, ordered)
 
 
 def _wrong_keys(paths: tuple[str, ...], dicts: list[dict[str, Any]]) -> KeyError:
@@ -137,7 +137,7 @@ def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
 
 def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
     leaves = [_Place() for _ in spec.paths]
-    return _restore, (_core.flat_rebuild(spec, leaves), spec.separator)
+    return _restore, (_core.tree_unflatten(spec, leaves), spec.separator)
 
 
 def install() -> None:

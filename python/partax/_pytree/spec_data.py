@@ -43,7 +43,7 @@ node_of = partial(tuple.__new__, Node)  # `Node._make` without its check, since 
 
 
 NodeNames = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
-"""The fields of each node; and for each node that has keys, these: of a dict the keys as static values, and of a node
+"""The fields of each node; and the keys of each node that has some: of a dict its keys as static values, and of a node
 of the kinds `_NAMED_BY_FUNCTIONS` those of JAX."""
 
 _NAMED_BY_FUNCTIONS = ("registered", "declared", "entries")
