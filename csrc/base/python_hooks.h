@@ -48,6 +48,7 @@ inline PythonFunction order_of{"partax._families.declared", "order_of"};
 inline PythonFunction is_frozen{"partax._families.describe", "is_frozen"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
 inline PythonFunction asked_by_equinox{"partax._families.equinox", "asked_by_equinox"};
+inline PythonFunction jit_parts{"partax._jax.private", "jit_parts"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};

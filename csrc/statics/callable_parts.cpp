@@ -10,11 +10,6 @@ namespace {
 // Re-created callables that a key knows by identity; more of them are proven again.
 constexpr std::size_t kMaxKnown = 8;
 
-Ref weakly(PyObject* object, PyObject* on_death) {
-  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) == 0) return Ref::borrow(object);
-  return Ref::checked(PyWeakref_NewRef(object, on_death));
-}
-
 bool refers_to(const Ref& reference, PyObject* object) noexcept {
   return PyWeakref_CheckRef(reference.get()) ? weakly_is(reference.get(), object) : reference.get() == object;
 }
@@ -24,6 +19,11 @@ Ref target_of(const Ref& reference) {
 }
 
 }  // namespace
+
+Ref weakly(PyObject* object, PyObject* on_death) {
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) == 0) return Ref::borrow(object);
+  return Ref::checked(PyWeakref_NewRef(object, on_death));
+}
 
 CallableSort callable_sort(PyObject* value) noexcept {
   PyTypeObject* type = Py_TYPE(value);
@@ -67,6 +67,7 @@ CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool prov
   if (!proves) return;
   proof = python::Proof(callable);
   is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
+  if (is_provable) content = CallableContent(callable, attribute(proof.get(), "globals"));
   num_array_bytes = size_of_number(attribute(proof.get(), "num_array_bytes").get());
 }
 
@@ -77,7 +78,8 @@ bool CallableRecord::is_alive() const {
 
 bool CallableRecord::accepts(PyObject* callable) {
   if (is_known(callable)) return true;
-  if (!is_provable || python::is_same(proof, callable).get() != Py_True) return false;
+  if (!is_provable) return false;
+  if (!content.matches(callable) && python::is_same(proof, callable).get() != Py_True) return false;
   known.insert(known.begin() + 1, CallableIdentity(callable, nullptr));
   if (known.size() > kMaxKnown) known.pop_back();
   return true;

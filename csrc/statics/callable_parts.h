@@ -4,14 +4,16 @@
 #include "base/error_path.h"
 #include "base/hooks.h"
 #include "base/owned_reads.h"
+#include "statics/callable_content.h"
 
 namespace partax {
 
 // Types of Python and jax whose instances are read by their parts.
 struct TakenApart {
-  ImmortalRef partial;  // functools.partial
-  ImmortalRef jitted;   // what jax.jit returns
-  ImmortalRef wrapper;  // what filter_jit returns; `wrapped` reads the function in it
+  ImmortalRef partial;   // functools.partial
+  ImmortalRef jitted;    // what jax.jit returns
+  ImmortalRef tree_def;  // jax.tree_util.PyTreeDef, part of the options of jax.jit
+  ImmortalRef wrapper;   // what filter_jit returns; `wrapped` reads the function in it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 
@@ -29,6 +31,9 @@ enum class CallableSort : std::uint8_t {
 };
 
 CallableSort callable_sort(PyObject* value) noexcept;
+
+// A weak reference with a callback (which may be null), or the object itself if it supports none.
+Ref weakly(PyObject* object, PyObject* on_death);
 
 // A callable by identity, held weakly. Python makes a new object at each access of a bound method, so that one is known
 // by its function and its object.
@@ -72,10 +77,11 @@ struct CallableRecord {
   void check_still_proven();
   // From now on re-created ones do not get its programs, for this reason.
   void refuse_others(const char* reason);
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, known); }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, content, known); }
 
   std::vector<CallableIdentity> known;  // the original, then the re-created ones, latest first
   Ref proof;                            // partax._functions.proof.Proof, or null
+  CallableContent content;              // a shorter proof, if there is one
   bool is_provable = false;
   std::size_t num_array_bytes = 0;  // of the arrays that it can read
 };
