@@ -7,8 +7,8 @@
 namespace partax {
 namespace {
 
-// Re-created callables that a key knows by identity; more of them are proven again.
-constexpr std::size_t kMaxKnown = 8;
+// Re-created callables that a key identifies; others are proven again at each call.
+constexpr std::size_t kMaxReCreated = 8;
 
 bool refers_to(const Ref& reference, PyObject* object) noexcept {
   return PyWeakref_CheckRef(reference.get()) ? weakly_is(reference.get(), object) : reference.get() == object;
@@ -63,7 +63,7 @@ Ref CallableIdentity::get() const {
 }
 
 CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool proves) {
-  known.emplace_back(callable, on_death);
+  identities.emplace_back(callable, on_death);
   if (!proves) return;
   proof = python::Proof(callable);
   is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
@@ -72,16 +72,16 @@ CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool prov
 }
 
 bool CallableRecord::is_alive() const {
-  return std::any_of(known.begin(), known.end(),
-                     [](const CallableIdentity& it) { return static_cast<bool>(it.get()); });
+  return std::any_of(identities.begin(), identities.end(),
+                     [](const CallableIdentity& identity) { return static_cast<bool>(identity.get()); });
 }
 
 bool CallableRecord::accepts(PyObject* callable) {
   if (is_known(callable)) return true;
   if (!is_provable) return false;
   if (!content.matches(callable) && python::is_same(proof, callable).get() != Py_True) return false;
-  known.insert(known.begin() + 1, CallableIdentity(callable, nullptr));
-  if (known.size() > kMaxKnown) known.pop_back();
+  identities.insert(identities.begin() + 1, CallableIdentity(callable, nullptr));
+  if (identities.size() > kMaxReCreated) identities.pop_back();
   return true;
 }
 
@@ -90,8 +90,8 @@ std::string CallableRecord::difference(PyObject* callable) const {
 }
 
 void CallableRecord::check_still_proven() {
-  const std::vector<CallableIdentity> identities = known;  // Python may add to them
-  for (const CallableIdentity& identity : identities) {
+  const std::vector<CallableIdentity> snapshot = identities;  // Python may add to them
+  for (const CallableIdentity& identity : snapshot) {
     const Ref callable = is_provable ? identity.get() : Ref();
     if (callable && python::is_same(proof, callable).get() != Py_True) is_provable = false;
   }
