@@ -22,6 +22,7 @@ void configure(const pybind11::kwargs& references) {
       {"wrapper_names", &equinox().wrapper_names},
       {"partial", &taken_apart().partial},
       {"jitted", &taken_apart().jitted},
+      {"tree_def", &taken_apart().tree_def},
       {"described_filter", &described_filter},
       {"predicates", &predicate_filters},
   };

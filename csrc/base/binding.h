@@ -65,9 +65,6 @@ class BoxedClass {
     return *this;
   }
 
-  // Its attributes cannot be set from now on.
-  void make_immutable() { Boxed<Value>::type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE; }
-
  private:
   pybind11::object type_;
 };

@@ -27,11 +27,6 @@ FlattenOptions children_only() {
 
 bool is_node(PyObject* object) { return TypeTable::instance().find_in_tree(object).kind != Kind::kStaticLeaf; }
 
-bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
-  return a.statics.size() == b.statics.size() &&
-         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_same_node);
-}
-
 namespace {
 
 bool equal_statics(const StaticValue& a, const StaticValue& b) {
@@ -69,7 +64,7 @@ TreeSpec with_names(PyObject* tree, FlattenOptions options) {
 }  // namespace
 
 bool are_alike(const TreeSpec& a, const TreeSpec& b) {
-  if (!have_like_nodes(a, b)) return false;
+  if (!have_same_nodes(a, b)) return false;
   for (std::size_t i = 0; i < a.statics.size(); ++i) {
     if (!equal_statics(a.statics[i], b.statics[i])) return false;
   }
@@ -81,7 +76,7 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& actual, PyObj
   for (std::size_t i = 0; i < actual.statics.size(); ++i) {
     const auto difference = [&] {  // it flattens the tree once more, which may raise errors with paths
       const TreeSpec named = with_names(tree, options);
-      return tree_difference(expected, have_like_nodes(named, actual) ? &named : &actual, number(i), what);
+      return tree_difference(expected, have_same_nodes(named, actual) ? &named : &actual, number(i), what);
     };
     const auto are_equal = [&] { return equal_statics(expected.statics[i], actual.statics[i]); };
     if (below([&] { return difference().first; }, are_equal)) continue;
@@ -96,7 +91,7 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
   const FlattenOptions options = children_only();
   const bool opens = object != Py_None && is_node(object);
   if (opens) flatten_into(level, object, options);
-  if (opens && have_like_nodes(prefix.spec, level.spec)) {
+  if (opens && have_same_nodes(prefix.spec, level.spec)) {
     check_equal_statics(prefix.spec, level.spec, object, options, what);
     return;
   }

@@ -23,9 +23,7 @@ bool is_node(PyObject* object);
 
 // Two trees side by side are alike where their nodes are, and where their keys, static fields and aux data are equal by
 // `==`, as for jax: a program may see which of them it gets, so whoever joins trees says which.
-//
-// Whether the nodes are alike; runs no user code.
-bool have_like_nodes(const TreeSpec& a, const TreeSpec& b);
+
 // Whether the trees are alike; raises a WalkError without a path if an `==` raises.
 bool are_alike(const TreeSpec& a, const TreeSpec& b);
 // Raises a WalkError if the static values of nodes that are alike differ: with the path below `tree`, which was

@@ -69,7 +69,7 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   const Flat& first = flats[0];
   for (std::size_t i = 0; i < parts.size(); ++i) {
     of_value(parts[i].argument, [&] { flatten_into(flats[i], parts[i].tree, options); });
-    if (!have_like_nodes(first.spec, flats[i].spec)) return {};
+    if (!have_same_nodes(first.spec, flats[i].spec)) return {};
   }
   for (std::size_t i = 1; i < parts.size(); ++i) {
     of_value(parts[i].argument, [&] {

@@ -41,8 +41,8 @@ class RestSeparator final : public WalkObserver {
   RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result)
       : whole_(whole), rest_(rest), result_(result) {}
   bool node(PyObject* object) override { return next_ < whole_.leaves.size() && whole_.leaves[next_] == object; }
-  bool leaf(PyObject* object) override {
-    if (next_ == whole_.leaves.size() || whole_.leaves[next_] != object) changed_while_walking();
+  bool leaf(PyObject*) override {
+    if (next_ == whole_.leaves.size()) changed_while_walking();
     const std::uint32_t part = whole_.part[next_++];
     if (part != rest_) result_.part.push_back(part);
     return part != rest_;

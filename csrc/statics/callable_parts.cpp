@@ -7,13 +7,8 @@
 namespace partax {
 namespace {
 
-// Re-created callables that a key knows by identity; more of them are proven again.
-constexpr std::size_t kMaxKnown = 8;
-
-Ref weakly(PyObject* object, PyObject* on_death) {
-  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) == 0) return Ref::borrow(object);
-  return Ref::checked(PyWeakref_NewRef(object, on_death));
-}
+// Re-created callables that a key identifies; others are proven again at each call.
+constexpr std::size_t kMaxReCreated = 8;
 
 bool refers_to(const Ref& reference, PyObject* object) noexcept {
   return PyWeakref_CheckRef(reference.get()) ? weakly_is(reference.get(), object) : reference.get() == object;
@@ -24,6 +19,11 @@ Ref target_of(const Ref& reference) {
 }
 
 }  // namespace
+
+Ref weakly(PyObject* object, PyObject* on_death) {
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) == 0) return Ref::borrow(object);
+  return Ref::checked(PyWeakref_NewRef(object, on_death));
+}
 
 CallableSort callable_sort(PyObject* value) noexcept {
   PyTypeObject* type = Py_TYPE(value);
@@ -63,23 +63,25 @@ Ref CallableIdentity::get() const {
 }
 
 CallableRecord::CallableRecord(PyObject* callable, PyObject* on_death, bool proves) {
-  known.emplace_back(callable, on_death);
+  identities.emplace_back(callable, on_death);
   if (!proves) return;
   proof = python::Proof(callable);
   is_provable = PyUnicode_GET_LENGTH(attribute(proof.get(), "reason").get()) == 0;
+  if (is_provable) content = CallableContent(callable, attribute(proof.get(), "globals"));
   num_array_bytes = size_of_number(attribute(proof.get(), "num_array_bytes").get());
 }
 
 bool CallableRecord::is_alive() const {
-  return std::any_of(known.begin(), known.end(),
-                     [](const CallableIdentity& it) { return static_cast<bool>(it.get()); });
+  return std::any_of(identities.begin(), identities.end(),
+                     [](const CallableIdentity& identity) { return static_cast<bool>(identity.get()); });
 }
 
 bool CallableRecord::accepts(PyObject* callable) {
   if (is_known(callable)) return true;
-  if (!is_provable || python::is_same(proof, callable).get() != Py_True) return false;
-  known.insert(known.begin() + 1, CallableIdentity(callable, nullptr));
-  if (known.size() > kMaxKnown) known.pop_back();
+  if (!is_provable) return false;
+  if (!content.matches(callable) && python::is_same(proof, callable).get() != Py_True) return false;
+  identities.insert(identities.begin() + 1, CallableIdentity(callable, nullptr));
+  if (identities.size() > kMaxReCreated) identities.pop_back();
   return true;
 }
 
@@ -88,8 +90,8 @@ std::string CallableRecord::difference(PyObject* callable) const {
 }
 
 void CallableRecord::check_still_proven() {
-  const std::vector<CallableIdentity> identities = known;  // Python may add to them
-  for (const CallableIdentity& identity : identities) {
+  const std::vector<CallableIdentity> snapshot = identities;  // Python may add to them
+  for (const CallableIdentity& identity : snapshot) {
     const Ref callable = is_provable ? identity.get() : Ref();
     if (callable && python::is_same(proof, callable).get() != Py_True) is_provable = false;
   }

@@ -4,14 +4,16 @@
 #include "base/error_path.h"
 #include "base/hooks.h"
 #include "base/owned_reads.h"
+#include "statics/callable_content.h"
 
 namespace partax {
 
 // Types of Python and jax whose instances are read by their parts.
 struct TakenApart {
-  ImmortalRef partial;  // functools.partial
-  ImmortalRef jitted;   // what jax.jit returns
-  ImmortalRef wrapper;  // what filter_jit returns; `wrapped` reads the function in it
+  ImmortalRef partial;   // functools.partial
+  ImmortalRef jitted;    // what jax.jit returns
+  ImmortalRef tree_def;  // jax.tree_util.PyTreeDef, part of the options of jax.jit
+  ImmortalRef wrapper;   // what filter_jit returns; `wrapped` reads the function in it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 
@@ -30,8 +32,11 @@ enum class CallableSort : std::uint8_t {
 
 CallableSort callable_sort(PyObject* value) noexcept;
 
-// A callable by identity, held weakly. Python makes a new object at each access of a bound method, so that one is known
-// by its function and its object.
+// A weak reference with a callback (which may be null), or the object itself if it supports none.
+Ref weakly(PyObject* object, PyObject* on_death);
+
+// A callable by identity, held weakly. Python makes a new object at each access of a bound method, so a
+// method is identified by its function and its object.
 class CallableIdentity {
  public:
   // `on_death` (may be null) is the callback of the weak references.
@@ -56,26 +61,27 @@ class CallableIdentity {
 struct CallableRecord {
   // `proves`: re-created callables may be the same; else identity decides.
   CallableRecord(PyObject* callable, PyObject* on_death, bool proves);
-  bool is_original(PyObject* callable) const noexcept { return known.front().is(callable); }
+  bool is_original(PyObject* callable) const noexcept { return identities.front().is(callable); }
   bool is_known(PyObject* callable) const noexcept {
-    for (const CallableIdentity& identity : known) {
+    for (const CallableIdentity& identity : identities) {
       if (identity.is(callable)) return true;
     }
     return false;
   }
   bool is_alive() const;
-  // Whether a callable is the same; a re-created one that is proven is known from then on.
+  // Whether a callable is the same; a re-created one that is proven is identified from then on.
   bool accepts(PyObject* callable);
   // Why it does not accept a callable, in words.
   std::string difference(PyObject* callable) const;
-  // Before another trace: if what a known callable reads has changed, re-created ones do not get its programs.
+  // Before another trace: if what an identified callable reads has changed, re-created ones do not get its programs.
   void check_still_proven();
   // From now on re-created ones do not get its programs, for this reason.
   void refuse_others(const char* reason);
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, known); }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, proof, content, identities); }
 
-  std::vector<CallableIdentity> known;  // the original, then the re-created ones, latest first
-  Ref proof;                            // partax._functions.proof.Proof, or null
+  std::vector<CallableIdentity> identities;  // the original, then the re-created ones, latest first
+  Ref proof;                                 // partax._functions.proof.Proof, or null
+  CallableContent content;                   // a shorter proof, if there is one
   bool is_provable = false;
   std::size_t num_array_bytes = 0;  // of the arrays that it can read
 };

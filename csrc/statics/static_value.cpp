@@ -26,7 +26,7 @@ StaticValue StaticValue::for_result() const {
 }
 
 Ref StaticValue::value_for_comparison() const {
-  if (is_callable()) return record_->known.front().get();
+  if (is_callable()) return record_->identities.front().get();
   return mode_ == Mode::kWeak ? weak_target(held_.get()) : held_;
 }
 
@@ -159,7 +159,7 @@ class Sealer {
       composite->items.push_back(item ? seal(item.get()) : StaticValue());
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
-    // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
+    // A value that is immutable all the way down and holds nothing weakly is also identified by its pointer.
     StaticValue result;
     result.mode_ = StaticValue::Mode::kComposite;
     if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {

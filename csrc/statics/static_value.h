@@ -90,7 +90,7 @@ void StaticValue::each_callable(Visit&& visit) const {
 template <typename Visit>
 void StaticValue::each_weakref(Visit&& visit) const {
   if (mode_ == Mode::kWeak) visit(held_.get(), false);
-  if (record_ != nullptr) record_->known.front().each_weakref([&](PyObject* weakref) { visit(weakref, true); });
+  if (record_ != nullptr) record_->identities.front().each_weakref([&](PyObject* weakref) { visit(weakref, true); });
   if (composite_ == nullptr) return;
   if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get(), false);
   for (const StaticValue& item : composite_->items) item.each_weakref(visit);

@@ -28,17 +28,6 @@ std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
   return names;
 }
 
-// Of each value (value,), or () if the field is absent, or None if the value is gone.
-Ref static_data(std::vector<StaticValue>::const_iterator first, std::vector<StaticValue>::const_iterator end) {
-  std::vector<Ref> items;
-  items.reserve(static_cast<std::size_t>(end - first));
-  for (; first != end; ++first) {
-    const Ref value = first->value();
-    items.push_back(first->absent() ? Ref::checked(PyTuple_New(0)) : value ? tuple_of({value}) : Ref::borrow(Py_None));
-  }
-  return tuple_of(std::move(items));
-}
-
 Ref node_data(const TreeSpec& spec, const Node& node) {
   const std::vector<Ref> names = node.info == nullptr ? std::vector<Ref>() : node.info->child_names;
   const Ref children = tuple_of(names), fields = tuple_of(field_names(spec, node));
@@ -49,6 +38,16 @@ Ref node_data(const TreeSpec& spec, const Node& node) {
 }
 
 }  // namespace
+
+Ref static_data(std::vector<StaticValue>::const_iterator first, std::vector<StaticValue>::const_iterator end) {
+  std::vector<Ref> items;
+  items.reserve(static_cast<std::size_t>(end - first));
+  for (; first != end; ++first) {
+    const Ref value = first->value();
+    items.push_back(first->absent() ? Ref::checked(PyTuple_New(0)) : value ? tuple_of({value}) : Ref::borrow(Py_None));
+  }
+  return tuple_of(std::move(items));
+}
 
 Ref node_names(const TreeSpec& spec, const std::vector<Ref>& child_keys) {
   std::vector<Ref> nodes, keys;

@@ -6,6 +6,8 @@
 
 namespace partax {
 
+// Of each value (value,), or () if the field is absent, or None if the value is gone.
+Ref static_data(std::vector<StaticValue>::const_iterator first, std::vector<StaticValue>::const_iterator end);
 // (nodes, their keys) from which partax._pytree.spec_data makes paths.
 Ref node_names(const TreeSpec& spec, const std::vector<Ref>& child_keys);
 // (nodes, static values, paths) as it returns them. `roots`: a tuple with the name of the tree, or with one for each

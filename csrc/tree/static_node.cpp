@@ -221,24 +221,8 @@ const TreeSpec& loose_tree(PyObject* spec) {
 
 Ref roots_of(PyObject* node) {
   const StaticPart& part = part_of(node);
-  std::vector<Ref> roots;
-  roots.reserve(part.tree.infos.size() + part.tree.statics.size() + 3);
-  for (const TypeInfoPtr& info : part.tree.infos) {
-    roots.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info->type)));
-  }
-  std::string form;
-  for (const Node& node : part.tree.nodes) {
-    form += std::to_string(static_cast<int>(node.kind)) + "," + std::to_string(node.arity) + ";";
-  }
-  roots.push_back(exact_unicode(form));
-  for (const StaticValue& value : part.tree.statics) {
-    roots.push_back(value.value());
-    if (!roots.back()) roots.back() = Ref::borrow(Py_None);
-  }
-  for (const Ref* other : {&part.keys, &part.separator}) {
-    if (*other) roots.push_back(*other);
-  }
-  return tuple_of(std::move(roots));
+  const Ref statics = static_data(part.tree.statics.begin(), part.tree.statics.end());
+  return tuple_of({node_names(part.tree, {}), statics, or_none(part.keys), or_none(part.separator)});
 }
 
 }  // namespace partax

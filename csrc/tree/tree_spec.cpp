@@ -17,13 +17,12 @@ bool is_in_slots(const Node* node) noexcept {
          std::all_of(node + 1, node + node->extent, [](const Node& child) { return child.kind == Kind::kDynamicLeaf; });
 }
 
-// Whether two specs have the same nodes, whose static values then are compared.
-bool has_same_nodes(const TreeSpec& a, const TreeSpec& b) {
+}  // namespace
+
+bool have_same_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&
          std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_same_node);
 }
-
-}  // namespace
 
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   TreeSpec copy;
@@ -61,7 +60,7 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
 }
 
 std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& other) const {
-  const bool is_comparable = has_same_nodes(*this, other);
+  const bool is_comparable = have_same_nodes(*this, other);
   for (std::size_t i = 0; is_comparable && i < statics.size(); ++i) {
     const StaticValue value = statics[i];  // user code may drop it
     const Ref now = other.statics[i].value();
@@ -72,7 +71,7 @@ std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& other) 
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {
-  if (hash != other.hash || !has_same_nodes(*this, other)) return false;
+  if (hash != other.hash || !have_same_nodes(*this, other)) return false;
   // User code may have this spec replaced, by one of another size; its values stay where they are.
   const StaticValue* const mine = statics.data();
   for (std::size_t i = 0, count = statics.size(); i < count; ++i) {

@@ -90,6 +90,9 @@ struct TreeSpec {
   }
 };
 
+// Whether two specs differ in their static values at most; runs no user code.
+bool have_same_nodes(const TreeSpec& a, const TreeSpec& b);
+
 // The index of the first own static value that is a key or an aux datum of `node` after a factory.
 inline std::size_t first_key_index(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);

@@ -105,4 +105,5 @@ def install() -> None:
         registered=registered_nodes(),
         partial=functools.partial,
         jitted=type(jax.jit(len)),
+        tree_def=jax.tree_util.PyTreeDef,
     )

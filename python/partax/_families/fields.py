@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
@@ -82,4 +83,4 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
 def identical(left: Iterable[Any], right: Iterable[Any]) -> bool:
     left, right = list(left), list(right)
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+    return len(left) == len(right) and all(map(operator.is_, left, right))

@@ -3,14 +3,14 @@
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from partax._families.fields import Description, identical
 from partax._jax.nodes import flatten_one_level, one_level
 
 _Slots = tuple[types.MemberDescriptorType, ...]
-_SplitAux = Callable[[Any], tuple[Iterable[Any], Iterable[Any], Iterable[Any]]]
+_SplitAux = Callable[[Any], tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]
 
 
 class Layout(NamedTuple):
@@ -71,7 +71,8 @@ def _split_items(aux: Any) -> tuple[Any, Any, Any]:
 
 def _split_attributes(aux: Any) -> tuple[Any, Any, Any]:
     child_keys, static_keys, static_values = aux
-    return map(str, child_keys), map(str, static_keys), static_values  # a number may name an attribute
+    # A number may name an attribute.
+    return [f"{key}" for key in child_keys], [f"{key}" for key in static_keys], static_values
 
 
 def _slot(cls: type, name: str) -> types.MemberDescriptorType:
@@ -92,16 +93,18 @@ def read_entries(obj: Any, layout: Layout, children: Any, aux: Any) -> tuple[tup
     """
     try:
         entries = _entries(obj, layout)
-        own_keys = {key: key for key in entries if type(key) in (str, int)}
-        child_keys, static_keys, expected = map(tuple, layout.split_aux(aux))
-        keys = tuple(own_keys[key] for key in (*child_keys, *static_keys))
-        row = layout.row[0].__get__(obj) if layout.row else ()
-        values = (*row, *(slot.__get__(obj) for slot in layout.children), *(entries[key] for key in child_keys))
-        statics = (*(slot.__get__(obj) for slot in layout.statics), *(entries[key] for key in static_keys))
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+        child_keys, static_keys, expected = layout.split_aux(aux)
+        values = [entries[key] for key in child_keys]
+        statics = [entries[key] for key in static_keys]
+        values[:0] = [slot.__get__(obj) for slot in layout.children]
+        statics[:0] = [slot.__get__(obj) for slot in layout.statics]
+        if layout.row:
+            values[:0] = layout.row[0].__get__(obj)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
+    keys = (*child_keys, *static_keys)
     is_same = len(keys) == len(entries) and identical(values, children) and identical(statics, expected)
-    return (keys, statics) if is_same else None
+    return (keys, tuple(statics)) if is_same else None
 
 
 def _is_rebuilt_alike(obj: Any, layout: Layout) -> bool:

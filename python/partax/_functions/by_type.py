@@ -28,6 +28,12 @@ _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # ty
 _Parts = Callable[[Any], Any] | tuple[str, ...]
 """Gives the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
 
+
+def _by_class(_: Any) -> tuple[()]:
+    """Of objects that only their class distinguishes, such as descriptors, which belong to their class."""
+    return ()
+
+
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
         *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
@@ -37,17 +43,14 @@ _METHODS: dict[str, tuple[Any, ...]] = {
         *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),
     ),
     "read_number": (float, complex),
-    "read_tuple": (tuple,),
-    "read_list": (list, collections.deque),
+    "read_items": (tuple, list, set, frozenset, collections.deque),
     "read_dict": (dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
-    "read_set": (set, frozenset),
     "read_numpy_array": (np.ndarray,),
     "read_function": (types.FunctionType,),
     "read_builtin": (types.BuiltinFunctionType,),
     "read_module": (types.ModuleType,),
     "read_jitted": (type(jax.jit(len)),),
     "read_class": (type,),
-    "read_by_class": (types.MemberDescriptorType, types.GetSetDescriptorType),
     "read_getter": (operator.attrgetter, operator.methodcaller),
     "library_object": (
         *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
@@ -56,6 +59,7 @@ _METHODS: dict[str, tuple[Any, ...]] = {
 }
 READ_BY: dict[Any, str | _Parts] = {
     **{cls: method for method, classes in _METHODS.items() for cls in classes},
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), _by_class),
     bytearray: bytes,
     types.MappingProxyType: dict,
     types.MethodType: ("__func__", "__self__"),
@@ -77,20 +81,20 @@ def register_parts(cls: type, parts: _Parts) -> None:
 
 
 @cached_by_identity
-def read_by_base(cls: type) -> str:
-    """By which method an instance of a class is read that is not in the table."""
+def read_by_base(cls: type) -> str | _Parts:
+    """How an instance of a class is read that is not in the table."""
     if issubclass(cls, type):
         return "read_class"
     if issubclass(cls, jax.Array):
         return "read_array"
     if issubclass(cls, np.generic):
-        return "read_numpy_scalar"
+        return operator.methodcaller("tobytes")
     if issubclass(cls, np.dtype) or is_constant(cls):
         return "constant"
     if is_enum(cls):
         return "identity"
     if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
-        return "read_by_class"
+        return _by_class
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
         return "library_object"
     return "read_object"

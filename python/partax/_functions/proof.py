@@ -16,12 +16,13 @@ from partax._functions.reader import Reader, UnprovableError
 class Proof:
     """What a callable could read; or, if that cannot be proven unchanged, why."""
 
-    __slots__ = ("identities", "num_array_bytes", "reason", "tokens")
+    __slots__ = ("globals", "identities", "num_array_bytes", "reason", "tokens")
 
     def __init__(self, value: Any) -> None:
         """Records what a callable can read. Called by the native module when a key is made, before its trace."""
         reader = Reader()
-        self.reason = _unprovable_text(PlaceReader(), value) if _error_in(reader, value) else ""
+        self.reason = _unprovable_text(reader, value)
+        self.globals = tuple(reader.globals) if reader.is_simple else ()
         self.tokens = reader.tokens
         self.identities = reader.identities
         self.num_array_bytes = reader.num_array_bytes
@@ -30,7 +31,7 @@ class Proof:
 def is_same(proof: Proof, value: Any) -> bool:
     """Whether a re-created callable reads what the proof has. Called by the native module."""
     reader = Reader()
-    if _error_in(reader, value) or reader.tokens != proof.tokens:
+    if _unprovable_text(reader, value) or reader.tokens != proof.tokens:
         return False
     return None not in [identity() for identity in proof.identities]
 
@@ -40,19 +41,22 @@ def difference_text(proof: Proof, value: Any) -> str:
     return f"{callable_text(value)} was re-created and {proof.reason or _first_difference(proof.tokens, value)}"
 
 
-def _error_in(reader: Reader, value: Any) -> Exception | None:
+def _unprovable_text(reader: Reader, value: Any) -> str:
+    """Why a value cannot be proven unchanged; empty if it can."""
     try:
         reader.read(value)
     except MemoryError:
         raise
+    except UnprovableError as error:
+        return unprovable_text(reader.place, str(error))
     except Exception as error:  # whatever a user's object raises
-        return error
-    return None
+        return unprovable_text(reader.place, f"an object whose reading raised a {type(error).__name__}")
+    return ""
 
 
 def _first_difference(tokens: list[Any], value: Any) -> str:
     """What another callable reads otherwise, such as `'cfg.lr' (global of train.py), which has changed`."""
-    reader = PlaceReader()
+    reader = Reader()
     if text := _unprovable_text(reader, value):
         return text
     pairs = enumerate(zip(tokens, reader.tokens, strict=False))
@@ -87,41 +91,6 @@ def callable_text(value: Any) -> str:
         text = f"{inner.__name__} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
         return text if inner is value or type(value) is types.MethodType else f"{kind_text(value)} of {text}"
     return kind_text(value)
-
-
-class PlaceReader(Reader):
-    """Also notes where each token is read: the root, and segments from there down."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: list[tuple[str, tuple[Any, ...]]] = []
-        self.root = ""
-        self.add = self._add
-
-    def _add(self, token: Any) -> None:
-        self.tokens.append(token)
-        self.places.append((self.root, self.place))
-
-    def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
-        self._read_below((kind, name, function), value)
-
-    def read_part(self, value: Any, segment: str) -> None:
-        self._read_below(segment, value)
-
-    def _read_below(self, segment: Any, value: Any) -> None:
-        outer = self.place
-        self.place = (*outer, segment)
-        self.read(value)
-        self.place = outer  # an exception leaves it where the value is that cannot be read
-
-
-def _unprovable_text(reader: PlaceReader, value: Any) -> str:
-    """Why a value cannot be proven unchanged; empty if it can."""
-    error = _error_in(reader, value)
-    if error is None:
-        return ""
-    what = f"an object whose reading raised a {type(error).__name__}"
-    return unprovable_text(reader.place, str(error) if isinstance(error, UnprovableError) else what)
 
 
 def unprovable_text(place: tuple[Any, ...], what: str) -> str:

@@ -42,7 +42,7 @@ _declared: set[str] = set()
 
 
 def declare_pure(*modules: str) -> None:
-    """Declares that the results of some modules' functions depend on their arguments alone.
+    """Declare that the results of some modules' functions depend on their arguments alone.
 
     Example:
       >>> partax.declare_pure("mylib.ops")
@@ -56,6 +56,9 @@ def declare_pure(*modules: str) -> None:
 
     Raises:
       TypeError: One of them is not a string.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     for module in modules:
         if not isinstance(module, str):

@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import functools
 import importlib.util
 import sys
 import types
@@ -9,8 +10,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from jax.core import Tracer
 
+from partax._core import JitFunction
 from partax._functions.by_type import READ_BY, read_by_base
 from partax._functions.classes import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.code import Names, is_counter, names_of
@@ -22,6 +25,11 @@ _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
 _ABSENT: Any = object()
 
+# What `CallableContent` in C++ reads, besides what is pure, constant or known by identity.
+_SIMPLE = {
+    *(object, float, complex, tuple, list, dict, types.FunctionType, types.MethodType, types.ModuleType),
+    *(functools.partial, type(jax.jit(len)), JitFunction),
+}
 _MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
@@ -45,12 +53,15 @@ class Reader:
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
-        self.add = self.tokens.append
+        self.places: list[tuple[str, tuple[Any, ...]]] = []  # of the tokens: a root, and segments from there down
+        self.root = ""
+        self.place: tuple[Any, ...] = ()
+        self.globals: list[Any] = []  # of `Proof`
+        self.is_simple = True
         self.identities: list[Callable[[], Any]] = []
         self.num_array_bytes = 0
         self._numbers: dict[int, int] = {}  # of the objects that were met, by id
         self._kept: list[Any] = []  # so that no id is used twice meanwhile
-        self.place: tuple[Any, ...] = ()  # of what is read, in a `PlaceReader`
         self._mentioned: list[frozenset[str]] = []  # by the code that was read
         self._unused: dict[Any, list[tuple[str, Any, Any]]] = {}  # of classes, by what would use them
 
@@ -78,19 +89,24 @@ class Reader:
     def jit_options(self, options: Any) -> None:
         self.add(options)
 
-    def read_variable(self, value: Any, kind: str, name: str, function: types.FunctionType) -> None:
-        """A global or a closure variable of a function, or a default."""
-        self.read(value)
-
-    def read_part(self, value: Any, segment: str) -> None:
-        """An attribute or item of the value that was read last."""
-        self.read(value)
-
     # ---- Values by type.
+
+    def add(self, token: Any) -> None:
+        self.tokens.append(token)
+        self.places.append((self.root, self.place))
+
+    def read_part(self, value: Any, segment: Any) -> None:
+        """An attribute or item of the value that was read last, or a variable of a function: (kind, name, function)."""
+        outer = self.place
+        self.place = (*outer, segment)
+        self.read(value)
+        self.place = outer  # an exception leaves it where the value is that cannot be read
 
     def read(self, value: Any) -> None:
         cls = type(value)
         read_by = READ_BY.get(cls) or read_by_base(cls)
+        if cls not in _SIMPLE and read_by not in ("constant", "read_array", "identity"):
+            self.is_simple = self.is_simple and callable(value) and is_pure(value)
         if isinstance(read_by, str):
             getattr(self, read_by)(value)
         elif isinstance(read_by, tuple):
@@ -115,14 +131,14 @@ class Reader:
     def read_number(self, value: Any) -> None:
         self.add((type(value), repr(value)))  # tells -0.0 from 0.0; NaNs are equal
 
-    def read_tuple(self, value: Any) -> None:
-        self.add((type(value), len(value)))
-        for i, item in enumerate(value):
-            self.read_part(item, f"[{i}]")
-
-    def read_list(self, value: Any) -> None:
-        if not self._is_repeated(value):
-            self.read_tuple(value)
+    def read_items(self, value: Any) -> None:
+        cls = type(value)
+        if cls is not tuple and self._is_repeated(value):
+            return
+        self.add((cls, len(value)))
+        is_set = cls in (set, frozenset)
+        for i, item in enumerate(sorted(value, key=repr) if is_set else value):
+            self.read_part(item, "{...}" if is_set else f"[{i}]")
 
     def read_dict(self, value: Any) -> None:
         if self._is_repeated(value):
@@ -133,13 +149,6 @@ class Reader:
             self.read_part(item, f"[{key!r}]" if type(key) is str else f"[{kind_text(key)}]")
         if type(value) is collections.defaultdict:
             self.read_part(value.default_factory, ".default_factory")
-
-    def read_set(self, value: Any) -> None:
-        if self._is_repeated(value):
-            return
-        self.add((type(value), len(value)))
-        for item in sorted(value, key=repr):
-            self.read(item)
 
     def read_array(self, value: Any) -> None:
         if isinstance(value, Tracer):
@@ -153,9 +162,6 @@ class Reader:
         if value.nbytes > _LARGEST_ARRAY:
             raise UnprovableError(f"a NumPy array of {value.nbytes >> 20} MiB, which is too large to be compared")
         self.add((value.dtype, value.shape, value.tobytes()))
-
-    def read_numpy_scalar(self, value: Any) -> None:
-        self.add((type(value), value.tobytes()))
 
     # ---- Callables.
 
@@ -171,6 +177,7 @@ class Reader:
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
         names = None if is_of_library and is_listed_name(module, code.co_qualname) else names_of(code)
         self.code(code)
+        self.globals += (code, () if names is None else names.chains)
         self.add(function.__name__)
         if names is not None:
             self._mention(names.mentioned)
@@ -182,10 +189,10 @@ class Reader:
                     self.add(("absent",))
                     continue
                 if names is None or not is_counter(names, name, value):
-                    self.read_variable(value, "closure", name, function)
+                    self.read_part(value, ("closure", name, function))
         for defaults in (function.__defaults__, function.__kwdefaults__):
             if defaults is not None:
-                self.read_variable(defaults, "default", "", function)
+                self.read_part(defaults, ("default", "", function))
         for name, value in list(function.__dict__.items()):
             if name not in _COPIED_FROM_JIT:
                 self.add(name)
@@ -201,6 +208,7 @@ class Reader:
             if not is_counter(names, name, value):
                 self._global(value, chain, function)
         for module, *name in names.imports:
+            self.is_simple = False
             absolute = importlib.util.resolve_name(module, scope.get("__package__"))
             self._global(sys.modules.get(absolute, _ABSENT), (module, *name), function)
 
@@ -221,7 +229,8 @@ class Reader:
             if attribute not in vars(value):
                 raise UnprovableError(f"'{attribute}' of the module '{value.__name__}'")
             value, name = vars(value)[attribute], f"{name}.{attribute}"
-        self.read_variable(value, "global", name, function)
+            self.is_simple = False
+        self.read_part(value, ("global", name, function))
 
     def read_module(self, module: types.ModuleType) -> None:
         if not is_listed_module(module):
@@ -300,10 +309,6 @@ class Reader:
         self._mention(frozenset(("getattr",)))
         self.add(type(value))
         self.read(value.__reduce__()[1:])
-
-    def read_by_class(self, value: Any) -> None:
-        """A descriptor, whose class is known by identity, or what only tells objects that are alive from each other."""
-        self.add(type(value))
 
     def read_object(self, value: Any) -> None:
         if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):

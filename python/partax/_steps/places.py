@@ -109,11 +109,8 @@ def _refuse_near(arguments: Mapping[str, _Part], result: Any, places: Places) ->
         for name, argument in arguments.items():
             shared = argument.types.keys() & part.types.keys() - {""}
             is_near = argument.types.keys() == part.types.keys()
-            if (
-                is_near
-                and not argument.types
-                and first_difference(argument.flat, part.flat, name, numbers_settle=True) is None
-            ):
+            has_numbers_alone = is_near and not argument.types
+            if has_numbers_alone and first_difference(argument.flat, part.flat, name, numbers_settle=True) is None:
                 difference = first_difference(argument.flat, part.flat, name)
             elif shared and (is_near or any(argument.types[at][:2] == part.types[at][:2] for at in shared)):
                 difference = _difference(argument, part, name)

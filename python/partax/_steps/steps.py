@@ -1,4 +1,4 @@
-"""`steps`: a compiled function as a loop of so many of its steps in one call."""
+"""`scan_steps`: several steps of a compiled function in one call."""
 
 import dataclasses
 import inspect
@@ -18,36 +18,39 @@ from partax._steps.places import Place, Places, with_parts
 def scan_steps(
     step: JitFunction[..., Any], size: int, *, carry: Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
-    """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
+    """Run several steps of a compiled function in one call, for steps that are shorter than their dispatch.
 
     Example:
       >>> @partax.filter_jit
       ... def step(weight, x):
       ...     return {"w": weight["w"] - 0.5 * x}, (weight["w"] * x).sum()
       >>> run = partax.scan_steps(step, 2)
-      >>> for weight, losses in run({"w": jnp.ones(2)}, over=[jnp.ones(2)] * 4):
-      ...     print(losses)
-      [2. 1.]
-      [ 0. -1.]
+      >>> [losses.tolist() for _, losses in run({"w": jnp.ones(2)}, over=[jnp.ones(2)] * 4)]
+      [[2.0, 1.0], [0.0, -1.0]]
 
-    Called with the arguments of a step except the batch, and with the batches as `over`, it gives an iterator over
-    chunks of steps: of each what the last step returned, with all that is not carried stacked.
-
-    A returned value is carried to the argument that has its structure and types if there is exactly one such argument
-    and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other arguments, may be
-    metrics and need `carry=` too; a random key does not. Returned values are the result and what is in its tuples,
-    lists, dicts and named tuples. Python numbers alone are carried only if `carry` names them. The objects of Flax that
-    `partax.nnx.jit` changes in place are changed once a chunk. The last chunk may be shorter, and a batch of another
-    shape than the first runs by itself. If taking a batch raises, what has been taken is run first.
+    A returned value, or an item of a returned container, is carried to the argument that has its structure and types if
+    there is exactly one and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other
+    arguments, may be metrics and need it too; a random key does not. Python numbers alone are carried only by `carry=`.
+    Flax objects that `partax.nnx.jit` changes in place are updated once per chunk. A batch of another shape than the
+    first runs by itself. If `over` raises, the batches already read run first.
 
     Args:
-      step: what `filter_jit` or `partax.nnx.jit` returned, with its options and its `clear_cache`.
-      size: how many steps make a chunk.
-      carry: for each argument that is carried its place in the result: a position, a key, or a tuple of these.
-      unroll: as in `jax.lax.scan`.
+      step: What `filter_jit` or `partax.nnx.jit` returned. Its options apply, and its `clear_cache` clears the chunks.
+      size: The number of steps in a chunk, at least 1.
+      carry: For each carried argument, its place in the result: a position, a key, or a tuple of these. Default: each
+        result that matches one argument and no other.
+      unroll: The number of steps in one iteration of the loop, 1 by default. Same as in `jax.lax.scan`.
 
     Returns:
-      A function of the arguments of the first step.
+      A function of the arguments of the first step except the batch, and of `over`, an iterable of batches. It returns
+      an iterator over chunks: the result of the last step of each, with everything that is not carried stacked.
+
+    Raises:
+      TypeError: `step` is not a compiled function, or a method of an object that it may change in place.
+      ValueError: `size` is not positive, or the step has shardings.
+
+    See Also:
+      The guide "Bind arguments and batch steps".
     """
     if not isinstance(step, JitFunction):
         raise TypeError(f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `nnx.jit` returned")

@@ -13,9 +13,9 @@ import numpy as np
 
 from partax._functions.classes import kind_text
 from partax._functions.installed import is_installed
-from partax._functions.proof import PlaceReader, place_text, unprovable_text
+from partax._functions.proof import place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
-from partax._functions.reader import UnprovableError
+from partax._functions.reader import Reader, UnprovableError
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content
 from partax._store.versions import versions
@@ -92,7 +92,7 @@ def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Con
     return Content(digest_of(digests).hex(), digests, place)
 
 
-class _ContentReader(PlaceReader):
+class _ContentReader(Reader):
     """Reads tokens that hold in any process."""
 
     def __init__(self) -> None:
