@@ -71,8 +71,12 @@ def _split_items(aux: Any) -> tuple[Any, Any, Any]:
 
 def _split_attributes(aux: Any) -> tuple[Any, Any, Any]:
     child_keys, static_keys, static_values = aux
-    # A number may name an attribute.
-    return [f"{key}" for key in child_keys], [f"{key}" for key in static_keys], static_values
+    return list(map(_attribute_name, child_keys)), list(map(_attribute_name, static_keys)), static_values
+
+
+def _attribute_name(key: Any) -> str:
+    """A number may name an attribute; `setattr` interns the string, and a hit compares keys by identity first."""
+    return key if type(key) is str else sys.intern(str(key))
 
 
 def _slot(cls: type, name: str) -> types.MemberDescriptorType:
