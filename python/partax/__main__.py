@@ -9,6 +9,7 @@ import builtins
 import importlib.util
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import PathFinder, SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from partax import explain, report
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
-from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._store import command as store_command
 
 # Of each command that runs a script: its name, its help, the rest of its description, and the files it can write.
@@ -114,12 +114,13 @@ def _hide_our_frames(trace: TracebackType | None) -> None:
 
 
 def _equinox(options: argparse.Namespace) -> None:
-    accelerate_when_imported()
+    import_module("partax.equinox").accelerate()
     _run(options)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    accelerate_when_imported()
+    if importlib.util.find_spec("equinox") is not None:
+        import_module("partax.equinox").accelerate()
     explain()
     try:
         _run(options)
