@@ -36,20 +36,13 @@ class Change(NamedTuple):
 
 
 DELETED: Any = object()
-WHOLE_NODE: Any = object()
-"""The name of a change by which a node is emptied and filled again, as nnx does for classes it knows by functions."""
 
 
 def _contents(owner: Any) -> dict[Any, Any]:
     """What a function may change of an object."""
     if issubclass(type(owner), graph.Variable):
         return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
-    if type(owner) not in graph.REGISTERED:
-        return {}  # a jax.Ref, whose value does not belong to it
-    if hasattr(type(owner), graph.STATE) or hasattr(owner, graph.STATE):
-        return vars(owner)
-    data, statics, _ = graph.children_of(owner)
-    return {WHOLE_NODE: {**data, **statics}}
+    return vars(owner) if issubclass(type(owner), graph.Pytree) else {}  # the value of a jax.Ref does not belong to it
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:
