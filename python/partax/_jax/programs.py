@@ -94,29 +94,18 @@ def _native(name: str, function: Callable[..., Any], miss: Callable[..., tuple[A
     return call
 
 
-Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
-Replace = Callable[[Any, Exception], Callable[..., Any] | None]
-
-
-def dispatched(name: str, choose: Choose, replace: Replace) -> Callable[..., Any]:
+def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]]) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
     `choose` returns the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once.
-    `replace` returns a function to call instead of a program whose first run has failed, or None. The fallback calls
-    `choose` in each call.
+    The fallback calls `choose` in each call.
     """
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
         program = choose(args)
         create_call = _attribute(_attribute(program, "_executable"), "create_cpp_call")
         run = create_call and _attribute(create_call(program._params), "_cache_miss")  # type: ignore[attr-defined]
-        try:
-            return (program(*args), None, False) if run is None else run(*args)
-        except jax.errors.JaxRuntimeError as error:
-            replacement = replace(program, error)
-            if replacement is None:
-                raise
-            return replacement(*args), None, False
+        return (program(*args), None, False) if run is None else run(*args)
 
     def run_uncached(*args: Any) -> Any:
         return miss(*args)[0]

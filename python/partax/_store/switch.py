@@ -13,7 +13,7 @@ _MOST = 2 << 30  # bytes
 
 _folder: Folder | None = None
 _ahead: Ahead | None = None
-_of_options: dict[str, Folder | None] = {}
+_folders: dict[str, Folder | None] = {}  # by option
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
@@ -24,19 +24,19 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
         return None
     if _folder is not None and os.path.abspath(_folder.path) == store:
         return _folder
-    if store not in _of_options:
-        made = Folder(store, _MOST)
+    if store not in _folders:
+        folder = Folder(store, _MOST)
         try:
-            made.prepare()
-            _of_options[store] = made
+            folder.prepare()
+            _folders[store] = folder
         except OSError as error:
-            _of_options[store] = None
-            made.tell(f"nothing is stored: {error}")
-    return _of_options[store]
+            _folders[store] = None
+            folder.tell(f"nothing is stored: {error}")
+    return _folders[store]
 
 
 def ahead_of(folder: Folder) -> Ahead | None:
-    """What of a folder is loaded before it is called; None of one that a wrapper has for itself."""
+    """The programs of a folder that are loaded early; None of a wrapper's own folder."""
     return _ahead if _ahead is not None and _ahead.folder is folder else None
 
 

@@ -31,7 +31,7 @@ def versions(library: str) -> tuple[str, ...]:
     waiting = [_distribution_of(library)]
     directory = _installed(waiting[0]).directory
     file = getattr(sys.modules.get(library), "__file__", None)  # None of one that several distributions share
-    if not isinstance(file, str) or not real_path(file).startswith(directory):
+    if not isinstance(file, str) or not str(real_path(file)).startswith(directory):
         raise UnstoredError(f"something of `{library}`, of which another is imported than the one that is installed")
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
