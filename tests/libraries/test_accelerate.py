@@ -6,7 +6,7 @@ import inspect
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,20 +216,6 @@ def test_each_function_is_called_as_equinox_calls_it_also_by_name(name: str) -> 
     theirs, ours = (inspect.signature(getattr(module, name)).parameters for module in (eqx, partax.equinox))
     by_name = {it.name for it in theirs.values() if it.kind in (it.POSITIONAL_OR_KEYWORD, it.KEYWORD_ONLY)}
     assert by_name <= ours.keys() or any(it.kind is it.VAR_KEYWORD for it in ours.values())
-
-
-BY_NAME: dict[str, Callable[[Any], Any]] = {
-    "filter_jvp": lambda library: library.filter_jvp(fn=jnp.sin, primals=(jnp.ones(2),), tangents=(jnp.ones(2),)),
-    "filter_closure_convert": lambda library: library.filter_closure_convert(fn=lambda: jnp.ones(2))(),
-    "filter_shard": lambda library: library.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]),
-}
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_calls_by_name_give_the_same(name: str) -> None:
-    theirs, ours = BY_NAME[name](eqx), BY_NAME[name](partax.equinox)
-    assert_same(ours, theirs)
-    assert [leaf.devices() for leaf in jax.tree.leaves(ours)] == [leaf.devices() for leaf in jax.tree.leaves(theirs)]
 
 
 SCRIPT = """

@@ -184,26 +184,6 @@ def test_a_doubt_beside_objects_is_refused(name: str) -> None:
         )
 
 
-@pytest.mark.slow
-def test_the_state_of_an_optimizer_of_optax() -> None:
-    optimizer = optax.adam(1e-2)
-
-    def step(model: Model, state: Any, x: Any, y: Any) -> Any:
-        loss, gradient = nnx.value_and_grad(lambda model: ((model(x) - y) ** 2).mean())(model)
-        updates, state = optimizer.update(gradient, state)
-        nnx.update(model, optax.apply_updates(nnx.state(model, nnx.Param), updates))
-        return state, loss
-
-    jitted, (model, other) = partax.nnx.jit(step), (Model(), Model())
-    state, right = optimizer.init(nnx.state(other, nnx.Param)), []
-    chunks = partax.scan_steps(jitted, 4)(model, optimizer.init(nnx.state(model, nnx.Param)), over=batches(10))
-    found = [value for _, losses in chunks for value in losses.tolist()]
-    for batch in batches(10):
-        state, loss = jitted(other, state, *batch)
-        right.append(float(loss))
-    assert np.allclose(found, right, rtol=2e-3, atol=2e-4)
-
-
 def test_functional_state_under_filter_jit() -> None:
     def step(graph: Any, state: Any, x: Any) -> Any:
         model = nnx.merge(graph, state)

@@ -50,12 +50,24 @@ def attribute(net: Any) -> jax.Array:
     return net.linear(X).sum()
 
 
+def deleted(net: Any) -> jax.Array:
+    del net.norm
+    return net.linear(X).sum()
+
+
+def evaluated(net: Any) -> jax.Array:
+    net.norm.eval()
+    return net.linear(X).sum()
+
+
 CHANGES: dict[Any, str] = {
     dropout: "drop.rngs.count",
     statistics: "norm.mean",
     own_variable: "total",
     new_variable: "seen",
     attribute: "mode",
+    deleted: "norm",
+    evaluated: "norm.use_running_average",
 }
 ZERO = jnp.float32(0)
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
@@ -164,7 +176,7 @@ JITS: list[Callable[[Function], Function]] = [lambda f: f, partax.filter_jit, pa
     [
         pytest.param(name, [*CHANGES][(i + j) % len(CHANGES)], marks=[pytest.mark.nightly] * (j > 0))
         for i, name in enumerate([*MADE, *REFUSED])
-        for j in (0, 2)
+        for j in (0, 3)
     ],
 )
 def test_a_change_is_made_inside_of_nnx_jit_or_is_an_error_with_its_path(transformed: str, change: Function) -> None:

@@ -352,14 +352,6 @@ def test_a_trace_that_was_there_before_is_stored_with_its_own_result(tmp_path: P
             assert one(x)[1] == 1
 
 
-def test_to_list_a_folder_is_no_use_of_what_is_in_it(stored: Path, tmp_path: Path) -> None:
-    os.utime(stored, (1, 1))
-    main(["store", str(stored.parent)])
-    assert stored.stat().st_mtime == 1
-    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
-    assert stored.stat().st_mtime > 1
-
-
 AT_THE_END = """
 import atexit, sys, jax.numpy as jnp, partax
 step = partax.filter_jit(lambda x: x * 2)
