@@ -37,7 +37,6 @@ class Ahead:
         _waiting = self
 
     def end(self) -> None:
-        """Loads no more, and keeps nothing."""
         with self._lock:
             self._is_over = True
             self._begun.clear()
@@ -70,11 +69,9 @@ class Ahead:
 
     @functools.cached_property
     def _known(self) -> list[str]:
-        """The names that a process before has noted."""
         return self.folder.read_list(self._list)
 
     def load(self) -> None:
-        """Loads one after the other."""
         devices: tuple[Any, ...] = tuple(jax.devices())
         with contextlib.suppress(RuntimeError):  # the process ends
             for name in self._known:

@@ -80,7 +80,6 @@ class Folder:
         return next((stored.key for stored in self.files(beginning)), None)
 
     def write(self, key: str, data: bytes) -> None:
-        """Stores by a key; where that cannot be, says so once."""
         whole = _header(key, data) + data
         if len(whole) > self.max_bytes:
             return
@@ -147,7 +146,6 @@ class Folder:
                             shutil.rmtree(entry.path, ignore_errors=True)
 
     def tell(self, what: str) -> None:
-        """Warns, once of each."""
         if what not in self._told:
             self._told.add(what)
             warnings.warn(f"partax.store: {what}", RuntimeWarning, stacklevel=2)

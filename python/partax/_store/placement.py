@@ -15,8 +15,6 @@ from partax._store.content import dtype_content, layout_content, placement_conte
 
 
 class Signature(NamedTuple):
-    """Of the arrays of a call."""
-
     devices: tuple[Any, ...]  # all that some array is on, in the order in which they are met
     arrays: tuple[Any, ...]  # the mesh that is set, and for each array what a program is compiled for
 

@@ -265,7 +265,6 @@ class Programs:
         return program
 
     def _in_thread(self, do: Callable[..., None], *arguments: Any) -> None:
-        """Does it in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the process ends
             threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
@@ -275,7 +274,6 @@ class Programs:
             ahead.note(name, devices)
 
     def _store(self, search: _Search, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
-        """After the call."""
         # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
         threading.main_thread().join(min(record["seconds"], 1.0))
         try:

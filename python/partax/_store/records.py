@@ -25,7 +25,6 @@ class Record(TypedDict):
 
 
 def record_of(folder: Folder, name: str, *, drops: bool = False) -> Record | None:
-    """What is stored by a name; None where nothing is, or what is there is damaged, which it may drop."""
     data = folder.read(name, drops=drops)
     try:
         return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own

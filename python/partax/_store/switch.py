@@ -11,19 +11,19 @@ from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
 
-_folder: Folder | None = None
-_ahead: Ahead | None = None
+_ahead: Ahead | None = None  # and its folder, in which all programs are stored
 _folders: dict[str, Folder | None] = {}  # by option
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
     """Where programs of a wrapper with this option are stored now; None where they are not."""
+    folder = None if _ahead is None else _ahead.folder
     if store is None:
-        return _folder
+        return folder
     if store is False:
         return None
-    if _folder is not None and os.path.abspath(_folder.path) == store:
-        return _folder
+    if folder is not None and os.path.abspath(folder.path) == store:
+        return folder
     if store not in _folders:
         folder = Folder(store, _MOST)
         try:
@@ -55,7 +55,7 @@ class Store:
         _set(self._before)
 
     def __repr__(self) -> str:
-        return "<partax.store: off>" if _folder is None else f"<partax.store in {str(_folder.path)!r}>"
+        return "<partax.store: off>" if _ahead is None else f"<partax.store in {str(_ahead.folder.path)!r}>"
 
 
 def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
@@ -93,20 +93,20 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
         raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise TypeError(f"found a `{type(path).__name__}`, expected a folder, or None to store nothing")
-    made = None if path is None else Folder(path, max_bytes)
-    if made is not None:
-        made.prepare()
-    before = _folder
-    _set(made)
+    folder = None if path is None else Folder(path, max_bytes)
+    if folder is not None:
+        folder.prepare()
+    before = folder_of(None)
+    _set(folder)
     return Store(before)
 
 
-def _set(to: Folder | None) -> None:
-    global _folder, _ahead
+def _set(folder: Folder | None) -> None:
+    global _ahead
     if _ahead is not None:
         _ahead.end()
-    _folder, _ahead = to, None if to is None else Ahead(to)
-    _core.store_programs(to is not None)
+    _ahead = None if folder is None else Ahead(folder)
+    _core.store_programs(folder is not None)
 
 
 def store_as_told(environment: Any = os.environ) -> None:

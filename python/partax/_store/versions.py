@@ -16,8 +16,6 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 class _Installed(NamedTuple):
-    """A distribution."""
-
     version: str  # and a digest of what was installed
     directory: str
     required: tuple[str, ...]  # the names of others

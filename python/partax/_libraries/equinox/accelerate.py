@@ -120,7 +120,9 @@ def _replace_calls() -> None:
         try:
             return ours(*args, **kwargs)
         except TypeError as error:
-            if not _refuses_static_array(error):
+            # The traceback of an error in the user's function, unlike that of a refusal, has a frame of it.
+            is_refusal = error.__traceback__ is None or error.__traceback__.tb_next is None
+            if not (is_refusal and getattr(error, "is_of_static_array", False)):
                 raise
             refusal = str(error)
         warnings.warn(
@@ -131,13 +133,6 @@ def _replace_calls() -> None:
 
     type.__setattr__(cls, "__call__", __call__)
     _undo.append(lambda: type.__setattr__(cls, "__call__", before))
-
-
-def _refuses_static_array(error: TypeError) -> bool:
-    """Whether a call of ours was refused for an array among its static values, before anything of it has run."""
-    # A function that has run has a frame in the traceback.
-    is_first = error.__traceback__ is None or error.__traceback__.tb_next is None
-    return is_first and getattr(error, "is_of_static_array", False)
 
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:

@@ -19,8 +19,6 @@ class _Place(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """A value as it was."""
-
     value: Any
     form: tuple[Any, list[Any]] | None  # None if the value cannot be changed in place
 

@@ -124,11 +124,6 @@ class Outcome(NamedTuple):
     has_objects: bool = False  # in any of these
     not_donated: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
 
-    @property
-    def changed(self) -> list[int]:
-        """The numbers of the objects that are changed."""
-        return [*array("I", self.owners), *(i for i, _ in self.deleted)]
-
     def abstract_result(self, objects: list[Any]) -> Any:
         """The result of a call that has not been run, in which objects of the arguments are copies."""
         if not self.has_objects:
@@ -142,9 +137,6 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     if has_objects:
         builder = graph.GraphBuilder(objects)
         values, result = builder.build(values), builder.build(result)
-    foreign = next((objects[i] for i in outcome.changed if graph.is_foreign(objects[i])), None)
-    if foreign is not None:
-        raise errors.TraceContextError(f"Cannot mutate '{type(foreign).__name__}' from different trace level")
     # One call of C, so that neither an interrupt nor another thread comes between two changes.
     sets = map(object.__setattr__, [objects[i] for i in array("I", owners)], json.loads(names), values)
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
@@ -173,13 +165,15 @@ def read_graph(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
 
 def apply_outcome(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
     """Changes the objects of a call's arguments, as `read_graph` has found them, and gives the call's result."""
-    try:
-        return apply_changes(outcome, objects)
-    except errors.TraceContextError as error:
-        changed = {id(objects[i]) for i in outcome.changed if graph.is_foreign(objects[i])}
-        for _, path in _paths(lambda value: id(value) in changed, _named(values)):
+    numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
+    foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
+    if foreign:
+        name = type(next(iter(foreign.values()))).__name__
+        error = errors.TraceContextError(f"Cannot mutate '{name}' from different trace level")
+        for _, path in _paths(lambda value: id(value) in foreign, _named(values)):
             error.add_note(f"partax: it is `{path}`")
-        raise
+        raise error
+    return apply_changes(outcome, objects)
 
 
 def trace_graph(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
