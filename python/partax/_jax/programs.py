@@ -81,6 +81,7 @@ _pjit = _name("jaxlib._jax.pjit")
 _cache_keys = _name("jax._src.interpreters.pxla.JitGlobalCppCacheKeys")
 _registry = _name("jax._src.tree_util.dispatch_registry")
 _shard_arg = _name("jax._src.interpreters.pxla.cc_shard_arg")
+_replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 
 
 def _native(name: str, function: Callable[..., Any], miss: Callable[..., tuple[Any, Any, bool]]) -> Any:
@@ -160,9 +161,6 @@ def varying_axes(array: Any) -> frozenset[Any]:
     jax's own error is raised, which names no path.
     """
     return frozenset(getattr(getattr(getattr(array, "aval", None), "mat", None), "varying", ()))
-
-
-_replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 
 
 def _plain_call(executable: Any, params: Any) -> Any:
