@@ -9,7 +9,6 @@ import builtins
 import importlib.util
 import os
 import sys
-from importlib import import_module
 from importlib.machinery import PathFinder, SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
@@ -114,13 +113,19 @@ def _hide_our_frames(trace: TracebackType | None) -> None:
 
 
 def _equinox(options: argparse.Namespace) -> None:
-    import_module("partax.equinox").accelerate()
+    from partax.equinox import accelerate
+
+    accelerate()
     _run(options)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    if importlib.util.find_spec("equinox") is not None:
-        import_module("partax.equinox").accelerate()
+    try:
+        from partax.equinox import accelerate
+    except ImportError:  # no Equinox
+        pass
+    else:
+        accelerate()
     explain()
     try:
         _run(options)
