@@ -17,7 +17,6 @@ import partax
 from at_once import at_once
 from partax.__main__ import main
 from partax._store.folder import Folder
-from partax._store.switch import store_as_told
 from short_programs import imported
 from stored import written
 
@@ -198,15 +197,6 @@ def test_a_relative_folder_stays_the_same_when_the_process_goes_elsewhere(
             monkeypatch.chdir(tmp_path / "b")
         assert str(tmp_path) in repr(switch)
     assert [it.parent.parent.name for it in tmp_path.glob("*/programs/*.partax")] == ["a"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="other systems keep a folder that a process is in")
-def test_a_relative_folder_in_one_that_is_gone_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.warns(RuntimeWarning, match="nothing is stored: "):
-        store_as_told({"PARTAX_STORE": "programs"})
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:

@@ -60,16 +60,6 @@ def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
     return (str(structure), tuple([_sharding(leaf, devices) for leaf in leaves])), tuple(devices)
 
 
-def numbers_of(program: Any) -> tuple[int, ...]:
-    return tuple(device.id for device in program.runtime_executable().local_devices())
-
-
-def by_number(numbers: tuple[int, ...], devices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The devices with these numbers, of the kind of those that a call's arrays are on."""
-    device_by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
-    return tuple(device_by_number[number] for number in numbers)
-
-
 def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
     """As plain values; adds its devices."""
     if isinstance(sharding, (NoEntry, PartitionSpec)):

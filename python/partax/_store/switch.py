@@ -1,6 +1,7 @@
 """The switch: where programs are stored, if anywhere."""
 
 import os
+import warnings
 from types import TracebackType
 from typing import Any, Literal
 
@@ -116,4 +117,4 @@ def store_as_told(environment: Any = os.environ) -> None:
         try:
             store(path)
         except OSError as error:
-            Folder(os.sep, _MOST).tell(f"nothing is stored: {error}")  # the process may be in a folder that is gone
+            warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)
