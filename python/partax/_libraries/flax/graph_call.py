@@ -63,19 +63,19 @@ def prefix_of(shardings: Any) -> Any:
     return jax.tree.map(convert, shardings, is_leaf=is_one)
 
 
-def refuse_unlike(prefix: Any, values: dict[str, Any]) -> None:
+def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
     """Raises where one Variable is in two places of the arguments, given by name, that have two shardings."""
-    met: dict[int, tuple[str, Any]] = {}
-    for own, (name, value) in zip(_prefixes(prefix, len(values)), values.items(), strict=False):
+    first_places: dict[int, tuple[str, Any]] = {}
+    for prefix, (name, value) in zip(_prefixes(in_shardings, len(values)), values.items(), strict=False):
         leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=is_object)
-        owns = extract.broadcast_prefix(own, value, prefix_is_leaf=is_sharding_leaf, tree_is_leaf=is_object)
-        for (path, leaf), of_leaf in zip(leaves, owns, strict=True):
+        entries = extract.broadcast_prefix(prefix, value, prefix_is_leaf=is_sharding_leaf, tree_is_leaf=is_object)
+        for (path, leaf), entry in zip(leaves, entries, strict=True):
             for steps, variable in graphlib.iter_graph(leaf, graph=True) if is_object(leaf) else ():
                 if not isinstance(variable, Variable):
                     continue
-                sharding = of_leaf.sharding(steps, variable) if isinstance(of_leaf, _ByPath) else of_leaf
+                sharding = entry.sharding(steps, variable) if isinstance(entry, _ByPath) else entry
                 place = name + jax.tree_util.keystr(path) + "".join(_step(step, True) for step in steps)
-                first, first_sharding = met.setdefault(id(variable), (place, sharding))
+                first, first_sharding = first_places.setdefault(id(variable), (place, sharding))
                 if first_sharding != sharding:
                     raise ValueError(
                         f"Inconsistent aliasing: `{first}` and `{place}` are one {type(variable).__name__}, found "
@@ -89,25 +89,24 @@ def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
     return tuple([None if isinstance(part, NoEntry) else part for part in prefix])
 
 
-def shardings_by_leaf(prefix: Any, values: tuple[Any, ...]) -> dict[int, Any]:
+def shardings_by_leaf(in_shardings: Any, values: tuple[Any, ...]) -> dict[int, Any]:
     by_leaf: dict[int, Any] = {}
-    for own, value in zip(_prefixes(prefix, len(values)), values, strict=False):
-        pairs = _core.broadcast_prefix(prefix_for(own, value), value, is_sharding_leaf, "", "")
+    for prefix, value in zip(_prefixes(in_shardings, len(values)), values, strict=False):
+        pairs = _core.broadcast_prefix(prefix_for(prefix, value), value, is_sharding_leaf, "", "")
         by_leaf.update({id(leaf): sharding for leaf, sharding in pairs if sharding is not None})
     return by_leaf
 
 
-def as_before(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
-    """A new value of something, with the shardings that its arrays had."""
+def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
+    """A new value with the shardings of the arrays that were there before."""
     leaves_before = jax.tree.leaves(before)
     leaves, structure = jax.tree.flatten(value)
     if len(leaves_before) != len(leaves):
         return value
-    constrained = [
-        leaf if id(old) not in by_leaf else jax.lax.with_sharding_constraint(leaf, by_leaf[id(old)])
-        for old, leaf in zip(leaves_before, leaves, strict=True)
-    ]
-    return structure.unflatten(constrained)
+    for i, leaf in enumerate(leaves_before):
+        if id(leaf) in by_leaf:
+            leaves[i] = jax.lax.with_sharding_constraint(leaves[i], by_leaf[id(leaf)])
+    return structure.unflatten(leaves)
 
 
 class Outcome(NamedTuple):
@@ -221,7 +220,7 @@ def _outcome(
     shardings: dict[int, Any],
 ) -> Outcome:
     sets = [change for change in changes if change.value is not DELETED]
-    new_values = [as_before(change.value, change.before, shardings) if shardings else change.value for change in sets]
+    new_values = [constrained(change.value, change.before, shardings) if shardings else change.value for change in sets]
     values = tuple([reader.read(value) for value in new_values])
     deleted = tuple([(change.place, change.name) for change in changes if change.value is DELETED])
     result = reader.read(result)
