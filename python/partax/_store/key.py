@@ -75,7 +75,7 @@ def _looked_at() -> Generator[None, None, None]:
 
 
 def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
-    """The first difference from the most similar of some proofs, in words; empty if there are no proofs."""
+    """The first difference from the most similar of some proofs, in words; empty without proofs."""
     differences = [[text for (_, old), (text, new) in zip(proof, now, strict=False) if old != new] for proof in earlier]
     nearest = min(differences, key=len, default=None)
     return "" if nearest is None else next(iter(nearest), "") or "what its code reads"
