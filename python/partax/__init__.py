@@ -80,7 +80,7 @@ _explain_install.install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
-    _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
+    _import_module("partax.equinox").accelerate()
 
 _MODULES = ("debug", "equinox", "nnx", "reports", "stages", "tree")
 _OF_MODULES = {

@@ -16,7 +16,6 @@ from typing import Any
 from partax import explain, report
 from partax._jax import watched
 from partax._jax.environment import read_environment_when_imported
-from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._store import command as store_command
 
 # Of each command that runs a script: its name, its help, the rest of its description, and the files it can write.
@@ -114,12 +113,19 @@ def _hide_our_frames(trace: TracebackType | None) -> None:
 
 
 def _equinox(options: argparse.Namespace) -> None:
-    accelerate_when_imported()
+    from partax.equinox import accelerate
+
+    accelerate()
     _run(options)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    accelerate_when_imported()
+    try:
+        from partax.equinox import accelerate
+    except ImportError:  # no Equinox
+        pass
+    else:
+        accelerate()
     explain()
     try:
         _run(options)

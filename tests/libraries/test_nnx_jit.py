@@ -184,26 +184,6 @@ def test_what_is_no_array_comes_to_the_place_of_one(other: Any) -> None:
         assert described(pairs[0][1]) == described(pairs[1][1])
 
 
-def test_a_leaf_that_becomes_a_node() -> None:
-    class Box:
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
-
-    def function(box: Any, variable: Any) -> None:
-        variable[...] += 1
-        if isinstance(box, Box):
-            box.inner[...] += variable[...]
-
-    box, variable = Box(nnx.Param(jnp.ones(1))), nnx.Param(jnp.ones(1))
-    jitted = partax.nnx.jit(function)
-    with pytest.raises(Exception, match="trace level"):  # it is static, and so the object in it no argument
-        jitted(box, variable)
-    jax.tree_util.register_pytree_node(Box, lambda box: ((box.inner,), None), lambda _, inner: Box(*inner))
-    for _ in range(3):
-        jitted(box, variable)
-    assert (float(variable[0]), float(box.inner[0])) == (4, 1 + 2 + 3 + 4)
-
-
 class Net(nnx.Module):
     def __init__(self, rngs: nnx.Rngs):
         self.first = nnx.Linear(4, 8, rngs=rngs)

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from test_store import process
 
-from partax.__main__ import main
-
 pytestmark = [pytest.mark.compiled_anew, pytest.mark.slow]
 
 SCRIPT = """
@@ -55,13 +53,3 @@ def test_another_script_loads_what_it_called_itself(tmp_path: Path) -> None:
     for loads in ("0 0", "1 1"):
         assert process(SCRIPT, other, "*.partax", PARTAX_STORE=str(store))[0] == f"{RIGHT} {loads}"
     assert len([*store.glob(".*.list")]) == 2
-
-
-def test_a_list_goes_with_its_programs_and_no_other_file(tmp_path: Path) -> None:
-    store = tmp_path / "programs"
-    store.mkdir(mode=0o700)
-    (store / "train.list").touch()
-    (store / ".hidden.list").mkdir()
-    process(SCRIPT, tmp_path, "none", PARTAX_STORE=str(store))
-    main(["store", str(store), "--clear"])
-    assert {it.name for it in store.iterdir()} == {"train.list", ".hidden.list"}

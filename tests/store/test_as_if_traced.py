@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import partax
-import partax.nnx
 from stored import written
 
 pytestmark = [pytest.mark.compiled_anew, pytest.mark.filterwarnings("ignore::partax.RetraceWarning")]
@@ -106,30 +104,3 @@ def test_an_array_elsewhere_is_moved_to_where_the_options_say(ready: Ready, devi
     for device in (devices[2], devices[1], devices[0]):
         found = step(jax.device_put(ones(3), device))
         assert np.array_equal(found, np.full(3, 2)) and found.devices() == {devices[1]}
-
-
-class Scaled(nnx.Module):
-    def __init__(self) -> None:
-        self.by, self.drop = nnx.Param(ones(4)), nnx.Dropout(0.5, rngs=nnx.Rngs(0))
-
-    def __call__(self, x: Any) -> Any:
-        return self.drop(x * self.by)
-
-
-def changed(model: Any) -> Any:
-    model.eval()
-    model.width = 3
-    return model
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_bound_object_that_others_have_changed_is_refused(ready: Ready) -> None:
-    model = Scaled()
-    bound = ready(partax.nnx.jit(lambda model, x: model(x)), changed(Scaled()), ones(2, 4)).bind(model)
-    for _ in range(3):
-        bound(ones(3, 4))
-    changed(model)
-    bound(ones(3, 4))
-    with pytest.raises(RuntimeError, match="bind again what you change"):
-        bound(ones(2, 4))
-    assert np.array_equal(bound.rebind(model)(ones(2, 4)), np.ones((2, 4)))

@@ -285,7 +285,6 @@ MESHES = (jax.devices()[:4], jax.devices()[4:], jax.devices()[3::-1])
 CONSTRAINED: dict[str, Callable[[Any], Any]] = {
     "the set mesh": lambda x: jax.lax.with_sharding_constraint(x * 2, SPEC),
     "a global": lambda x: jax.lax.with_sharding_constraint(x * 2, MESH_OF_TESTS),
-    "made inside": lambda x: jax.lax.with_sharding_constraint(x * 2, PartitionSpec("a")),
 }
 
 
@@ -307,14 +306,11 @@ def test_a_mesh_of_other_devices_is_another_program(function: Callable[..., Any]
     assert loads == len(MESHES)
 
 
-def test_one_key_under_two_meshes(tmp_path: Path) -> None:
+def test_a_call_within_a_mesh_of_the_old_kind_is_not_stored(tmp_path: Path) -> None:
     step = partax.filter_jit(CONSTRAINED["the set mesh"])
     step.clear_cache()
     with partax.store(tmp_path):
-        for devices in MESHES * 2:
-            made = jax.sharding.Mesh(np.array(devices), ("a",))
-            with jax.set_mesh(made):
-                assert step(jnp.arange(8.0)).sharding == NamedSharding(made, SPEC)
-        written()
         with pytest.warns(DeprecationWarning, match="with mesh"), jax.sharding.Mesh(np.array(MESHES[1]), ("a",)):
             assert step(jnp.arange(8.0)).sharding.device_set == set(MESHES[1])
+        written()
+    assert not any(tmp_path.glob("*.partax"))

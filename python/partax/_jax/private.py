@@ -4,10 +4,8 @@ Each is looked up by `_name` or `_attribute`. Where one is missing, public names
 comment states.
 """
 
-import functools
 import importlib
 import inspect
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,25 +30,16 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def concrete_array_type() -> type | None:
-    """The type of concrete arrays, `jaxlib`'s ArrayImpl. None if it is unknown until the first array of a call, since
-    creating one here would start jax's backends.
-    """
+    """`jaxlib`'s ArrayImpl. None if it is unknown, since creating an array here would start jax's backends."""
     array_type = _name("jax._src.array.ArrayImpl")
     return array_type if isinstance(array_type, type) else None
 
 
 # --- functions and programs
 
-
 # The origin of the function is a part of the function, not an option.
 _NO_OPTIONS = ("fun_sourceinfo", "fun_signature")
 _NEEDED_OPTIONS = {"static_argnums", "donate_argnums", "inline", "keep_unused", "in_shardings_leaves"}
-
-
-@functools.cache
-def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
-    names = [name for name in getattr(cls, "_fields", ()) if name not in _NO_OPTIONS]
-    return operator.attrgetter(*names) if set(names) >= _NEEDED_OPTIONS else None
 
 
 def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
@@ -67,19 +56,20 @@ def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
     return cells.get("fun"), cells.get("jit_info")
 
 
-def jit_parts(jitted: Any) -> tuple[Any, Any]:
-    """The function behind a `jax.jit` and its options, or a new object if this jax does not have them."""
-    wrapped, info = _wrapped_and_info(jitted)
-    read = _options_reader(type(info))
-    return wrapped, object() if read is None else read(info)
-
-
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """The options of a `jax.jit` by name, or None if this jax does not have them."""
     _, info = _wrapped_and_info(jitted)
-    if _options_reader(type(info)) is None:
+    names = getattr(type(info), "_fields", ())
+    if not _NEEDED_OPTIONS.issubset(names):
         return None
-    return {name: value for name, value in info._asdict().items() if name not in _NO_OPTIONS}
+    return {name: value for name, value in zip(names, info, strict=True) if name not in _NO_OPTIONS}
+
+
+def jit_parts(jitted: Any) -> tuple[Any, Any]:
+    """The function behind a `jax.jit` and its options, or a new object if this jax does not have them."""
+    wrapped, _ = _wrapped_and_info(jitted)
+    options = jit_options(jitted)
+    return wrapped, object() if options is None else tuple(options.values())
 
 
 def direct_call(compiled: Any) -> Callable[..., Any]:
@@ -105,44 +95,27 @@ def mesh_of_call() -> Any:
     return None if mesh.empty else mesh
 
 
+trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_context") or tuple
+"""The values of all of jax's configuration that a trace depends on."""
+_context_names: Callable[[], tuple[str, ...]] = _name("jax._src.config.trace_context_names") or tuple
 _latest: tuple[Any, dict[str, Any]] = (None, {})
-_PUBLIC = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
 
 
 def configuration() -> dict[str, Any]:
     """The current configuration that a trace depends on, by name; the same dictionary until a value changes. The
-    fallback uses numbers as names, and a few public options. Without the values it has only these options, and
-    explanations name no others.
+    fallbacks use numbers as names, or have no values, so that explanations name no setting.
     """
     global _latest
-    context = () if _context is None else _context()
-    names = _names()
-    if len(names) != len(context) or not names:
-        numbers = (f"setting {i} of jax" for i in range(len(context)))
-        names = (*numbers, *_PUBLIC)
-        context = (*context, *(getattr(jax.config, name, None) for name in _PUBLIC))
-    latest = _latest  # another thread may replace it
+    context, latest = trace_context(), _latest  # another thread may replace it
     if context != latest[0]:
-        _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
+        names = _context_names() if names_configuration() else range(len(context))
+        _latest = latest = (context, {str(name): _plain(value) for name, value in zip(names, context, strict=True)})
     return latest[1]
 
 
 def names_configuration() -> bool:
     """Whether all that a trace depends on has a name."""
-    return bool(_names())
-
-
-@functools.cache
-def _names() -> tuple[str, ...]:
-    """The names of the configuration's values; empty before jax 0.10.2, which has no names for them."""
-    try:
-        return () if _context_names is None else tuple(_context_names())
-    except NotImplementedError:
-        return ()
-
-
-_context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")
-_context_names: Callable[[], tuple[str, ...]] | None = _name("jax._src.config.trace_context_names")
+    return trace_context is not tuple and len(_context_names()) == len(trace_context())
 
 
 def _plain(value: Any) -> Any:

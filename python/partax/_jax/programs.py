@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import Literal
 
-from partax._jax.private import _attribute, _name, concrete_array_type, runs_without_jit, under_trace
+from partax._jax.private import _attribute, _name, concrete_array_type, runs_without_jit, trace_context, under_trace
 
 _context = _name("jax._src.core.trace_ctx")
 
@@ -79,81 +79,59 @@ def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
 
 _pjit = _name("jaxlib._jax.pjit")
 _cache_keys = _name("jax._src.interpreters.pxla.JitGlobalCppCacheKeys")
-_fast_data = _name("jax._src.interpreters.pxla.MeshExecutableFastpathData")
-_fast_tree = _name("jax._src.interpreters.pxla.reflatten_outputs_for_dispatch")
-_replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 _registry = _name("jax._src.tree_util.dispatch_registry")
 _shard_arg = _name("jax._src.interpreters.pxla.cc_shard_arg")
-_of_keys = _name("jax._src.sharding_impls.physical_sharding")
-_call = _attribute(jax.stages.Compiled, "call")
+_replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 
 
-Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
-Replace = Callable[[Any, Exception], Callable[..., Any] | None]
+def _native(name: str, function: Callable[..., Any], miss: Callable[..., tuple[Any, Any, bool]]) -> Any:
+    """A function that runs what `miss` returns for a signature of arrays by jax's native dispatch; None if this jax
+    cannot build one. jax calls `function` if its check of the results, as for NaN, fails.
+    """
+    if _pjit is None or None in (_cache_keys, _registry, _shard_arg):
+        return None
+    call = _pjit(name, function, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+    call._fun = function
+    return call
 
 
-def dispatched(name: str, choose: Choose, replace: Replace) -> Callable[..., Any]:
+def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]]) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
     `choose` returns the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once.
-    `replace` returns a function to call instead of a program whose first run has failed, or None. The fallback calls
-    `choose` in each call.
+    The fallback calls `choose` in each call.
     """
-
-    def run(program: Any, call: Any, args: tuple[Any, ...]) -> tuple[Any, bool]:
-        """The result of a program or of its replacement, and whether it is the program's own."""
-        try:
-            return call(*args), True
-        except jax.errors.JaxRuntimeError as error:
-            replacement = replace(program, error)
-            if replacement is None:
-                raise
-            return replacement(*args), False
-
-    def run_uncached(*args: Any) -> Any:
-        program = choose(args)
-        return run(program, program, args)[0]
-
-    if None in (_pjit, _cache_keys, _fast_data, _fast_tree, _replicated, _registry, _shard_arg, _call):
-        return run_uncached
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
         program = choose(args)
-        if not isinstance(program, jax.stages.Compiled):
-            return program(*args), None, False
-        params: Any = _attribute(program, "_params")
-        if params is None:
-            return run_uncached(*args), None, False
-        result, is_own = run(program, functools.partial(_call, params), args)  # pyright: ignore[reportArgumentType]
-        if not is_own:
-            return result, None, False
-        outs, out_flat, args_flat = result
-        return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
+        create_call = _attribute(_attribute(program, "_executable"), "create_cpp_call")
+        run = create_call and _attribute(create_call(program._params), "_cache_miss")  # type: ignore[attr-defined]
+        return (program(*args), None, False) if run is None else run(*args)
 
-    call = _pjit(name, run_uncached, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
-    call._fun = run_uncached  # jax calls it if its check of the results, as for NaN, fails
-    return call
+    def run_uncached(*args: Any) -> Any:
+        return miss(*args)[0]
+
+    return _native(name, run_uncached, miss) or run_uncached
 
 
 def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any], ignored_warning: str = "") -> Any:
     """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs from
     then on. It ignores warnings that begin with `ignored_warning`, if any. The fallback calls `choose` in each call.
     """
-    function, name = jitted.__wrapped__, jitted.__name__
-    if None in (_pjit, _cache_keys, _registry, _shard_arg) or _attribute(jitted, "_cache_miss") is None:
-        call: Any = functools.partial(lambda *args: choose(args)(*args))
+
+    def miss(*args: Any) -> Any:
+        if not ignored_warning:
+            return choose(args)._cache_miss(*args)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ignored_warning)
+            return choose(args)._cache_miss(*args)
+
+    call: Any = None if _attribute(jitted, "_cache_miss") is None else _native(jitted.__name__, jitted._fun, miss)
+    if call is None:
+        call = functools.partial(lambda *args: choose(args)(*args))
     else:
-
-        def miss(*args: Any) -> Any:
-            if not ignored_warning:
-                return choose(args)._cache_miss(*args)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ignored_warning)
-                return choose(args)._cache_miss(*args)
-
-        call = _pjit(name, function, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
-        call._fun, call._jit_info = jitted._fun, jitted._jit_info
-    call.__wrapped__, call.__name__ = function, name
+        call._jit_info = jitted._jit_info
+    call.__wrapped__, call.__name__ = jitted.__wrapped__, jitted.__name__
     call.trace = lambda *args: choose(args).trace(*args)
     return call
 
@@ -192,31 +170,6 @@ def _plain_call(executable: Any, params: Any) -> Any:
     is_plain = isinstance(call, _replicated) and not does_more  # pyright: ignore[reportArgumentType]
     return call if is_plain and not params.is_high and not params.const_args else None
 
-
-def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int) -> Any:
-    """The data with which jax's native dispatch calls an executable; None if it must not, or this jax differs."""
-    try:
-        if _plain_call(executable, params) is None:
-            return None
-        flat, tree = _fast_tree(params.out_tree, out_flat)  # pyright: ignore[reportOptionalCall]
-        if not all(type(array) is concrete_array_type() for array in flat):
-            return None
-        shardings = [
-            _physical(aval, sharding)
-            for aval, sharding in zip(executable.in_avals, executable._in_shardings, strict=True)
-        ]
-        used = [i in executable._kept_var_idx for i in range(count)]
-        avals, committed = [array.aval for array in flat], [array._committed for array in flat]
-        return _fast_data(  # pyright: ignore[reportOptionalCall]
-            *(executable.xla_executable, tree, shardings, executable._out_shardings, avals, committed, used),
-            *(executable._dispatch_in_layouts, []),
-        )
-    except AttributeError:
-        return None
-
-
-trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_context") or tuple
-"""All of jax's configuration that a trace depends on."""
 
 # The other settings that jax's dispatch reads: a hook after a run, as for `jax_debug_nans`; whether a function is being
 # traced; and options of the compiler.
@@ -277,15 +230,6 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
         return None
 
 
-def _physical(aval: Any, sharding: Any) -> Any:
-    """The sharding of an array's data, which is another one for arrays of random keys."""
-    if not jnp.issubdtype(aval.dtype, jax.dtypes.extended):
-        return sharding
-    if _of_keys is None:
-        raise AttributeError
-    return _of_keys(aval, sharding)
-
-
 def runs_compiled(leaves: Sequence[Any]) -> bool:
     """Whether a call runs a program: outside traces and transformations, and with jit enabled."""
     return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
@@ -302,10 +246,6 @@ def held_programs(equation: Any) -> Iterator[tuple[str, Any, Any]]:
                 yield name, value, program
 
 
-def programs_in(equation: Any) -> Iterator[Any]:
-    return (program for _, _, program in held_programs(equation))
-
-
 def every_equation(equations: Iterable[Any]) -> Iterator[Any]:
     """The equations, and those of programs in them, each program once."""
     seen: set[int] = set()
@@ -313,7 +253,7 @@ def every_equation(equations: Iterable[Any]) -> Iterator[Any]:
     while waiting:
         for equation in waiting.pop():
             yield equation
-            for program in programs_in(equation):
+            for _, _, program in held_programs(equation):
                 if id(program) not in seen:
                     seen.add(id(program))
                     waiting.append(program.eqns)

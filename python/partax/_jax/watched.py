@@ -79,20 +79,6 @@ def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> Non
     _put(until, module, _RUN, watched)
 
 
-class _Builtin:
-    """A function that does not become a method as the attribute of a class, and is pickled by its name."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, call)
-        self._call = call
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
-
-    def __reduce__(self) -> str:
-        return self._call.__name__
-
-
 FETCH, WAIT = "fetch", "wait"  # a read of an array's value, and `block_until_ready`
 
 
@@ -122,4 +108,5 @@ def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> Non
         if run is not None:
             _put(until, owner, "block_until_ready", timed(WAIT, run, object))
     for name in ("array", "asarray", "asanyarray"):
-        _put(until, np, name, _Builtin(timed(FETCH, getattr(np, name), arrays)))
+        # As the attribute of a class, a builtin does not become a method.
+        _put(until, np, name, staticmethod(timed(FETCH, getattr(np, name), arrays)))

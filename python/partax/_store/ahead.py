@@ -29,20 +29,14 @@ class Ahead:
     def __init__(self, folder: Folder) -> None:
         global _waiting
         self.folder = folder
-        self._lock, self._noting = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._names: list[str] = []  # of what this process has loaded or stored, the first ones
         self._begun: dict[str, Loading] = {}
         self._is_over = False
         _listen()
         _waiting = self
 
-    def begin(self) -> None:
-        """Loads one after the other, in a thread of its own."""
-        with contextlib.suppress(RuntimeError):  # the process ends
-            threading.Thread(target=self._load, name="partax load ahead", daemon=False).start()
-
     def end(self) -> None:
-        """Loads no more, and keeps nothing."""
         with self._lock:
             self._is_over = True
             self._begun.clear()
@@ -58,8 +52,7 @@ class Ahead:
         group = name.partition("-")[0]
         with self._lock:
             for other in [key for key in self._begun if key.startswith(group)]:
-                del self._begun[other]  # this one has taken its place
-        with self._noting:
+                del self._begun[other]  # they were not the right ones
             if name in self._names or len(self._names) == _MOST or not {*devices} <= {*jax.devices()}:
                 return
             self._names.append(name)
@@ -76,10 +69,9 @@ class Ahead:
 
     @functools.cached_property
     def _known(self) -> list[str]:
-        """The names that a process before has noted."""
         return self.folder.read_list(self._list)
 
-    def _load(self) -> None:
+    def load(self) -> None:
         devices: tuple[Any, ...] = tuple(jax.devices())
         with contextlib.suppress(RuntimeError):  # the process ends
             for name in self._known:
@@ -106,4 +98,5 @@ def _on_duration(event: str, duration_secs: float, **details: Any) -> None:
     global _waiting
     if stage_of(event) == "compile" and _waiting is not None:
         ahead, _waiting = _waiting, None
-        ahead.begin()
+        with contextlib.suppress(RuntimeError):  # the process ends
+            threading.Thread(target=ahead.load, name="partax load ahead", daemon=False).start()

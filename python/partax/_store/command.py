@@ -22,7 +22,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the command with the options of `add_arguments`."""
     folder = Folder(options.folder, sys.maxsize)
     most = 0 if options.clear else _number(options.prune, "--prune")
     dropped = folder.prune(most, _number(options.older, "--older"))

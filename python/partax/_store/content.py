@@ -1,4 +1,4 @@
-"""What a program depends on by content: a digest that another process finds again if a trace could not differ there."""
+"""What a program depends on by content: digests that are equal in another process if a trace could not differ there."""
 
 import hashlib
 import pickle
@@ -25,7 +25,7 @@ _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are 
 
 
 def placement_content(value: Any) -> Any:
-    """A device, a mesh or a sharding as plain values; None where it is none that is known."""
+    """A device, a mesh or a sharding as plain values; None of anything else."""
     if isinstance(value, jax.Device):
         return "device", value.platform, value.id
     if isinstance(value, jax.sharding.Mesh):
@@ -39,11 +39,11 @@ def placement_content(value: Any) -> Any:
 
 
 def dtype_content(array: Any) -> str:
-    """The dtype of an array, or of what represents one; of random keys their kind, which must be one of jax's own."""
+    """The dtype of an array or a struct; of random keys their kind, which must be one of jax's own."""
     if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return str(array.dtype)
     kinds: list[Any] = []
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # of what represents an array, a trace alone tells it
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # the kind of a struct is known in a trace alone
         jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), array)
     if not kinds or not isinstance(kinds[0], str):
         raise UnstoredError(f"an array of `{array.dtype}`, which is a kind of random keys that is not jax's own")
@@ -51,7 +51,7 @@ def dtype_content(array: Any) -> str:
 
 
 def layout_content(array: Any) -> str:
-    """How the numbers of an array lie in memory; empty where it is row by row."""
+    """The layout of an array in memory; empty if it is row by row."""
     layout = getattr(getattr(array, "format", None), "layout", None)
     is_usual = layout is None or (layout.major_to_minor == tuple(range(array.ndim)) and not layout.tiling)
     return "" if is_usual else str(layout)
@@ -121,7 +121,9 @@ class _ContentReader(Reader):
         self.add(("code", code_digest(code)))
 
     def jit_options(self, options: Any) -> None:
-        self.read(tuple(options) if isinstance(options, tuple) else options)
+        if not isinstance(options, tuple):
+            raise UnprovableError("a `jax.jit` whose options are unknown")
+        self.read(options)
 
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))

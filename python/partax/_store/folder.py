@@ -80,17 +80,11 @@ class Folder:
         return next((stored.key for stored in self.files(beginning)), None)
 
     def write(self, key: str, data: bytes) -> None:
-        """Stores by a key; where that cannot be, says so once."""
         whole = _header(key, data) + data
         if len(whole) > self.max_bytes:
             return
-
-        def fill(fresh: str) -> None:
-            with open(fresh, "wb") as file:
-                file.write(whole)
-
         try:
-            replace_file(self._file(key), fill)
+            replace_file(self._file(key), lambda unfinished: Path(unfinished).write_bytes(whole))
             with self._lock:
                 self.prune(self.max_bytes)
         except OSError as error:
@@ -105,7 +99,7 @@ class Folder:
     def write_list(self, name: str, keys: Iterable[str]) -> None:
         """Keeps a list of keys, as long as one of them has a program."""
         with contextlib.suppress(OSError):  # it spares time and nothing else
-            replace_file(self._list(name), lambda fresh: Path(fresh).write_text("\n".join(keys)))
+            replace_file(self._list(name), lambda unfinished: Path(unfinished).write_text("\n".join(keys)))
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
@@ -147,7 +141,6 @@ class Folder:
                             shutil.rmtree(entry.path, ignore_errors=True)
 
     def tell(self, what: str) -> None:
-        """Warns, once of each."""
         if what not in self._told:
             self._told.add(what)
             warnings.warn(f"partax.store: {what}", RuntimeWarning, stacklevel=2)

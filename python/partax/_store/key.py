@@ -75,17 +75,10 @@ def _looked_at() -> Generator[None, None, None]:
 
 
 def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
-    """The first thing that is another than in the nearest of some proofs, in words; empty if there is none."""
-    if not earlier:
-        return ""
-
-    def differing(before: Proof) -> list[str]:
-        return [
-            text for (_, earlier_digest), (text, digest) in zip(before, now, strict=False) if earlier_digest != digest
-        ]
-
-    changed = min(map(differing, earlier), key=len)
-    return (changed[0] if changed else "") or "what its code reads"
+    """The first difference from the most similar of some proofs, in words; empty without proofs."""
+    differences = [[text for (_, old), (text, new) in zip(proof, now, strict=False) if old != new] for proof in earlier]
+    nearest = min(differences, key=len, default=None)
+    return "" if nearest is None else next(iter(nearest), "") or "what its code reads"
 
 
 def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,14 +8,13 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
+from partax._jit.placed_target import default_device
 from partax._jit.shardings import NoEntry, is_sharding_leaf
 from partax._store import UnstoredError
 from partax._store.content import dtype_content, layout_content, placement_content
 
 
 class Signature(NamedTuple):
-    """Of the arrays of a call."""
-
     devices: tuple[Any, ...]  # all that some array is on, in the order in which they are met
     arrays: tuple[Any, ...]  # the mesh that is set, and for each array what a program is compiled for
 
@@ -23,7 +22,7 @@ class Signature(NamedTuple):
 def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     """What a program for these arrays is compiled for, if another process could say how they lie."""
     if not names_configuration():
-        raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10.2 do")
+        raise UnstoredError("this jax does not tell its configuration by name")
     if configuration().get("mesh_context_manager") is not None:
         raise UnstoredError("inside `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
     mesh = mesh_of_call()
@@ -31,35 +30,24 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     arrays: list[Any] = [None if mesh is None else placement_content(mesh)]
     asked = () if options.in_shardings is None else of_options(options)[1]
     for leaf in leaves:
-        if isinstance(leaf, jax.Array):
-            if leaf.is_deleted():
+        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
+            is_array = isinstance(leaf, jax.Array)
+            if is_array and leaf.is_deleted():
                 raise UnstoredError("an array is deleted")
-            kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), leaf.committed)
-            of_leaf: dict[Any, None] = {}
-            arrays.append((*kind, layout_content(leaf), _sharding(leaf.sharding, of_leaf)))
-            if asked and leaf.committed and tuple(of_leaf) != asked:  # which a compiled program refuses
+            is_committed = leaf.committed if is_array else leaf.sharding is not None
+            kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), is_committed)
+            leaf_devices: dict[Any, None] = {}
+            sharding = _sharding(leaf.sharding or SingleDeviceSharding(default_device()), leaf_devices)
+            arrays.append((*kind, layout_content(leaf), sharding))
+            if asked and is_committed and tuple(leaf_devices) != asked:  # which a compiled program refuses
                 raise UnstoredError("in_shardings moves an array to other devices, or has them in another order")
-            devices |= of_leaf
-        elif isinstance(leaf, jax.ShapeDtypeStruct):
-            arrays.append(_abstract(leaf, devices))
+            devices |= leaf_devices
         elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
             aval = jax.typeof(leaf)
             arrays.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
         else:
             raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
-    return Signature(tuple(devices) or (_usual_device(),), tuple(arrays))
-
-
-def _abstract(leaf: jax.ShapeDtypeStruct, devices: dict[Any, None]) -> Any:
-    """What an array of which it tells has: on the usual device and not committed to it, where it says no other."""
-    where = leaf.sharding or SingleDeviceSharding(_usual_device())
-    kind = (leaf.shape, dtype_content(leaf), leaf.weak_type, leaf.sharding is not None)
-    return *kind, layout_content(leaf), _sharding(where, devices)
-
-
-def _usual_device() -> Any:
-    asked = getattr(jax.config, "jax_default_device", None)
-    return jax.local_devices(backend=asked)[0] if asked is None or isinstance(asked, str) else asked
+    return Signature(tuple(devices) or (default_device(),), tuple(arrays))
 
 
 def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
@@ -70,16 +58,6 @@ def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
         prefixes, is_leaf=lambda entry: entry is not None and (is_sharding_leaf(entry) or isinstance(entry, NoEntry))
     )
     return (str(structure), tuple([_sharding(leaf, devices) for leaf in leaves])), tuple(devices)
-
-
-def numbers_of(program: Any) -> tuple[int, ...]:
-    return tuple(device.id for device in program.runtime_executable().local_devices())
-
-
-def by_number(numbers: tuple[int, ...], devices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The devices with these numbers, of the kind of those that a call's arrays are on."""
-    device_by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
-    return tuple(device_by_number[number] for number in numbers)
 
 
 def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:

@@ -3,6 +3,7 @@
 A program is found by a digest of all that it depends on, so a stored one is never another's.
 """
 
+import atexit
 import contextlib
 import gc
 import pickle
@@ -30,13 +31,12 @@ from partax._jax.programs import (
     with_trees,
 )
 from partax._jit.build_target import TracedFunction
-from partax._jit.forwarded_arrays import is_of_lost_arrays, refuse_lost_in
+from partax._jit.forwarded_arrays import refuse_lost_in
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._store import UnstoredError, placement, switch
 from partax._store.folder import Folder
 from partax._store.key import Key, Wanted, what_changed
-from partax._store.outcome import note_refusal, note_use
 from partax._store.placement import Signature
 from partax._store.records import Loading, Record, record_of
 from partax._store.results import rebuilt, stored_result_of
@@ -44,6 +44,14 @@ from partax._store.switch import store as store
 from partax._store.switch import store_as_told as store_as_told
 
 _COMPARED = 8  # stored programs of the same function that a call which is traced is compared with
+_first_refusal: list[tuple[tuple[str, int], str]] = []  # its place, and the reason
+_used_names: set[str] = set()  # of the programs that this process has stored or loaded
+
+
+def _report_refusal() -> None:
+    if not _used_names:
+        site, reason = _first_refusal[0]
+        report_line(site, f"{reason} (the store has neither stored nor loaded anything in this process)")
 
 
 class _Search(NamedTuple):
@@ -98,18 +106,17 @@ class Programs:
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
-        self._loaded: list[Any] = []  # those of them that came from the folder
         self._proven: list[tuple[weakref.ref[Any], str]] = []  # programs that were traced, with what was read then
         self._first: _Search | None = None  # that of `begin`, for the call under way then
 
     @property
     def program(self) -> Callable[..., Any]:
         """The callable for the arrays, created at each read: it keeps this object alive, which dies with it."""
-        return dispatched(self._name, self.choose, self._instead)
+        return dispatched(self._name, self.choose)
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way; raises where there can be none."""
-        self._first = search = self._search(self._signature(leaves))
+        self._first = search = self._search(placement.signature(leaves, self._options))
         record = search.loading and search.loading.record.result()
         if record is not None:
             self.donated = record["donated"]
@@ -125,7 +132,9 @@ class Programs:
             report_line(call_site(), f"{self._name}: {what}")
 
     def refuse(self, reason: str) -> None:
-        note_refusal(call_site(), f"{self._name}: not stored: {reason}")
+        if not _first_refusal:
+            _first_refusal.append((call_site(), f"{self._name}: not stored: {reason}"))
+            atexit.register(_report_refusal)
         self.tell(f"not stored: {reason}")
 
     def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
@@ -135,7 +144,7 @@ class Programs:
         if is_checked or not runs_compiled(leaves):
             return self.target
         try:
-            signature = self._signature(leaves)
+            signature = placement.signature(leaves, self._options)
             key = (signature, *configuration().items())
             if key not in self._known:
                 search = self._search_of_call(signature)
@@ -145,15 +154,6 @@ class Programs:
             self.refuse(str(error))
             _core.forget_program()
             return self.target
-
-    def _instead(self, program: Any, error: Exception) -> Callable[..., Any] | None:
-        """The target, where the first run of a loaded program has failed: it may be another's machine code."""
-        if program not in self._loaded or is_of_lost_arrays(error):
-            return None
-        self._loaded.remove(program)
-        self._folder.tell(f"a program of `{self._name}` does not run; it is traced")
-        _core.forget_program()
-        return self.target
 
     def _search_of_call(self, signature: Signature) -> _Search:
         """That of `begin`, if it was in this call; else what it depends on may have changed."""
@@ -166,7 +166,7 @@ class Programs:
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
         _, has_traced = _core.call_progress()
-        wanted = self._wanted(signature)
+        wanted = Wanted(self._options, signature, self._takes_tuple)
         # The likeliest one is loaded while the proof is made, which most often finds that it is the right one.
         loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
         key = wanted.key()
@@ -176,12 +176,6 @@ class Programs:
         if loading is None:
             loading = self._loading(key.name, signature)
         return _Search(begun, threading.get_ident(), not has_traced, signature, wanted.group, key, loading)
-
-    def _signature(self, leaves: tuple[Any, ...]) -> Signature:
-        return placement.signature(leaves, self._options)
-
-    def _wanted(self, signature: Signature) -> Wanted:
-        return Wanted(self._options, signature, self._takes_tuple)
 
     def _loading(self, name: str | None, signature: Signature) -> Loading | None:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
@@ -219,9 +213,8 @@ class Programs:
         if program is None:
             return None
         self._folder.note_use(search.key.name)
-        note_use()
+        _used_names.add(search.key.name)
         self._in_thread(self._note, search.key.name, search.signature.devices)
-        self._loaded.append(program)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
         _core.note_load().loads.append(load)
@@ -232,7 +225,7 @@ class Programs:
         """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
-            return self._traced(self._search_of_call(self._signature(leaves)), arguments)
+            return self._traced(self._search_of_call(placement.signature(leaves, self._options)), arguments)
         except UnstoredError:
             return self.target.trace(*arguments)
 
@@ -251,7 +244,7 @@ class Programs:
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
+        result = stored_result_of(traced.out_info)
         if result is None:
             self.refuse("its result holds what another process has not")
         elif not any(proven() is traced.jaxpr and read == search.key.read for proven, read in self._proven):
@@ -264,7 +257,7 @@ class Programs:
                 "donated": self.donated or bytes(len(leaves)),
                 "outputs": program.out_tree.num_leaves,
                 "through": _core.leaves_through(traced.out_info),
-                "devices": devices,
+                "devices": tuple(device.id for device in program.runtime_executable().local_devices()),
                 "proof": search.key.proof(),
                 "program": b"",
             }
@@ -272,7 +265,6 @@ class Programs:
         return program
 
     def _in_thread(self, do: Callable[..., None], *arguments: Any) -> None:
-        """Does it in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the process ends
             threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
@@ -282,7 +274,6 @@ class Programs:
             ahead.note(name, devices)
 
     def _store(self, search: _Search, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
-        """After the call."""
         # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
         threading.main_thread().join(min(record["seconds"], 1.0))
         try:
@@ -293,7 +284,7 @@ class Programs:
                 self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
             else:
                 self._folder.write(search.key.name, pickle.dumps({**record, "program": data}))
-                note_use()
+                _used_names.add(search.key.name)
                 self._note(search.key.name, search.signature.devices)
         except RuntimeWarning:  # the user turned the warning into an error, and no caller waits for this thread
             pass

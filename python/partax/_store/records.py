@@ -9,7 +9,6 @@ import jax
 from partax._jax.programs import loaded
 from partax._store.folder import Folder
 from partax._store.key import Proof
-from partax._store.placement import by_number
 
 
 class Record(TypedDict):
@@ -25,7 +24,6 @@ class Record(TypedDict):
 
 
 def record_of(folder: Folder, name: str, *, drops: bool = False) -> Record | None:
-    """What is stored by a name; None where nothing is, or what is there is damaged, which it may drop."""
     data = folder.read(name, drops=drops)
     try:
         return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
@@ -50,4 +48,6 @@ class Loading:
             return None
         in_tree = jax.tree.structure(((0,) * len(record["donated"]), {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
-        return loaded(record["program"], in_tree, out_tree, by_number(record["devices"], devices))
+        # Those with the numbers of the record, of the kind of those that a call's arrays are on.
+        by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
+        return loaded(record["program"], in_tree, out_tree, [by_number[number] for number in record["devices"]])

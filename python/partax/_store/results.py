@@ -12,14 +12,12 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._functions.classes import equal_by, is_constant, is_enum
-from partax._functions.pure import is_pure
+from partax._functions.installed import is_installed
+from partax._functions.pure import is_pure, module_of
 from partax._jax.nodes import is_tree_node
+from partax._store import UnstoredError
 
 _ONE: Any = object()  # represents the array that is all of a result
-
-
-class _UnstoredError(Exception):
-    """What is in a result that another process would not have."""
 
 
 def call_statics() -> list[Any]:
@@ -37,12 +35,9 @@ def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) 
 
 
 def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bytes | None:
+    data = io.BytesIO()
     try:
-        data = io.BytesIO()
         _Pickler(data, outputs, inputs).dump(result)
-        # A class of the user's may decide what of it is written, or read.
-        if not _same(result, rebuilt(data.getvalue(), list(inputs), list(outputs)), set()):
-            return None
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
@@ -62,28 +57,6 @@ def rebuilt(data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
     return _Unpickler(data, {"out": outputs, "in": inputs, "static": call_statics()}).load()
 
 
-def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
-    """Whether one of two results, which was read back, has all that the other has."""
-    cls = type(a)
-    if a is b or (id(a), id(b)) in met:
-        return True
-    if cls is not type(b):
-        return False
-    met.add((id(a), id(b)))
-    if cls is list or cls is dict or isinstance(a, tuple) or is_tree_node(cls):
-        parts, other_parts = map(_parts, (a, b))
-    else:
-        return _core.static_equal(a, b)
-    return len(parts) == len(other_parts) and all(_same(*pair, met) for pair in zip(parts, other_parts, strict=True))
-
-
-def _parts(value: Any) -> list[Any]:
-    """What a list, a dictionary, a tuple or an instance of a class holds."""
-    parts = list[Any](value) if isinstance(value, (list, tuple)) else []
-    content: Any = value if type(value) is dict else getattr(value, "__dict__", {})
-    return [*parts, *content, *content.values()]
-
-
 # Values without a life of their own, which pickle writes as they are.
 _PLAIN_TYPES = {
     *(type(None), bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, slice),
@@ -91,8 +64,11 @@ _PLAIN_TYPES = {
 }
 
 _Empty = type("_Empty", (), {})
-_PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
-"""How large an instance is that has a dictionary and nothing else."""
+_SIZES = (_Empty.__basicsize__, _Empty.__itemsize__)
+"""Of an instance that has a dictionary and nothing else."""
+
+_HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+"""By which a class of the user's would write and read something else than what there is."""
 
 
 class _Pickler(pickle.Pickler):
@@ -109,7 +85,7 @@ class _Pickler(pickle.Pickler):
         # A text that is made here: of a tuple, pickle would ask for what is in it.
         if isinstance(obj, Tracer) or obj is _ONE:
             if id(obj) not in self._arrays:
-                raise _UnstoredError
+                raise UnstoredError
             return self._arrays[id(obj)]
         if id(obj) in self._places:
             return f"static {self._places[id(obj)]}"
@@ -119,19 +95,21 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         cls = type(obj)
-        by_name = isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType))
-        is_node = not by_name and is_tree_node(cls)
-        is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
-        has_plain_state = cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _PLAIN
-        if is_node and is_usual and has_plain_state:
-            # As pickle does, except for `__slotnames__`, which it would write into the class.
-            return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            return NotImplemented  # by name
+        if not all(is_installed(module_of(getattr(cls, name, None))) for name in _HOOKS):
+            raise UnstoredError
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
-        if by_name or is_node or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
+        is_node = is_tree_node(cls)
+        is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
+        if is_node and is_usual and cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _SIZES:
+            # As pickle does, except for `__slotnames__`, which it would write into the class.
+            return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
+        if is_node or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
             return NotImplemented
-        raise _UnstoredError
+        raise UnstoredError
 
 
 class _Unpickler(pickle.Unpickler):

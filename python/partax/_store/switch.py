@@ -1,6 +1,7 @@
 """The switch: where programs are stored, if anywhere."""
 
 import os
+import warnings
 from types import TracebackType
 from typing import Any, Literal
 
@@ -11,32 +12,32 @@ from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
 
-_folder: Folder | None = None
-_ahead: Ahead | None = None
-_of_options: dict[str, Folder | None] = {}
+_ahead: Ahead | None = None  # and its folder, in which all programs are stored
+_folders: dict[str, Folder | None] = {}  # by option
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
     """Where programs of a wrapper with this option are stored now; None where they are not."""
+    folder = None if _ahead is None else _ahead.folder
     if store is None:
-        return _folder
+        return folder
     if store is False:
         return None
-    if _folder is not None and os.path.abspath(_folder.path) == store:
-        return _folder
-    if store not in _of_options:
-        made = Folder(store, _MOST)
+    if folder is not None and os.path.abspath(folder.path) == store:
+        return folder
+    if store not in _folders:
+        folder = Folder(store, _MOST)
         try:
-            made.prepare()
-            _of_options[store] = made
+            folder.prepare()
+            _folders[store] = folder
         except OSError as error:
-            _of_options[store] = None
-            made.tell(f"nothing is stored: {error}")
-    return _of_options[store]
+            _folders[store] = None
+            folder.tell(f"nothing is stored: {error}")
+    return _folders[store]
 
 
 def ahead_of(folder: Folder) -> Ahead | None:
-    """What of a folder is loaded before it is called; None of one that a wrapper has for itself."""
+    """The programs of a folder that are loaded early; None of a wrapper's own folder."""
     return _ahead if _ahead is not None and _ahead.folder is folder else None
 
 
@@ -55,7 +56,7 @@ class Store:
         _set(self._before)
 
     def __repr__(self) -> str:
-        return "<partax.store: off>" if _folder is None else f"<partax.store in {str(_folder.path)!r}>"
+        return "<partax.store: off>" if _ahead is None else f"<partax.store in {str(_ahead.folder.path)!r}>"
 
 
 def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
@@ -93,20 +94,20 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
         raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise TypeError(f"found a `{type(path).__name__}`, expected a folder, or None to store nothing")
-    made = None if path is None else Folder(path, max_bytes)
-    if made is not None:
-        made.prepare()
-    before = _folder
-    _set(made)
+    folder = None if path is None else Folder(path, max_bytes)
+    if folder is not None:
+        folder.prepare()
+    before = folder_of(None)
+    _set(folder)
     return Store(before)
 
 
-def _set(to: Folder | None) -> None:
-    global _folder, _ahead
+def _set(folder: Folder | None) -> None:
+    global _ahead
     if _ahead is not None:
         _ahead.end()
-    _folder, _ahead = to, None if to is None else Ahead(to)
-    _core.store_programs(to is not None)
+    _ahead = None if folder is None else Ahead(folder)
+    _core.store_programs(folder is not None)
 
 
 def store_as_told(environment: Any = os.environ) -> None:
@@ -116,4 +117,4 @@ def store_as_told(environment: Any = os.environ) -> None:
         try:
             store(path)
         except OSError as error:
-            Folder(os.sep, _MOST).tell(f"nothing is stored: {error}")  # the process may be in a folder that is gone
+            warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Has libraries that import Equinox use partax, without a change of theirs, and reversibly."""
+"""Makes libraries that import Equinox use partax, reversibly."""
 
 import functools
 import sys
@@ -28,7 +28,6 @@ _REPLACED: dict[str, Any] = {
 }
 """The functions that are replaced wherever a module has them. `filter_jit` is not: what it returns runs by partax."""
 
-_TAKEN_OVER = ("inline", "keep_unused", "compiler_options_kvs")
 _lock = threading.Lock()
 _active: list["Accelerated"] = []
 _undo: list[Callable[[], None]] = []
@@ -73,7 +72,6 @@ class Accelerated:
                 while _undo:
                     _undo.pop()()
                 _jitted.clear()
-                _shared_wrapper.cache_clear()
 
 
 def accelerate() -> Accelerated:
@@ -122,7 +120,9 @@ def _replace_calls() -> None:
         try:
             return ours(*args, **kwargs)
         except TypeError as error:
-            if not _refuses_static_array(error):
+            # The traceback of an error in the user's function, unlike that of a refusal, has a frame of it.
+            is_refusal = error.__traceback__ is None or error.__traceback__.tb_next is None
+            if not (is_refusal and getattr(error, "is_of_static_array", False)):
                 raise
             refusal = str(error)
         warnings.warn(
@@ -135,91 +135,66 @@ def _replace_calls() -> None:
     _undo.append(lambda: type.__setattr__(cls, "__call__", before))
 
 
-def _refuses_static_array(error: TypeError) -> bool:
-    """Whether a call of ours was refused for an array among its static values, before anything of it has run."""
-    # Where the function has run, or one of a node, there is its frame.
-    is_first = error.__traceback__ is None or error.__traceback__.tb_next is None
-    return is_first and getattr(error, "is_of_static_array", False)
-
-
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     """Our wrapper of what one of Equinox's wraps, which is remembered for as long as that lives."""
-    equinox_options = jit_options(wrapper)
-    ours: JitFunction[..., Any] | None = None
-    options = None if equinox_options is None else _options(*equinox_options)
-    if options is not None:
-        fun = wrapper.__wrapped__
-        ours = (_shared_wrapper if _holds_little(fun) else wrapper_of)(options, fun)
-        code = getattr(ours._function, "__code__", None)
-        if isinstance(code, types.CodeType):
-            jitted_by_equinox.add(code)
+    options = _options(wrapper)
+    ours = None if options is None else wrapper_of(options, wrapper.__wrapped__)
+    code = getattr(getattr(ours, "_function", None), "__code__", None)
+    if isinstance(code, types.CodeType):
+        jitted_by_equinox.add(code)
     key = id(wrapper)
     _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), ours
     return ours
 
 
-def _holds_little(fun: Any) -> bool:
-    """Whether it is a function that holds numbers and texts alone, so that it may be kept."""
-    if not isinstance(fun, types.FunctionType) or fun.__closure__ is not None:
-        return False
-    defaults = *(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()
-    return set(map(type, defaults)) <= {bool, int, float, str, types.NoneType}
-
-
-_shared_wrapper = functools.lru_cache(maxsize=64)(wrapper_of)
-"""Ours of functions that hold little, which the wrappers of a re-created module have in common."""
-
-_options_of_jitted: "weakref.WeakKeyDictionary[Any, dict[str, Options | None]]" = weakref.WeakKeyDictionary()
-"""What `_options` gives, by what is jitted, which such wrappers have in common too, and what they donate."""
-
-
-def _options(donate: str, jitted: Any) -> Options | None:
-    """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
-    by_mode = _options_of_jitted.setdefault(jitted, {})
-    if donate not in by_mode:
-        values, defaults = options_of(jitted) or {}, options_of(_default_jitted()) or {}
-        options = {name: values[name] for name in ("inline", "keep_unused") if values.get(name) != defaults.get(name)}
-        options |= {"compiler_options": dict(values.get("compiler_options_kvs") or ()) or None}
-        other_defaults = defaults and [
-            name for name in values if name not in _TAKEN_OVER and values[name] != defaults.get(name)
-        ]
-        mode = DONATE_MODES.get(donate, donate)
-        options |= {
-            "donates_returned": donate != "none",
-            "warns_of_donation": donate == "none" or donate in DONATE_MODES,
-        }
-        by_mode[donate] = None if other_defaults else Options(donate=mode, **options)
-    return by_mode[donate]
+def _options(wrapper: Any) -> Options | None:
+    """The options that were given to Equinox's filter_jit, or None if ours does not have one of them."""
+    equinox_options = jit_options(wrapper)
+    if equinox_options is None:
+        return None
+    donate, jitted = equinox_options
+    values, defaults = options_of(jitted) or {}, _default_options()
+    changed = {name: value for name, value in values.items() if defaults and value != defaults.get(name)}
+    if not changed.keys() <= {"inline", "keep_unused", "compiler_options_kvs"}:
+        return None
+    return Options(
+        donate=DONATE_MODES.get(donate, donate),
+        donates_returned=donate != "none",
+        warns_of_donation=donate == "none" or donate in DONATE_MODES,
+        compiler_options=dict(changed.pop("compiler_options_kvs", None) or ()) or None,
+        **changed,
+    )
 
 
 @functools.cache
-def _default_jitted() -> Any:
+def _default_options() -> dict[str, Any]:
     equinox_options = jit_options(equinox.filter_jit(lambda: None))
-    return None if equinox_options is None else equinox_options[1]
+    return {} if equinox_options is None else options_of(equinox_options[1]) or {}
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
     """Replaces the first function of each pair by the second, and notes how to undo it, also in modules imported later.
     If a module had the second one before, it stays.
     """
-    ours, theirs = ({id(one): other for one, other in each} for each in (pairs, [pair[::-1] for pair in pairs]))
-    its_own = {(name, attribute) for name, attribute, _ in _places(theirs)}
-    _set(_places(ours))
-    _undo.append(lambda: _set([place for place in _places(theirs) if place[:2] not in its_own]))
+    unchanged_places = {place for place, _ in _places([(new, new) for _, new in pairs])}
+    for (name, attribute), new in _places(pairs):
+        setattr(sys.modules[name], attribute, new)
+
+    def undo() -> None:
+        for (name, attribute), old in _places([(new, old) for old, new in pairs]):
+            if (name, attribute) not in unchanged_places:
+                setattr(sys.modules[name], attribute, old)
+
+    _undo.append(undo)
 
 
-def _places(replacements: dict[int, Any]) -> list[tuple[str, str, Any]]:
-    """Where modules have a function that another one, found by its id, is to take the place of."""
-    places: list[tuple[str, str, Any]] = []
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType) and name.partition(".")[0] != "partax":
-            entries = dict(vars(module))  # a copy: threads may import
-            places += [
-                (name, key, replacements[id(value)]) for key, value in entries.items() if id(value) in replacements
-            ]
-    return places
-
-
-def _set(places: list[tuple[str, str, Any]]) -> None:
-    for name, attribute, value in places:
-        setattr(sys.modules[name], attribute, value)
+def _places(pairs: list[tuple[Any, Any]]) -> list[tuple[tuple[str, str], Any]]:
+    """The modules and attributes that are the first of a pair, each with the second."""
+    replacements = {id(first): second for first, second in pairs}
+    return [
+        ((name, key), replacements[id(value)])
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType) and name.partition(".")[0] != "partax"
+        for key, value in vars(module).copy().items()  # threads may import
+        if id(value) in replacements
+    ]

@@ -1,6 +1,5 @@
 """What a function has changed in the objects of its arguments, found by comparing them with what they were."""
 
-import contextlib
 import copy
 from typing import Any, NamedTuple
 
@@ -8,7 +7,6 @@ import jax
 from flax.nnx.pytreelib import AttributeStatus
 
 from partax import _core
-from partax._jax.nodes import is_tree_node
 from partax._libraries.flax import graph
 
 _MUTABLE = (list, dict, set, bytearray)
@@ -21,11 +19,8 @@ class _Place(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """One value as it was; all but a container is compared by identity or as a static value."""
-
     value: Any
-    form: Any  # what a container consisted of
-    known_leaves: list[Any]  # what that knows by identity
+    form: tuple[Any, list[Any]] | None  # None if the value cannot be changed in place
 
 
 class Change(NamedTuple):
@@ -39,65 +34,46 @@ class Change(NamedTuple):
 
 
 DELETED: Any = object()
-WHOLE_NODE: Any = object()
-"""The name of a change by which a node is emptied and filled again, as nnx does for classes it knows by functions."""
 
 
 def _contents(owner: Any) -> dict[Any, Any]:
     """What a function may change of an object."""
     if issubclass(type(owner), graph.Variable):
         return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
-    if type(owner) not in graph.REGISTERED:
-        return {}  # a jax.Ref, whose value does not belong to it
-    if hasattr(type(owner), graph.STATE) or hasattr(owner, graph.STATE):
-        return vars(owner)
-    data, statics, _ = graph.children_of(owner)
-    return {WHOLE_NODE: {**data, **statics}}
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, (*_MUTABLE, tuple)) or (not graph.is_object(value) and is_tree_node(type(value)))
+    return vars(owner) if issubclass(type(owner), graph.Pytree) else {}  # the value of a jax.Ref does not belong to it
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:
-    known_leaves: list[Any] = []
+    """What a value consists of, with arrays and objects by identity, and these. A value with something in it that
+    cannot be compared is known by identity too.
+    """
+    leaves: list[Any] = []
 
     def placed(leaf: Any) -> Any:
         if not graph.is_object(leaf) and not _is_array(leaf):
             return leaf
-        known_leaves.append(leaf)
+        leaves.append(leaf)
         return _Place(id(leaf))
 
-    return _core.flatten(jax.tree.map(placed, value, is_leaf=graph.is_object), "value")[1], known_leaves
+    try:
+        return _core.flatten(jax.tree.map(placed, value, is_leaf=graph.is_object), "value")[1], leaves
+    except TypeError:
+        return _Place(id(value)), [value]
 
 
 def _remembered(value: Any) -> _Before:
-    with contextlib.suppress(TypeError):  # something in it cannot be compared
-        if _is_container(value):
-            return _Before(value, *_form(value))
-    return _Before(value, None, [])
+    is_fixed = type(value) in graph.PLAIN or graph.is_object(value) or isinstance(value, jax.Array)
+    return _Before(value, None if is_fixed else _form(value))
 
 
 def _differs(before: _Before, value: Any) -> bool:
-    if before.form is None:
-        if value is before.value:
-            return False
-        return not (_is_static(before.value) and _is_static(value) and _core.static_equal(before.value, value))
-    try:
-        return not _is_container(value) or _form(value)[0] != before.form
-    except TypeError:  # something that is new in it cannot be compared
-        return True
-
-
-def _is_static(value: Any) -> bool:
-    return not (callable(value) or graph.is_object(value) or _is_container(value) or _is_array(value))
+    if before.form is None and value is before.value:
+        return False
+    return (before.form or _form(before.value))[0] != _form(value)[0]
 
 
 def _is_array(value: Any) -> bool:
     return not graph.is_object(value) and _core.node_kind(value) == "dynamic_leaf"
-
-
-_NOTHING = _Before(None, None, [])
 
 
 class Snapshot:
@@ -124,12 +100,10 @@ class Snapshot:
             if graph.is_tree_class(cls):
                 _take_arrays_for_data(owner, before)
             now = _contents(owner)
-            gone = [name for name in before if name not in now]
-            changes += [Change(index, owner, name, before[name].value, DELETED) for name in gone]
-            for name in sorted(now, key=str):
-                earlier = before.get(name, _NOTHING)
-                if name not in before or _differs(earlier, now[name]):
-                    changes.append(Change(index, owner, name, earlier.value, now[name]))
+            for name in sorted(before.keys() | now.keys(), key=str):
+                earlier, value = before.get(name), now.get(name, DELETED)
+                if earlier is None or value is DELETED or _differs(earlier, value):
+                    changes.append(Change(index, owner, name, earlier and earlier.value, value))
         return changes
 
     def unchanged(self, changes: list[Change]) -> list[Any]:

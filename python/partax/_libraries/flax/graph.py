@@ -1,9 +1,9 @@
-"""What an nnx graph is made of; a tree with nnx objects as jax takes it, read from them and made into them again."""
+"""Reads the nnx objects of a value into a tree that jax accepts, and builds them from one."""
 
 import dataclasses
 import types
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +17,14 @@ from partax._jax.private import concrete_array_type
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
-REGISTERED: dict[type, Any] = graphlib.GRAPH_REGISTRY
-"""The classes whose instances are nodes of a graph, and by which functions nnx reads and fills them."""
-
 VARIABLE_SLOTS = (Variable._raw_value, Variable._trace_state, tracers.TraceState._jax_trace)
-"""Where a Variable has its value and its state, and that the trace that it was made in."""
+"""The value of a Variable, its state, and the trace of the state, in which the Variable was created."""
 
 STATIC_CACHE = (getattr(graphlib, "GRAPH_CONTEXT", None), "tmp_static_cache")
 """Where `nnx.cached_partial` leaves what it has cached, for each thread."""
 
 STATE = "_pytree__state"
-"""Where an nnx object has the trace that it was made in."""
+"""The attribute of an nnx object with the trace that it was created in."""
 
 
 @jax.tree_util.register_dataclass
@@ -41,15 +38,12 @@ class Seen:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Unregistered:
-    """Represents a graph node that jax does not know as a pytree, such as a plain `nnx.Object`. `aux` is what nnx makes
-    an empty node of the class from; the children have names, all else is in `statics`.
-    """
+    """Represents a node that jax does not know as a pytree, such as a plain `nnx.Object`, by its attributes."""
 
-    children: tuple[Any, ...]
+    data: tuple[Any, ...]
+    names: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+    statics: tuple[tuple[str, Any], ...] = dataclasses.field(metadata={"static": True})
     cls: type = dataclasses.field(metadata={"static": True})
-    aux: Any = dataclasses.field(metadata={"static": True})
-    names: tuple[Any, ...] = dataclasses.field(metadata={"static": True})
-    statics: tuple[tuple[Any, Any], ...] = dataclasses.field(metadata={"static": True})
 
 
 @jax.tree_util.register_dataclass
@@ -72,26 +66,23 @@ _FIXED = PLAIN - {*NUMBERS}
 def is_object(value: Any) -> bool:
     """Whether a value is known by identity: a node of a graph, a Variable or a `jax.Ref`."""
     cls: Any = type(value)
-    return cls in REGISTERED or cls is HIJAX or issubclass(cls, Variable) or isinstance(value, jax.Ref)
+    return issubclass(cls, (Variable, Pytree)) or cls is HIJAX or isinstance(value, jax.Ref)
 
 
-def with_leaves(value: Any, is_leaf: Callable[[Any], bool], made: Callable[[Any], Any]) -> Any:
-    """A tree with what is made of each leaf; itself where that is the leaf, or where it is one."""
+def map_leaves(replace: Callable[[Any], Any], value: Any, is_leaf: Callable[[Any], bool]) -> Any:
+    """A tree, or a bound method, with each leaf replaced; itself if no leaf changes, or if it is a leaf."""
+    if type(value) is types.MethodType:
+        owner = replace(value.__self__)
+        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
     leaves, structure = jax.tree.flatten(value, is_leaf=is_leaf)
     if len(leaves) == 1 and leaves[0] is value:
         return value
-    new = [made(leaf) for leaf in leaves]
+    new = [replace(leaf) for leaf in leaves]
     return value if identical(leaves, new) else structure.unflatten(new)
 
 
-def of_method(method: Any, made: Callable[[Any], Any]) -> Any:
-    """A bound method of what is made of its object; itself where that is the object."""
-    owner = made(method.__self__)
-    return method if owner is method.__self__ else types.MethodType(method.__func__, owner)
-
-
 def is_tree_class(cls: Any) -> bool:
-    return issubclass(cls, Pytree) and bool(cls._pytree__is_pytree)
+    return issubclass(cls, Pytree) and cls._pytree__is_pytree
 
 
 def names_in_order(node: Any) -> list[str]:
@@ -99,22 +90,6 @@ def names_in_order(node: Any) -> list[str]:
     if not type(node)._pytree__has_int_keys:
         return sorted(vars(node))
     return sorted(vars(node), key=lambda name: (0, int(name), "") if name.lstrip("-").isdecimal() else (1, 0, name))
-
-
-def children_of(node: Any) -> tuple[dict[Any, Any], dict[Any, Any], Any]:
-    """The data, the static attributes and the aux data of a node that is not a pytree, as nnx has them."""
-    items, aux = REGISTERED[type(node)].flatten(node)
-    data: dict[Any, Any] = {}
-    statics: dict[Any, Any] = {}
-    for key, value in items:
-        if isinstance(value, graphlib.DataElem):
-            data[key] = value.value
-        elif isinstance(value, graphlib.StaticElem):
-            statics[key] = value.value
-        else:
-            is_data = isinstance(value, jax.Array) or graphlib.is_node_leaf(value) or graphlib.is_node(value)
-            (data if is_data else statics)[key] = value
-    return data, statics, aux
 
 
 def arrays_taken_for_static(node: Any) -> list[str]:
@@ -128,11 +103,12 @@ def take_for_data(node: Any, names: list[str]) -> None:
         vars(node)["_pytree__nodes"] = node._pytree__nodes.update(dict.fromkeys(names, True))
 
 
-def _is_of_this_trace(value: Any) -> bool:
+def is_foreign(value: Any) -> bool:
+    """Whether an object was created in another trace than the current one."""
     if issubclass(type(value), Variable):
-        return bool(value._can_update)
+        return not value._can_update
     state = getattr(value, STATE, None)
-    return state is None or bool(state.trace_state.is_valid())
+    return state is not None and not state.trace_state.is_valid()
 
 
 class GraphReader:
@@ -146,7 +122,6 @@ class GraphReader:
         self._indices = {id(value): i for i, value in enumerate(self.objects)}
         self._is_result = objects is not None
         self.has_met_any = False  # object in a tree
-        self.refused: Any = None  # the object that an error is about
 
     def read(self, value: Any) -> Any:
         """The tree in which each object is itself at its first place, or a copy where it has to differ from the
@@ -156,28 +131,23 @@ class GraphReader:
         if cls in PLAIN:
             return value
         if cls is HIJAX:
-            self.refused = value
             kind = value.var_type.__name__
             raise TypeError(f"found a hijax Variable of type `{kind}`, expected one with hijax=False")
-        if cls is types.MethodType:
-            return of_method(value, self.read)
-        is_variable = issubclass(cls, Variable)
-        if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
-            return with_leaves(value, is_object, self.read)
+        if not is_object(value):
+            return map_leaves(self.read, value, is_object)
         index = self._indices.setdefault(id(value), len(self.objects))
         self.has_met_any = True
         if index < len(self.objects):
             return Seen(index)
         self.objects.append(value)
-        if self._is_result and not _is_of_this_trace(value):
-            self.refused = value
+        if self._is_result and is_foreign(value):
             extract.check_consistent_aliasing(value, None)
             raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
-        if is_variable:
+        if issubclass(cls, Variable):
             return self._variable(value)
-        if cls not in REGISTERED:
+        if not issubclass(cls, Pytree):
             return NewReference(value[...]) if self._is_result else value
-        return self._node(value) if is_tree_class(cls) else self._unregistered(value)
+        return self._node(value) if cls._pytree__is_pytree else self._unregistered(value)
 
     def _node(self, node: Any) -> Any:
         if self._is_result:
@@ -210,9 +180,12 @@ class GraphReader:
         return variable if read is value else type(variable)._new(read, dict(variable._var_metadata))
 
     def _unregistered(self, node: Any) -> Unregistered:
-        data, statics, aux = children_of(node)
-        children = tuple(self.read(child) for child in data.values())
-        return Unregistered(children, type(node), aux, tuple(data), tuple(statics.items()))
+        data, statics = dict[str, Any](), dict[str, Any]()
+        for name in names_in_order(node):
+            value = vars(node)[name]
+            is_data = isinstance(value, jax.Array) or graphlib.is_node_leaf(value) or graphlib.is_node(value)
+            (data if is_data else statics)[name] = value
+        return Unregistered(tuple(map(self.read, data.values())), tuple(data), tuple(statics.items()), type(node))
 
 
 class GraphBuilder:
@@ -227,31 +200,27 @@ class GraphBuilder:
             return value
         if cls is Seen:
             return self.objects[value.index]
-        if cls is types.MethodType:
-            return of_method(value, self.build)
         if cls is Unregistered:
             return self._unregistered(value)
         if cls is NewReference:
-            value = cast(Any, jax.new_ref(value.value))
-        is_variable = issubclass(cls, Variable)
-        if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
-            return with_leaves(value, lambda leaf: isinstance(leaf, STAND_INS) or is_object(leaf), self.build)
+            value = jax.new_ref(value.value)
+        if not is_object(value):
+            return map_leaves(self.build, value, lambda leaf: isinstance(leaf, STAND_INS) or is_object(leaf))
         self.objects.append(value)
-        if is_variable:
-            raw = cast("Any", value)._raw_value
+        if issubclass(cls, Variable):
+            raw = value._raw_value
             if isinstance(raw, (jax.Ref, *STAND_INS)):
                 object.__setattr__(value, "_raw_value", self.build(raw))
         elif is_tree_class(cls):
-            attributes, is_data = vars(value), cast("Any", value)._pytree__nodes
+            attributes, is_data = vars(value), value._pytree__nodes
             for name in names_in_order(value):
                 if type(attributes[name]) not in PLAIN and name != STATE and is_data.get(name, False):
                     attributes[name] = self.build(attributes[name])
         return value
 
     def _unregistered(self, stand_in: Unregistered) -> Any:
-        functions = REGISTERED[stand_in.cls]
-        node = functions.create_empty(stand_in.aux)
+        node = object.__new__(stand_in.cls)
         self.objects.append(node)
-        children = [self.build(child) for child in stand_in.children]
-        functions.init(node, [*zip(stand_in.names, children, strict=True), *stand_in.statics])
+        vars(node).update(stand_in.statics)
+        vars(node).update(zip(stand_in.names, map(self.build, stand_in.data), strict=True))
         return node

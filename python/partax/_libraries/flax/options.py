@@ -12,7 +12,7 @@ from partax._core import JitFunction
 from partax._jit.filter_jit import check_names, wrapper_of
 from partax._jit.options import Options, call_parameters, parameter_at
 from partax._jit.shardings import NoEntry
-from partax._libraries.flax.graph import REGISTERED
+from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome, prefix_of
 
 _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
@@ -32,7 +32,7 @@ def wrapper_for_nnx(
     **options: Any,
 ) -> JitFunction[..., Any]:
     """Makes what `partax.nnx.jit` returns; the shardings are of the arguments that are not said to be static."""
-    is_argument = type(fun) in REGISTERED  # itself, whether jax knows it as a tree or not
+    is_argument = isinstance(fun, Pytree)  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
     else:
