@@ -9,9 +9,9 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._explain.description import Description
+from partax._explain.description import describe
 from partax._explain.explain import counters, forbidden
-from partax._explain.history import History, Occasion
+from partax._explain.history import History, Record
 from partax._jax.private import function_name, stage_of, under_trace
 from partax._jit.options import check_max_traces
 from partax._jit.record_at_work import during
@@ -116,7 +116,7 @@ def _limit(fun: Any, max_traces: int | None) -> "_Limited":
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
     name = getattr(fun, "__name__", None)
-    history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, nested=True)
+    history = History(name if isinstance(name, str) else type(fun).__name__, max_traces)
     return _Limited(fun, history)
 
 
@@ -143,7 +143,7 @@ class _Limited(Transformed[..., Any]):
         return self._options[0]
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
+        record = self._begin(args, kwargs)
         failed = True
         try:
             result = self.__wrapped__(*args, **kwargs)
@@ -152,25 +152,15 @@ class _Limited(Transformed[..., Any]):
         finally:
             self.history.end(record, failed)
 
+    def _begin(self, args: Any, kwargs: Any) -> Record:
+        names = names_of_arguments(self.__wrapped__, len(args))
+        record = Record(describe({**dict(zip(names, args, strict=True)), **kwargs}))
+        self.history.begin(record)
+        return record
+
     def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
         if name == self.history.name:
-            record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
-            self.history.end(record, False)
-
-
-def _description(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Description:
-    """What a static key of a call would tell apart, for a function that others have compiled."""
-    nodes, statics, paths, leaves = list[Any](), list[Any](), list[Any](), list[Any]()
-    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
-        try:
-            data, arrays = _core.describe_tree(value, name)
-        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
-            data, arrays = _core.describe_tree(type(value), name)
-        nodes += [(*node[:4], node[4] + len(statics), *node[5:]) for node in data[0]]
-        statics += data[1]
-        paths += data[2]
-        leaves += arrays
-    return Description((tuple(nodes), tuple(statics), tuple(paths)), leaves, leaves)
+            self.history.end(self._begin(args, kwargs), False)
 
 
 # ---- The traces of compiled functions of others.

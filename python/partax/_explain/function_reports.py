@@ -20,7 +20,7 @@ def _trace_report(record: Record, calls: int | None) -> TraceReport:
 def _static_texts(records: list[Record]) -> Iterator[str]:
     """Of each record the static values in which it differs from the others."""
     statics = [
-        [f"{path}={entry.value_text}" for path, entry in record.description.entries().items() if entry.label]
+        [f"{path}={entry.value_text}" for path, entry in record.description.entries.items() if entry.label]
         for record in records
     ]
     of_all = set[str].intersection(*map(set, statics)) if statics else set[str]()
