@@ -98,7 +98,7 @@ REASONS = {
     "by_number": ("medium", "n: static int 3 -> ", "Pass `n` as an array"),
     "by_rate": ("medium", "rate: static float 3.0 -> 4.0", "Pass `rate` as an array"),
     "by_renewal": ("medium", "the function was created again", "create the function once"),
-    "becomes_strong": ("medium", "y: weak float32[] -> float32[]", "of the same types"),
+    "becomes_strong": ("medium", "y: weak float32 -> float32", "of the same types"),
 }
 
 

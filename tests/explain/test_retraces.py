@@ -105,7 +105,7 @@ STATICS: dict[str, tuple[Any, Any, str]] = {
     "static node": (partax.tree.Static("b"), partax.tree.Static("c"), "a: static Static('b') -> Static('c')"),
     "in a long list": (list(range(100)), [*range(57), -1, *range(58, 100)], "a[57]: static int 57 -> -1"),
     "aux data": (Bag(X, label="b"), Bag(X, label="c"), "a.<aux data>: static str 'b' -> 'c'"),
-    "aux data of another type": (Bag(X, label=(1,)), Bag(X, label=(True,)), "a.<aux data>[0]: static int 1 -> static bool True"),
+    "aux data of another type": (Bag(X, label=(1,)), Bag(X, label=(True,)), "[0]: static int 1 -> static bool True"),
     "field": (Cell(X), Cell(X, mode="other"), "a.mode: static str 'same' -> 'other'"),
     "field of a module": ([Net(X)], [Net(X, width=3.0)], "a[0].width: static int 3 -> static float 3.0"),
 }

@@ -1,9 +1,7 @@
-"""Types of arrays: what a trace depends on, as text, and how many bytes they take."""
+"""Types of arrays: what a trace depends on, and how many bytes they take."""
 
 import math
 from typing import Any
-
-from partax._pytree.short_text import array_text
 
 
 def type_of(aval: Any) -> tuple[Any, ...]:
@@ -13,10 +11,6 @@ def type_of(aval: Any) -> tuple[Any, ...]:
 def traced_type(aval: Any) -> tuple[Any, ...]:
     """The same, and whether the type is weak: for another one a function is traced again."""
     return (*type_of(aval), bool(getattr(aval, "weak_type", False)))
-
-
-def type_text(aval: Any) -> str:
-    return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
 
 
 def bytes_of(aval: Any) -> int:

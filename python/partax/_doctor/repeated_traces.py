@@ -5,10 +5,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from partax._doctor.array_types import traced_type, type_text
+from partax._doctor.array_types import traced_type
 from partax._doctor.compiled_programs import CompiledProgram
 from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
+from partax._explain.description import type_text
 
 _FEWEST = 3  # traces of one function
 _FEWEST_OF_SHAPES = 5  # a few shapes, structures and modes, such as static texts, are as it should be

@@ -20,6 +20,10 @@ class Difference(NamedTuple):
     new: Entry | None
 
     def __str__(self) -> str:
+        return f"{self.text} ({self.advice})" if self.is_number else self.text
+
+    @property
+    def text(self) -> str:
         path, old, new = self
         if self.is_recreated:
             name = str(new).removeprefix("static ").removesuffix(" object")
@@ -34,8 +38,7 @@ class Difference(NamedTuple):
             return f"{path}: another {new}" + (", by its `==`" if new.compared_by == "equality" else "")
         if old.label != new.label:
             return f"{path}: {old} -> {new}"
-        advice = f" ({self.advice})" if self.is_number else ""
-        return f"{path}: {old} -> {new.value_text}{advice}"
+        return f"{path}: {old} -> {new.value_text}"
 
     @property
     def is_recreated(self) -> bool:
