@@ -15,7 +15,7 @@ from partax._explain.history import History, Record
 from partax._jax.private import function_name, stage_of, under_trace
 from partax._jit.options import check_max_traces
 from partax._jit.record_at_work import during
-from partax._transforms.wrapper import Transformed, names_of_arguments, transformation
+from partax._transforms.wrapper import Transformed, check_callable, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
@@ -77,7 +77,11 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ValueError: `max_traces` is not a number of traces.
     """
     check_max_traces(max_traces)
-    return functools.partial(_limit, max_traces=max_traces) if fun is None else _limit(fun, max_traces)
+    if fun is None:
+        return functools.partial(assert_max_traces, max_traces=max_traces)
+    check_callable(fun, "debug.assert_max_traces")
+    name = getattr(fun, "__name__", None)
+    return _Limited(fun, History(name if isinstance(name, str) else type(fun).__name__, max_traces))
 
 
 def get_num_traces(fun: Callable[..., Any]) -> int:
@@ -112,14 +116,6 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
 _MAX_WRAPPERS = 100
 
 
-def _limit(fun: Any, max_traces: int | None) -> "_Limited":
-    if not callable(fun):
-        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
-    name = getattr(fun, "__name__", None)
-    history = History(name if isinstance(name, str) else type(fun).__name__, max_traces)
-    return _Limited(fun, history)
-
-
 class _Limited(Transformed[..., Any]):
     """What `assert_max_traces` returns."""
 
@@ -133,7 +129,7 @@ class _Limited(Transformed[..., Any]):
             with during(counters, (*counters.get(), (fun, self.history))):
                 return fun(*args, **kwargs)
         if hasattr(fun, "lower"):  # a compiled function of others
-            with _watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
+            with during(_watcher, lambda name: self._count_foreign_trace(name, args, kwargs)):
                 return fun(*args, **kwargs)
         return fun(*args, **kwargs)
 
@@ -158,7 +154,7 @@ class _Limited(Transformed[..., Any]):
         self.history.begin(record)
         return record
 
-    def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
+    def _count_foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
         if name == self.history.name:
             self.history.end(self._begin(args, kwargs), False)
 
@@ -166,25 +162,13 @@ class _Limited(Transformed[..., Any]):
 # ---- The traces of compiled functions of others.
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
-
-
-def _watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
-    if not _hears_traces():
-        raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
-    return during(_watcher, seen)
-
-
-@functools.cache
-def _hears_traces() -> bool:
-    jax.monitoring.register_event_duration_secs_listener(_on_duration)
-    names: list[str] = []
-    with during(_watcher, names.append):
-        jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
-    return bool(names)
+"""Called with the name of each function that jax has traced, before it is compiled."""
 
 
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     watcher = _watcher.get()
     if watcher is not None and stage_of(event) == "trace":
         watcher(function_name(kwargs))
+
+
+jax.monitoring.register_event_duration_secs_listener(_on_duration)
