@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     script.add_argument("--json", metavar="FILE", help="also write the report to this file, as JSON")
     what = "run a script and report, line by line, what makes its compiled programs slow"
     script = _add_command(commands, "doctor", _doctor, what, "[--html FILE] ")
-    script.add_argument("--html", metavar="FILE", help="also write the findings to this file (needs partax[doctor])")
+    script.add_argument("--html", metavar="FILE", help="also write the findings to this file")
     _add_command(commands, "equinox", _equinox, "run a script and make Equinox, and what imports it, use partax")
     what = "list or delete the programs in a directory of partax.store"
     store = commands.add_parser("store", help=what, description=f"{what[0].upper()}{what[1:]}.")
@@ -106,7 +106,7 @@ def _doctor(options: argparse.Namespace) -> None:
         findings = diagnoses(watch)
         print_programs(watch, findings, sys.stderr, has_raised)
         if options.html is not None:
-            from partax._doctor.page import write_page  # needs partax[doctor]
+            from partax._doctor.page import write_page
 
             write_page(options.html, findings)
 

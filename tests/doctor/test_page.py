@@ -3,8 +3,6 @@ no network and no script; and a file is never half written.
 """
 
 import os
-import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,10 +59,3 @@ def test_a_failure_in_the_middle_leaves_the_older_file(tmp_path: Path, monkeypat
         diagnosis().html(file)
     assert str(file) in str(error.value)
     assert file.read_text() == "older" and os.listdir(tmp_path) == ["page.html"]
-
-
-def test_without_jinja2_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=re.escape("pip install 'partax[doctor]'")):
-        diagnosis().html(tmp_path / "page.html")
-    assert os.listdir(tmp_path) == []
