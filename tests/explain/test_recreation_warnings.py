@@ -96,23 +96,6 @@ def test_what_is_re_created_and_traced_once_is_not_warned_of() -> None:
     assert step.cache_info().traces == 1
 
 
-def test_two_traces_are_not_warned_of() -> None:
-    step = filter_jit(lambda x, scale: scale(x))
-    assert warnings_by_call(lambda i: step(X, lambda x, n=i % 2: x * n)) == [[]] * 6
-    assert step.cache_info().traces == 2
-
-
-def test_two_arguments_are_warned_of_one_by_one() -> None:
-    step = filter_jit(lambda x, one, two: one(x) + two(x))
-    keep = lambda x: x
-    for name, call in (
-        ("one", lambda i: step(X, lambda x: x * i, keep)),
-        ("two", lambda i: step(X, keep, lambda x: x + i)),
-    ):
-        (text,) = [str(warning.message) for seen in warnings_by_call(call) for warning in seen]
-        assert text.startswith(f"`{name}`: <lambda> at ")
-
-
 def test_other_functions_and_classes_are_not_told_to_be_re_created() -> None:
     step = filter_jit(lambda x, of: x * of.rate)
     kinds = [type(f"Settings{i}", (), {"rate": 0.5})() for i in range(6)]

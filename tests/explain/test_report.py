@@ -39,16 +39,6 @@ def test_calls_by_key_and_trace() -> None:
     assert all(trace.site.startswith(report.defined.split(":")[0]) for trace in report.traces)
 
 
-def test_calls_of_one_array_are_known_by_their_key_only() -> None:
-    f = filter_jit(lambda x: x + 1)
-    for _ in range(3):
-        f(array(2))
-    assert [trace.calls for trace in f.report().traces] == [3]
-    f(array(3))
-    assert [trace.calls for trace in f.report().traces] == [None, None]
-    assert f.report().keys[0].calls == 4
-
-
 def test_seconds_are_those_of_the_function_itself() -> None:
     @filter_jit
     def slow(x: Any) -> Any:

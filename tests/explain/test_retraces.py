@@ -165,12 +165,6 @@ def test_what_is_re_created_and_means_the_same_is_not_traced(name: str) -> None:
     assert f.cache_info().traces == 1
 
 
-def test_functions_by_identity() -> None:
-    same, first, second = scaled(2), scaled(2), scaled(2)
-    reason = reason_of([same, first], [same, second], reuse_equal_functions=False)
-    assert reason.startswith("`a[1]`: <lambda> at ") and "reuse_equal_functions=False" in reason
-
-
 @pytest.mark.parametrize(
     ("before", "now", "advice"),
     [
@@ -293,17 +287,6 @@ def test_a_trace_that_raised() -> None:
         f(X, [True])
     f(X, [True])
     assert f.report().traces[-1].reason == "trace 1, of the same arguments, raised an exception"
-
-
-def test_a_class_that_becomes_a_node() -> None:
-    class Late:
-        pass
-
-    late, f = Late(), new_function()
-    f(X, late)
-    jax.tree_util.register_pytree_node(Late, lambda late: ((), None), lambda _, children: Late())
-    f(X, late)
-    assert f.report().traces[-1].reason == "a: static Late object -> Late"
 
 
 # ---- Where jax.jit or Equinox gives the result of another program.

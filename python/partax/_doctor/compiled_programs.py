@@ -1,13 +1,12 @@
 """The programs that were compiled in this process, with what each has cost."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from partax._doctor.lines import Line
 from partax._doctor.program import Program
-
-STAGES = ("trace", "lower", "compile")
 
 
 @dataclasses.dataclass
@@ -15,11 +14,11 @@ class CompiledProgram:
     """A program that was compiled in this process, and what that has taken in all."""
 
     program: Program  # without its function
-    line: Line | None  # the first of the function, or that of a loop that is a program itself; None where it is unknown
+    line: Line | None  # the first of the function, or that of a loop that is a program itself; None if it is unknown
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
     times: int = 0  # that it was lowered
-    stages: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))  # their seconds
-    reasons: list[str] = dataclasses.field(default_factory=list)  # of each trace; empty where it is unknown
+    stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict[str, float](float))  # their seconds
+    reasons: list[str] = dataclasses.field(default_factory=list[str])  # of each trace; empty if it is unknown
 
     @property
     def seconds(self) -> float:
@@ -40,4 +39,5 @@ def seconds_of(programs: Iterable[CompiledProgram]) -> float:
 
 def stage_seconds(programs: Iterable[CompiledProgram]) -> dict[str, float]:
     """What each stage took of all programs together, by the name of its figure."""
-    return {f"{stage}_seconds": sum(program.stages[stage] for program in programs) for stage in STAGES}
+    stages = ("trace", "lower", "compile")
+    return {f"{stage}_seconds": sum(program.stages[stage] for program in programs) for stage in stages}

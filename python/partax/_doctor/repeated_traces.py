@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from partax._doctor.array_types import traced_type
@@ -12,15 +12,15 @@ from partax._doctor.finding import Finding, Severity, finding_at
 from partax._explain.description import type_text
 
 _FEWEST = 3  # traces of one function
-_FEWEST_OF_SHAPES = 5  # a few shapes, structures and modes, such as static texts, are as it should be
+_FEWEST_OF_SHAPES = 5  # a few shapes, structures and modes are as it should be
 _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
-_SHOWN = 3  # reasons, the latest
+_LISTED = 3  # reasons, the latest
 _NUMBER = re.compile(r".*?(?:^| )(\S+): static (?:int|float) ", re.DOTALL)
 _UNKNOWN = "a static argument, a setting of jax or the function is another one"
 _MODE = re.compile(r": static (?:str|bool) ")
 
-Change = tuple[str, Literal["shape", "type", "value"]]  # as text, and in what; a mode counts as a shape
+Change = tuple[str, Literal["shape", "type", "value", "mode"]]  # as text, and in what; a mode is a string or a flag
 
 _SIZES = (
     "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in length "
@@ -30,32 +30,34 @@ _STATIC = (
     "Pass `{}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a part of the "
     "program. This needs that no shape and no Python `if` or `min` depends on it."
 )
+_MODES = "Each value of a static string or flag is a program: pass few values, or split the function by them."
 _ONCE = (
     "Pass arrays of the same types each time, and static values that stay; create the function once, outside of the "
     "loop that calls it, and pass what it closes over as arguments."
 )
 
 
-def find(programs: Sequence[CompiledProgram]) -> list[Finding]:
+def find(programs: Sequence[CompiledProgram]) -> Iterator[Finding]:
     """The finding on the traces of one function, if there are many."""
     name, line = programs[0].program.name, programs[0].line
     traces = sum(len(program.reasons) for program in programs)
     seconds = sum(program.seconds for program in programs) * (1 - 1 / max(traces, 1))
     if line is None or seconds < _LEAST_SECONDS:
-        return []
+        return
     changes = [_change(before, after) for before, after in itertools.pairwise(programs)]
-    again = [_with_kind(reason) for program in programs for reason in program.reasons[1:]]
-    kinds = {kind for _, kind in changes + again}
+    changes += [_with_kind(reason) for program in programs for reason in program.reasons[1:]]
+    kinds = {kind for _, kind in changes}
+    is_usual = kinds <= {"shape", "mode"}
     # A second program for another type is always a mistake.
-    if traces < (_FEWEST_OF_SHAPES if kinds <= {"shape"} else 2 if kinds == {"type"} else _FEWEST):
-        return []
-    severity: Severity = "high" if traces >= _MANY else "low" if kinds <= {"shape"} else "medium"
-    latest = list(dict.fromkeys(text for text, _ in changes + again))[-_SHOWN:]
+    if traces < (2 if kinds == {"type"} else _FEWEST_OF_SHAPES if is_usual and kinds != {"mode"} else _FEWEST):
+        return
+    severity: Severity = "high" if traces >= _MANY else "low" if is_usual else "medium"
+    latest = list(dict.fromkeys(text for text, _ in changes))[-_LISTED:]
     message = f"`{name}` was traced and compiled {traces} times, which took {seconds_text(seconds)} after the first; "
     message += f"the latest: {'; '.join(latest)}."
     number = _NUMBER.match(latest[-1])
-    advice = _SIZES if kinds <= {"shape"} else _ONCE if number is None else _STATIC.format(number[1])
-    return [finding_at(line, "retrace", severity, message, advice, traces=traces, again_seconds=seconds)]
+    advice = _SIZES if kinds <= {"shape"} else _MODES if is_usual else _STATIC.format(number[1]) if number else _ONCE
+    yield finding_at(line, "retrace", severity, message, advice, traces=traces, again_seconds=seconds)
 
 
 def _change(before: CompiledProgram, after: CompiledProgram) -> Change:
@@ -72,4 +74,4 @@ def _change(before: CompiledProgram, after: CompiledProgram) -> Change:
 
 
 def _with_kind(reason: str) -> Change:
-    return reason or _UNKNOWN, "shape" if _MODE.search(reason) else "value"
+    return reason or _UNKNOWN, "mode" if _MODE.search(reason) else "value"
