@@ -91,10 +91,11 @@ def _explain(options: argparse.Namespace) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> None:
-    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable
+    from partax._doctor.page import write_page
+    from partax._doctor.script import Watch, diagnoses, print_programs
 
     if options.html is not None:
-        refuse_unwritable(options.html)
+        write_page(options.html, ())  # an error comes before a script that runs for hours
     watch, has_raised = Watch(), False
     try:
         _run(options)
@@ -106,8 +107,6 @@ def _doctor(options: argparse.Namespace) -> None:
         findings = diagnoses(watch)
         print_programs(watch, findings, sys.stderr, has_raised)
         if options.html is not None:
-            from partax._doctor.page import write_page
-
             write_page(options.html, findings)
 
 

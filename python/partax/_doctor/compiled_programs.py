@@ -17,7 +17,7 @@ class CompiledProgram:
     line: Line | None  # the first of the function, or that of a loop that is a program itself; None if it is unknown
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
     times: int = 0  # that it was lowered
-    stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict[str, float](float))  # their seconds
+    stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))  # their seconds
     reasons: list[str] = dataclasses.field(default_factory=list[str])  # of each trace; empty if it is unknown
 
     @property

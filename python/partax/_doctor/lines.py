@@ -69,15 +69,10 @@ def rank(file: str) -> int:
     return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else USERS
 
 
-# By the id of a code object, whose hash is one of all its constants, and the instruction. The object is kept alive.
-_lines: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
-
-
+@functools.lru_cache(maxsize=1 << 16)
 def _line_at(code: types.CodeType, instruction: int) -> Line:
-    if (id(code), instruction) not in _lines:
-        numbers = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-        _lines[id(code), instruction] = code, Line(code.co_filename, next(numbers, 0) or 0, code.co_qualname)
-    return _lines[id(code), instruction][1]
+    numbers = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+    return Line(code.co_filename, next(numbers, 0) or 0, code.co_qualname)
 
 
 def nearest_line(equations: Iterable[Any]) -> Line:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -176,10 +175,3 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
 def _row(programs: Sequence[CompiledProgram], name: str) -> tuple[str, ...]:
     seconds = (seconds_of(programs), *stage_seconds(programs).values())
     return (*(f"{cell:.4f}" for cell in seconds), str(sum(program.times for program in programs)), name)
-
-
-def refuse_unwritable(path: str) -> None:
-    """Ends before a script runs for hours where the page could not be written."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.access(folder, os.W_OK):
-        raise SystemExit(f"partax: cannot write {path!r}: {folder!r} is not a folder that you may write to")

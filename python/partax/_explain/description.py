@@ -211,16 +211,14 @@ def _entry(value: Any) -> Entry:
         return Entry((kind, text), "function", text, function=_reference(value))
     if not has_own_equality:
         return Entry((kind, _reference(value)), "static", f"{class_name(kind)} object", "identity")
+    reference = _reference(value)
+    if isinstance(reference, weakref.ref) and not is_installed(kind.__module__):
+        return Entry((kind, reference), "static", "", "equality")
     try:
         value_hash = _core.static_hash(value)  # which distinguishes 1 from True, as `==` does not
     except Exception:  # what is not a static value, which only functions of other libraries take
         value_hash = 0
-    reference = _reference(value)
-    if is_installed(kind.__module__):
-        return Entry((kind, value_hash), "static", short_text(value, _LONGEST), "equality")
-    if isinstance(reference, int):
-        return Entry((kind, value_hash), "static", f"{class_name(kind)} object", "equality")
-    return Entry((kind, reference, value_hash), "static", "", "equality")
+    return Entry((kind, value_hash), "static", short_text(value, _LONGEST), "equality")
 
 
 def _parts(value: Any, kind: Any) -> dict[str, Any] | None:

@@ -37,10 +37,9 @@ class Warner:
         values = self._numbers.setdefault(path, set())
         values.update(entry.value_text for entry in (old, new) if entry is not None)
         if len(values) >= _WARN_AT:
-            of_all = ", or dynamic=partax.is_array_like for all numbers of all arguments" if self._warned_paths else ""
             self._warned_paths.add(path)
             text = f"{len(values)} values of the static Python number `{path}` are a trace of `{self._name}` each"
-            warnings.warn_explicit(f"{text}; {difference.advice}{of_all}", RetraceWarning, *site)
+            warnings.warn_explicit(f"{text}; {difference.advice}", RetraceWarning, *site)
 
     def count_recreation(self, path: str, text: str, remedy: str, site: tuple[str, int]) -> None:
         self._recreations[path] += 1

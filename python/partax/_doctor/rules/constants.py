@@ -28,7 +28,7 @@ def find(program: Program) -> list[Finding]:
     constants = _Constants()
     constants.read(flat_program(program), {})
     captured = sorted(constants.captured.values(), key=lambda pair: -bytes_of(pair[0]))
-    variables = holders([array for array, _ in captured], program.function, program.statics)
+    variables = holders([array for array, _ in captured], program.function)
     groups = group_by(zip(captured, variables, strict=True), lambda pair: pair[1][:2] if pair[1] else pair[0][1])
     findings = [_of_variable(program, [captured for captured, _ in group], group[0][1]) for group in groups.values()]
     large = [finding for finding in findings if int(finding.figures["bytes"]) >= _FEWEST_BYTES]
