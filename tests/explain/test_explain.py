@@ -186,17 +186,6 @@ def test_the_records_of_a_function_are_bounded() -> None:
     assert len(f.report().traces) == 256
 
 
-TABLE = [iter("a")]
-
-
-def test_a_re_created_function_that_reads_what_is_not_proven(lines: Lines) -> None:
-    make = lambda: lambda x: (TABLE[0], x)[1]
-    assert lines(filter_jit(make()), X) == ["<lambda>: trace 1, the first"]
-    (line,) = lines(filter_jit(make()), X)
-    assert line.startswith("<lambda>: trace 1, the first of function 2 of this code: <lambda> at ")
-    assert "'TABLE[0]' (global of test_explain.py)" in line and line.endswith("cannot be proven unchanged")
-
-
 def test_records_keep_nothing_alive(collect: Callable[[], None]) -> None:
     f = filter_jit(lambda net, value, fun: net, cache_size=1, reuse_equal_functions=False)
     alive: list[weakref.ref[Any]] = []

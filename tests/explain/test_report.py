@@ -12,7 +12,6 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax._explain.table import table_lines
 from partax.reports import Diagnosis, Finding, FunctionReport, KeyReport, LoadReport, Report, TraceReport
 from trees import array
 
@@ -157,11 +156,6 @@ def test_the_table_of_a_report() -> None:
         "trace 3 at step.py:41: step -> 3",
         "loaded at step in 0.5 s (saves 3 s)",
     ]
-
-
-def test_the_columns_of_a_table_are_aligned() -> None:
-    rows = ("what", "count"), ("a name of words", "1"), ("short", "20,000")
-    assert table_lines(rows, {0}) == ["what              count", "a name of words       1", "short            20,000"]
 
 
 def test_a_report_is_printable_lines_whatever_names_it_has() -> None:
