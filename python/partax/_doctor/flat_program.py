@@ -209,7 +209,6 @@ def scan_parts(eqn: Any) -> ScanParts:
 
 
 # What XLA does not give a buffer of its own, a rule of thumb by the names of primitives: how each treats its operands.
-OPAQUE = 0  # reads buffers and writes one
 VIEW = 1  # its result is its operand, seen otherwise
 CHEAP = 2  # elementwise, computed again for each use rather than kept
 COSTLY = 3  # elementwise, kept where it is used twice
@@ -217,11 +216,7 @@ REDUCE = 4  # reads what elementwise operations give while they give it
 IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs that
 
 _NAMES: dict[int, str] = {
-    # All without inner programs: what is not listed here is asked for some. `scatter`s write in place.
-    OPAQUE: """
-        dot_general conv_general_dilated gather sort top_k cumsum cumprod cummax cummin cumlogsumexp fft random_bits
-        random_seed random_split random_fold_in random_wrap random_unwrap rng_bit_generator threefry2x32
-        reduce_window_sum reduce_window_max reduce_window_min cholesky lu qr eigh svd triangular_solve""",
+    # What is not listed here reads buffers and writes one, or has inner programs. `scatter`s write in place.
     VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name "
     "sharding_constraint",
     CHEAP: """

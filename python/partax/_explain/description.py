@@ -22,7 +22,8 @@ from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details,
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60
-_MAX_PARTS = 100  # items of a static container that are entries of their own
+_MAX_PARTS = 32  # items of a static container that are entries of their own
+_MAX_DEPTH = 3  # of containers in one another whose items are
 
 
 class Entry(NamedTuple):
@@ -186,7 +187,7 @@ def _are_same_slots(old: Any, new: Any) -> bool:
     return a is b or (type(a) is type(b) and _entry(a).is_same(_entry(b)))
 
 
-def _entry(value: Any) -> Entry:
+def _entry(value: Any, depth: int = 0) -> Entry:
     """Of a static value, or an entry itself."""
     kind: Any = type(value)
     if kind is Entry:
@@ -201,9 +202,9 @@ def _entry(value: Any) -> Entry:
         return Entry(id(value), "class", module + class_name(value))
     if issubclass(kind, enum.Enum):
         return Entry((kind, value.name), "static", f"{kind.__name__}.{value.name}")
-    parts = _parts(value, kind)
+    parts = _parts(value, kind) if depth < _MAX_DEPTH else None
     if parts is not None:
-        entries = {segment: _entry(part) for segment, part in parts.items()}
+        entries = {segment: _entry(part, depth + 1) for segment, part in parts.items()}
         return Entry((kind, *parts), "", f"static {class_name(kind)} of {len(parts)}", parts=entries)
     has_own_equality = kind.__eq__ is not object.__eq__
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):

@@ -4,7 +4,7 @@ A Python number is a part of the program, so that another one is another program
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from partax._doctor.array_types import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
@@ -23,41 +23,26 @@ class Change(NamedTuple):
     path: str  # inside an argument
     before: Entry
     after: Entry
+    kind: Literal["", "type", "grown", "number", "array", "other"]
+    """Empty if a trace for the one serves the other. An array of another type, or with one more row, as a cache that
+    each call appends to; another number; a number or None that becomes an array; or anything else, which is no state.
+    """
 
-    @property
-    def are_arrays(self) -> bool:
-        return self.before.aval is not None and self.after.aval is not None
 
-    @property
-    def are_numbers(self) -> bool:
-        return self.before.label in _NUMBERS and self.after.label in _NUMBERS
-
-    @property
-    def is_same_type(self) -> bool:
-        """Whether a trace for the one serves the other."""
-        if self.are_arrays:
-            return traced_type(self.before.aval) == traced_type(self.after.aval)
-        return self.before.is_same(self.after)
-
-    @property
-    def is_state(self) -> bool:
-        """Whether a state may change so: a number, an array, or None that becomes an array."""
-        if self.are_arrays:
-            return self.before.aval.shape == self.after.aval.shape or self.is_grown
-        if self.are_numbers:
-            return self.before.label == self.after.label
-        is_number_or_none = self.before.text == "None" or {self.before.label, self.after.label} & {*_NUMBERS}
-        return bool(is_number_or_none) and (self.before.aval is not None or self.after.aval is not None)
-
-    @property
-    def is_grown(self) -> bool:
-        """Whether an array has one more row, as a cache that each call appends to."""
-        if not self.are_arrays:
-            return False
-        old, new = self.before.aval, self.after.aval
-        lengths = zip(old.shape, new.shape, strict=False)
-        is_alike = len(old.shape) == len(new.shape) and old.dtype == new.dtype
-        return is_alike and [b - a for a, b in lengths if a != b] == [1]
+def _change(path: str, before: Entry, after: Entry) -> Change:
+    old, new = before.aval, after.aval
+    if old is not None and new is not None:
+        lengths = [b - a for a, b in zip(old.shape, new.shape, strict=False) if a != b]
+        is_grown = lengths == [1] and len(old.shape) == len(new.shape) and old.dtype == new.dtype
+        kind = "" if traced_type(old) == traced_type(new) else "type" if old.shape == new.shape else "other"
+        return Change(path, before, after, "grown" if is_grown else kind)
+    if before.is_same(after):
+        return Change(path, before, after, "")
+    if old is None and new is None:
+        is_number = before.label in _NUMBERS and before.label == after.label
+        return Change(path, before, after, "number" if is_number else "other")
+    is_begun = before.text == "None" or before.label in _NUMBERS or after.label in _NUMBERS
+    return Change(path, before, after, "array" if is_begun else "other")
 
 
 def find(program: Program) -> Iterator[Finding]:
@@ -74,11 +59,10 @@ def find(program: Program) -> Iterator[Finding]:
             # An array or a number by itself comes back at its place; a container has the same paths.
             if argument.keys() != entries.keys() or (len(entries) == 1 and places.get(path) != result):
                 continue
-            pairs = (Change(inside, before, entries[inside]) for inside, before in argument.items())
-            changes = [change for change in pairs if not change.is_same_type]
-            if not all(change.is_state for change in changes):
+            changes = [_change(inside, before, entries[inside]) for inside, before in argument.items()]
+            if any(change.kind == "other" for change in changes):
                 continue
-            changes = [change for change in changes if _counts(program, path, change)]
+            changes = [change for change in changes if change.kind and _counts(program, path, change)]
             # Numbers alone that all become arrays are as often the point at which a gradient is taken.
             is_state = any(change.after.aval is None for change in changes) and result in ("result", places.get(path))
             if not changes or is_state or any(entry.aval is not None for entry in argument.values()):
@@ -124,15 +108,12 @@ def _counts(program: Program, path: str, change: Change) -> bool:
     arrays alone is not, nor is one of another dtype where all arrays change theirs: that is a function of an array, and
     not a step.
     """
-    inside, before, after = change
-    if not change.are_arrays:
-        is_counted = after.label in ("static int", "static float") and before.label == after.label
-        return (
-            inside != ""
-            or before.label not in _NUMBERS
-            or (is_counted and abs(float(after.value_text) - float(before.value_text)) == 1)
-        )
-    if before.aval.shape != after.aval.shape:
+    inside, before, after, kind = change
+    if kind == "number" and inside == "":
+        return before.label in _NUMBERS[1:3] and abs(float(after.value_text) - float(before.value_text)) == 1
+    if kind in ("number", "array"):
+        return inside != "" or before.label not in _NUMBERS
+    if kind == "grown":
         return f"{path}{inside}" != argument_name(path) or len(program.bound_arguments) > 1
     updates = updates_of(program)
     if before.aval.dtype != after.aval.dtype:
@@ -142,9 +123,9 @@ def _counts(program: Program, path: str, change: Change) -> bool:
 
 def _finding(program: Program, path: str, result: str, changes: list[Change]) -> Finding:
     """The first change of an argument, with the number of the others."""
-    inside, before, after = changes[0]
+    inside, before, after, kind = changes[0]
     more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
-    is_each = changes[0].is_grown or (changes[0].are_numbers and before.label != "static bool")
+    is_each = kind == "grown" or (kind == "number" and before.label != "static bool")
     message = f"`{path}{inside}` goes in as {before.value_text} and comes back as {after.value_text} (in `{result}`)"
     message += f"{more}: {'each' if is_each else 'the second'} call traces and compiles again."
     severity: Severity = "high" if is_each else "medium"
@@ -154,14 +135,14 @@ def _finding(program: Program, path: str, result: str, changes: list[Change]) ->
 
 
 def _advice(path: str, change: Change) -> str:
-    _, before, after = change
-    if not change.are_arrays:
+    _, before, after, kind = change
+    if kind in ("number", "array"):
         field = path.rpartition(".")[2].rpartition("[")[2].strip("]'")
         if before.label not in _NUMBERS:
             return f"Begin with an array of type {after.value_text} for `{field}`."
         option = f", or trace the number by `filter_jit(dynamic={names_text((path,))})`" if field == path else ""
         return f"Begin with an array, which is traced, for `{field}`: `jnp.asarray({before.value_text})`{option}."
-    if before.aval.shape != after.aval.shape:
+    if kind == "grown":
         advice = "Keep the shape: begin with an array of the final size, and write each part into it by "
         return f"{advice}`jax.lax.dynamic_update_slice` or `.at[...].set`."
     if before.aval.weak_type:
