@@ -5,6 +5,7 @@ compiled once for the CPU on two shared cores. They say seconds or minutes, no m
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.array_types import bytes_of
@@ -24,15 +25,15 @@ _FEWEST_SECONDS = 1.0
 _HIGH_SECONDS = 10.0
 
 
-def find(program: Program) -> list[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     constants = _Constants()
     constants.read(flat_program(program), {})
     captured = sorted(constants.captured.values(), key=lambda pair: -bytes_of(pair[0]))
     variables = holders([array for array, _ in captured], program.function)
     groups = group_by(zip(captured, variables, strict=True), lambda pair: pair[1][:2] if pair[1] else pair[0][1])
     findings = [_of_variable(program, [captured for captured, _ in group], group[0][1]) for group in groups.values()]
-    large = [finding for finding in findings if int(finding.figures["bytes"]) >= _FEWEST_BYTES]
-    return large + list(constants.evaluations.values())
+    yield from (finding for finding in findings if int(finding.figures["bytes"]) >= _FEWEST_BYTES)
+    yield from constants.evaluations.values()
 
 
 Captured = tuple[Any, Line]  # an array, and the line of the first equation that uses it
