@@ -117,8 +117,6 @@ _MAX_WRAPPERS = 100
 
 
 class _Limited(Transformed[..., Any]):
-    """What `assert_max_traces` returns."""
-
     _name = "debug.assert_max_traces"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -135,7 +133,6 @@ class _Limited(Transformed[..., Any]):
 
     @property
     def history(self) -> History:
-        """All traces that are counted."""
         return self._options[0]
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:

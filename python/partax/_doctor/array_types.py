@@ -14,7 +14,6 @@ def traced_type(aval: Any) -> tuple[Any, ...]:
 
 
 def bytes_of(aval: Any) -> int:
-    """How many bytes an array of this type takes; 0 of anything else."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
         return 0

@@ -20,7 +20,6 @@ class Holder(NamedTuple):
 
 
 def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
-    """The variable that holds each constant of a program, if one does."""
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
     holder_by_id = {id(array): holder for holder, array in reversed(variables)}
     return [

@@ -11,8 +11,6 @@ from partax._doctor.program import Program
 
 @dataclasses.dataclass
 class CompiledProgram:
-    """A program that was compiled in this process, and what that has taken in all."""
-
     program: Program  # without its function
     line: Line | None  # the first of the function, or that of a loop that is a program itself; None if it is unknown
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
@@ -38,6 +36,5 @@ def seconds_of(programs: Iterable[CompiledProgram]) -> float:
 
 
 def stage_seconds(programs: Iterable[CompiledProgram]) -> dict[str, float]:
-    """What each stage took of all programs together, by the name of its figure."""
     stages = ("trace", "lower", "compile")
     return {f"{stage}_seconds": sum(program.stages[stage] for program in programs) for stage in stages}

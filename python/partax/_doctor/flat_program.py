@@ -138,7 +138,6 @@ class FlatProgram:
         return readers
 
     def enclosing(self, index: int) -> Iterator[Any]:
-        """The calls, loops and branches around an equation, the innermost first."""
         call: Call | None = self.calls[index]
         while call is not None and call.eqn is not None:
             yield call.eqn
@@ -177,7 +176,6 @@ def flat_program(program: Program) -> FlatProgram:
 
 
 def places_of(program: Program, *names: str) -> list[Place]:
-    """The equations of these primitives, also in bodies."""
     programs = flat_program(program).all_programs
     return [Place(flat, i) for flat in programs for i, eqn in enumerate(flat.eqns) if eqn.primitive.name in names]
 

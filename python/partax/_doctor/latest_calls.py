@@ -57,8 +57,6 @@ def _with_arrays(tree: Any) -> Any:
 
 
 class LatestCalls:
-    """The latest call of each function, as far as a trace depends on it."""
-
     def __init__(self) -> None:
         self._descriptions: dict[Any, Description] = {}
 

@@ -24,7 +24,6 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The text without indentation; empty where the file is not there."""
         return linecache.getline(self.file, self.line).strip()
 
     @property

@@ -51,8 +51,6 @@ class Operation(NamedTuple):
 
 
 class Loops:
-    """What jax runs outside of programs, by the user's lines."""
-
     def __init__(self) -> None:
         self.counts: Counter[Operation] = Counter()
         self.seconds: defaultdict[Operation, float] = defaultdict(float)  # that it ran, or the device idled

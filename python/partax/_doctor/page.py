@@ -58,7 +58,6 @@ def _card_text(finding: Finding) -> str:
 
 
 def _with_code(text: str) -> str:
-    """A text whose parts between backticks are code."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
 
 

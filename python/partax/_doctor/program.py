@@ -68,8 +68,6 @@ class Leaf(NamedTuple):
 
 @dataclasses.dataclass
 class Program:
-    """A traced program, and how it is called."""
-
     name: str
     defined: str  # such as `train.py:12`
     function: Any  # the user's, without the wrappers of jit
@@ -87,7 +85,6 @@ class Program:
     readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])  # see `read_once`
 
     def name_arguments(self, paths: Sequence[str]) -> None:
-        """Gives the arguments these paths, if there is one for each."""
         if len(paths) == len(self.arguments):
             pairs = zip(self.arguments, paths, strict=True)
             self.arguments = tuple(leaf._replace(path=path) for leaf, path in pairs)
@@ -134,7 +131,6 @@ def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _traceable(function: Any) -> tuple[Any, Any]:
-    """What traces a function as its own jit would, and the function itself."""
     plain = inspect.unwrap(function)
     kind = wrapper_kind(function)
     # A `jax.custom_jvp` around one has attributes of it, but not this.

@@ -38,7 +38,6 @@ _ONCE = (
 
 
 def find(programs: Sequence[CompiledProgram]) -> Iterator[Finding]:
-    """The finding on the traces of one function, if there are many."""
     name, line = programs[0].program.name, programs[0].line
     traces = sum(len(program.reasons) for program in programs)
     seconds = sum(program.seconds for program in programs) * (1 - 1 / max(traces, 1))

@@ -76,7 +76,6 @@ class Watch:
         self._thread.program = program
 
     def _note_call(self, program: CompiledProgram) -> str:
-        """Notes the call for which a program is lowered; the reason for which it was traced."""
         reason = ""
         with contextlib.suppress(Exception):  # of the user's own objects
             history, record = _core.call_under_way() or (None, None)
@@ -142,7 +141,6 @@ def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[Compi
 
 
 def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
-    """Of the costliest of a function's programs, with what all of them took, and the traces."""
     costliest = max(programs, key=lambda program: program.seconds)
     defined = "" if costliest.line is None else costliest.line.place
     diagnosis = diagnosis_of(dataclasses.replace(costliest.program, defined=defined, function=costliest.function()))

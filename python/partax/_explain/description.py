@@ -27,8 +27,6 @@ _MAX_DEPTH = 3  # of containers in one another whose items are
 
 
 class Entry(NamedTuple):
-    """What is at one path."""
-
     key: Any  # equal for what a program cannot distinguish; of an array its type
     label: str  # what it is, such as `static int`; empty for nodes, arrays and static containers
     text: str = ""  # its value, such as `7`; empty if the `repr` is called only for a difference
@@ -188,7 +186,6 @@ def _are_same_slots(old: Any, new: Any) -> bool:
 
 
 def _entry(value: Any, depth: int = 0) -> Entry:
-    """Of a static value, or an entry itself."""
     kind: Any = type(value)
     if kind is Entry:
         return value

@@ -42,7 +42,6 @@ class Difference(NamedTuple):
 
     @property
     def is_recreated(self) -> bool:
-        """Whether only the identity of an object differs."""
         _, old, new = self
         if old is None or new is None:
             return False
@@ -50,7 +49,6 @@ class Difference(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether only the value of a static Python number differs."""
         _, old, new = self
         if old is None or new is None:
             return False
@@ -124,7 +122,6 @@ def _changed_settings(old: Description, new: Description) -> Iterator[Difference
 
 
 def moved_arrays(old: Description, new: Description) -> list[str]:
-    """Arrays that are elsewhere than those of an earlier call of the same trace, and another mesh around it."""
     places = zip(new.array_paths, old.places, new.places, strict=True)
     moved = [(path, a, b) for path, a, b in places if a is not None and b is not None and a != b]
     texts = [f"{path}: {_arrow(_place_text(a), _place_text(b))}" for path, a, b in moved]

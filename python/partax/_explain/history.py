@@ -32,8 +32,6 @@ _FORBIDDEN = "inside partax.debug.forbid_tracing()"
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Record:
-    """One trace."""
-
     description: Description
     first: int = 0  # the number of the first trace of its static key; 0 until it has its own, if it is the first
     epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
@@ -107,7 +105,6 @@ class History:
             report_line(record.site, f"{self.name}: trace {record.number}, {because}{record.reason}")
 
     def _explain(self, record: Record, difference: str, is_full: bool, data: SpecData) -> str:
-        """Why a trace is made; checks the limits, and warns."""
         if not self.records:
             self._check_limits(self.first_reason)
             if self.warns:
@@ -211,7 +208,6 @@ _latest: weakref.WeakKeyDictionary[types.CodeType, tuple[int, weakref.ref[Any]]]
 
 
 def _first_reason(fun: Any, difference: str) -> tuple[str, int]:
-    """Why a function is traced for the first time, and its number among the functions of its code."""
     inner = unwrapped(fun)
     if not isinstance(inner, types.FunctionType):
         return "the first", 1

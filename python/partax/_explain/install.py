@@ -63,6 +63,5 @@ def _record_of_call() -> "Record | None":
 
 
 def install() -> None:
-    """Called once, when partax is imported."""
     _core.JitFunction.report = _report  # type: ignore[method-assign]
     jax.monitoring.register_event_duration_secs_listener(_on_duration)

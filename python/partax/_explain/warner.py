@@ -22,7 +22,6 @@ class Warner:
         self._warned_paths = set[str]()
 
     def count(self, differences: Sequence[Difference], site: tuple[str, int], in_recursion: bool) -> None:
-        """Counts a trace by what differs from an earlier one."""
         recreated = next((difference for difference in differences if difference.is_recreated), None)
         if recreated is not None:
             self.count_recreation(recreated.path, str(recreated), _OBJECT_REMEDY, site)

@@ -43,8 +43,6 @@ _FILLED = -2  # the same number in all places, like `jnp.ones`
 
 
 class _Constants:
-    """What a program has captured, and what XLA evaluates while it compiles."""
-
     def __init__(self) -> None:
         self.captured: dict[int, Captured] = {}  # by the id of the array
         self.evaluations: dict[Line, Finding] = {}

@@ -40,8 +40,6 @@ _FUNCTION = (
 
 
 class _Run:
-    """The equations of one primitive that one stack has made."""
-
     def __init__(self, place: Place) -> None:
         self.place = place  # of the first
         self.treatment = place.program.treatments[place.at]
@@ -103,8 +101,6 @@ def _loops(runs: list[_Run]) -> Iterator[Repetition]:
 
 
 def _scattered(runs: list[_Run]) -> Iterator[Repetition]:
-    """The functions that are called in many places."""
-
     def code_of(run: _Run) -> Any:
         """The same code is that of one line, and of one way from there into libraries."""
         return run.users[0], run.place.eqn.primitive, run.stack[run.stack.index(run.users[0]) + 1 :]
