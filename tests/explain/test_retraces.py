@@ -222,49 +222,31 @@ def test_a_sharding_over_an_explicit_axis(devices: list[jax.Device]) -> None:
 # ---- Not the arguments.
 
 
-def reason_after(first: Callable[[Any], Any], second: Callable[[Any], Any], **more: Any) -> str:
-    """Why a function is traced by the second of two calls."""
-    f = new_function(**more)
-    first(f)
-    second(f)
-    return f.report().traces[-1].reason
-
-
-def test_a_setting_of_jax() -> None:
-    def in_double(f: Any) -> None:
-        with jax.enable_x64(True):
-            f(X)
-
-    assert reason_after(lambda f: f(X), in_double) == "jax_enable_x64: False -> True"
-
-
-def test_a_vmap_around_the_call() -> None:
-    assert "axes of vmap" in reason_after(lambda f: f(X[0]), lambda f: jax.vmap(f, axis_name="batch")(X))
-
-
-def test_a_default_that_is_given() -> None:
-    assert reason_after(lambda f: f(X), lambda f: f(X, 2)) == "a: static int 2, which was not there"
-
-
-def test_a_dropped_trace() -> None:
-    def clear(f: Any) -> None:
-        f.clear_cache()
+def in_double(f: Any) -> None:
+    with jax.enable_x64(True):
         f(X)
 
-    assert reason_after(lambda f: f(X), clear) == "clear_cache() has dropped trace 1, of the same arguments"
+
+# The calls of a function whose last trace has this reason, with a cache of two keys.
+CAUSES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a setting of jax": (lambda f: (f(X), in_double(f)), "jax_enable_x64: False -> True"),
+    "a vmap around the call": (lambda f: (f(X[0]), jax.vmap(f, axis_name="batch")(X)), "axes of vmap"),
+    "a default": (lambda f: (f(X), f(X, 2)), "a: static int 2, which was not there"),
+    "a dropped trace": (
+        lambda f: (f(X), f.clear_cache(), f(X)),
+        "clear_cache() has dropped trace 1, of the same arguments",
+    ),
+    "what jax has dropped": (lambda f: (f(X), jax.clear_caches(), f(X)), "jax.clear_caches()"),
+    "an evicted key": (lambda f: [f(X, key) for key in "abca"], "evicted: cache_size=2"),
+}
 
 
-def test_what_jax_has_dropped() -> None:
-    def clear(f: Any) -> None:
-        jax.clear_caches()
-        f(X)
-
-    assert "jax.clear_caches()" in reason_after(lambda f: f(X), clear)
-
-
-def test_an_evicted_key() -> None:
-    reason = reason_after(lambda f: (f(X, "a"), f(X, "b"), f(X, "c")), lambda f: f(X, "a"), cache_size=2)
-    assert reason.startswith("the key of trace 1") and "evicted: cache_size=2" in reason
+@pytest.mark.parametrize("cause", CAUSES)
+def test_what_is_not_an_argument_is_named(cause: str) -> None:
+    call, text = CAUSES[cause]
+    f = new_function(cache_size=2)
+    call(f)
+    assert text in f.report().traces[-1].reason
 
 
 def test_a_trace_that_raised() -> None:
