@@ -18,8 +18,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import partax
-from callables_made_anew import SHOWN, Scale, attributed, holding, local, over, scaled
 from partax import filter_jit
+from recreated_callables import SHOWN, Scale, attributed, holding, local, over, scaled
 from trees import Bag, Cell, Config
 
 X = jnp.ones((2, 3))
@@ -110,7 +110,7 @@ STATICS: dict[str, tuple[Any, Any, str]] = {
     "field of a module": ([Net(X)], [Net(X, width=3.0)], "a[0].width: static int 3 -> static float 3.0"),
 }
 FUNCTIONS: dict[str, tuple[Any, Any, str]] = {
-    "another one": (scaled(2), local(2), "-> fun at callables_made_anew.py:"),
+    "another one": (scaled(2), local(2), "-> fun at recreated_callables.py:"),
     "of a library": (jnp.sin, np.cos, "-> numpy.cos"),
     "of C": (math.sin, math.cos, "sin> -> <built-in function cos>"),
 }
@@ -154,7 +154,7 @@ def test_what_was_re_created_is_named_with_what_it_reads(name: str) -> None:
 
 def test_a_function_in_a_model_is_named_with_its_path() -> None:
     nets = [Net(X, activation=scaled(slope)) for slope in (2, 3)]
-    assert reason_of(*nets).startswith("`a.activation`: <lambda> at callables_made_anew.py:")
+    assert reason_of(*nets).startswith("`a.activation`: <lambda> at recreated_callables.py:")
 
 
 @pytest.mark.parametrize("name", SHOWN)
