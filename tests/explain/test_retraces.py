@@ -201,7 +201,7 @@ def test_an_object_that_its_own_equality_distinguishes() -> None:
     ("label", "change", "text"),
     [
         ({1}, lambda label: label.add(2), ": static {1} -> {1, 2}"),
-        ([1], lambda label: label.append(2), ": static list of 1 -> static list of 2"),
+        ([1], lambda label: label.append(2), ": static list of 1 -> list of 2"),
         ({"b": {"c": 1}}, lambda label: label["b"].update(c=2), "['b']['c']: static int 1 -> 2"),
     ],
 )

@@ -2,11 +2,17 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from partax._doctor.lines import Line
 from partax._doctor.program import Program
+from partax._explain.differences import Difference
+
+
+class Trace(NamedTuple):
+    reason: str  # empty for the first of a function
+    changes: Sequence[Difference] = ()  # from an earlier one
 
 
 @dataclasses.dataclass
@@ -16,7 +22,7 @@ class CompiledProgram:
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
     times: int = 0  # that it was lowered
     stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))  # their seconds
-    reasons: list[str] = dataclasses.field(default_factory=list[str])  # of each trace; empty if it is unknown
+    traces: list[Trace] = dataclasses.field(default_factory=list[Trace])  # those whose reason is known
 
     @property
     def seconds(self) -> float:
@@ -25,10 +31,6 @@ class CompiledProgram:
     @property
     def is_users(self) -> bool:
         return self.line is not None and self.line.is_users
-
-    @property
-    def paths(self) -> list[str]:
-        return [leaf.path for leaf in self.program.arguments]
 
 
 def seconds_of(programs: Iterable[CompiledProgram]) -> float:

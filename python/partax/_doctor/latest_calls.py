@@ -2,15 +2,17 @@
 
 import inspect
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from partax._doctor.compiled_programs import Trace
 from partax._doctor.lines import USERS, rank, running_line
 from partax._doctor.program import Kind
 from partax._explain.description import Description, describe
-from partax._explain.differences import differences
+from partax._explain.differences import Difference, differences
 from partax._jax.watched import MISS, static_arguments
 from partax._transforms.wrapper import names_of_arguments
 
@@ -60,13 +62,16 @@ class LatestCalls:
     def __init__(self) -> None:
         self._descriptions: dict[Any, Description] = {}
 
-    def reason(self, function: Any, arguments: dict[str, Any]) -> str:
-        """Why a function is traced for a call: what differs from the latest traced one; empty for the first."""
+    def trace_of(self, function: Any, arguments: dict[str, Any]) -> Trace:
+        """Why a function is traced for a call: what differs from the latest traced one."""
         code = getattr(function, "__code__", None) or type(function)
         # Operations of jax's by themselves share a function: those of one line are compared.
         key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
         before, now = self._descriptions.get(key), describe(arguments)
         self._descriptions[key] = now
-        if before is None:
-            return ""
-        return ", ".join(difference.text for difference in differences(before, now)[:_LISTED]) or _RECREATED
+        changes = () if before is None else differences(before, now)
+        return Trace("" if before is None else changes_text(changes) or _RECREATED, changes)
+
+
+def changes_text(changes: Sequence[Difference]) -> str:
+    return ", ".join(change.text for change in changes[:_LISTED])

@@ -14,11 +14,11 @@ import jax
 from partax import _core
 from partax._doctor import repeated_traces
 from partax._doctor.array_types import bytes_of
-from partax._doctor.compiled_programs import CompiledProgram, seconds_of, stage_seconds
+from partax._doctor.compiled_programs import CompiledProgram, Trace, seconds_of, stage_seconds
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import SEVERITIES, worst_first
-from partax._doctor.latest_calls import LatestCalls, call_in_progress
+from partax._doctor.latest_calls import LatestCalls, call_in_progress, changes_text
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
@@ -66,23 +66,23 @@ class Watch:
             line = first_line or first_line_of(jaxpr.jaxpr, name)
             program = self.programs[key] = CompiledProgram(_program(name, jaxpr, donated), line)
         program.times += 1
-        reason = self._note_call(program)
+        trace = self._note_call(program)
         self.loops.has_programs |= program.is_users
         traces = self._traces()
-        if name in traces or program.stages["trace"] == 0:  # else it is the same trace, as for other devices
-            program.reasons.append(reason)
+        if trace is not None and (name in traces or program.stages["trace"] == 0):  # else it is for other devices
+            program.traces.append(trace)
         program.stages["trace"] += traces.get(name, 0.0)
         traces.clear()  # the others were inside it, or have no program
         self._thread.program = program
 
-    def _note_call(self, program: CompiledProgram) -> str:
-        reason = ""
+    def _note_call(self, program: CompiledProgram) -> Trace | None:
+        trace = None
         with contextlib.suppress(Exception):  # of the user's own objects
             history, record = _core.call_under_way() or (None, None)
             call = call_in_progress()
             if call is not None:
                 program.program.kind, function, arguments = call
-                reason, line = self._calls.reason(function, arguments), definition(function)
+                trace, line = self._calls.trace_of(function, arguments), definition(function)
                 with contextlib.suppress(TypeError):  # an object without weak references
                     program.function = weakref.ref(function)
                 program.line = line if line.is_users else program.line
@@ -91,9 +91,10 @@ class Watch:
                 if history.defined is not None:
                     program.line = Line(*history.defined, history.name)
             if record is not None:
-                reason = record.reason if record.number > 1 else reason
+                if record.number > 1:
+                    trace = Trace(changes_text(record.changes) or record.reason, record.changes)
                 program.program.name_arguments(record.array_paths)
-        return reason
+        return trace
 
     def _note_duration(self, event: str, duration_secs: float, **details: Any) -> None:
         program = None if self._has_ended else getattr(self._thread, "program", None)

@@ -28,7 +28,7 @@ _MAX_DEPTH = 3  # of containers in one another whose items are
 
 class Entry(NamedTuple):
     key: Any  # equal for what a program cannot distinguish; of an array its type
-    label: str  # what it is, such as `static int`; empty for nodes, arrays and static containers
+    label: str  # what it is, such as `static int`; empty for nodes and arrays
     text: str = ""  # its value, such as `7`; empty if the `repr` is called only for a difference
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
     role: Literal["leaf", "field", "part"] = "leaf"  # of a static value: a field of a node, or a part of a static value
@@ -202,7 +202,7 @@ def _entry(value: Any, depth: int = 0) -> Entry:
     parts = _parts(value, kind) if depth < _MAX_DEPTH else None
     if parts is not None:
         entries = {segment: _entry(part, depth + 1) for segment, part in parts.items()}
-        return Entry((kind, *parts), "", f"static {class_name(kind)} of {len(parts)}", parts=entries)
+        return Entry((kind, *parts), "static", f"{class_name(kind)} of {len(parts)}", parts=entries)
     has_own_equality = kind.__eq__ is not object.__eq__
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):
         text = _callable_text(value)

@@ -14,7 +14,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._explain.description import Description
-from partax._explain.differences import count_differences, differences, moved_arrays, reason_of
+from partax._explain.differences import Difference, count_differences, differences, moved_arrays, reason_of
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._explain.warner import FUNCTION_REMEDY, Warner
@@ -38,6 +38,7 @@ class Record:
     number: int = 0  # counts the traces of its function, from 1; 0 if the function is not traced
     site: tuple[str, int] = ("", 0)
     reason: str = ""
+    changes: Sequence[Difference] = ()  # from the most similar earlier one
     failed: bool = False
     compiled: int = 0  # how often
     seconds: dict[str, float] = dataclasses.field(default_factory=lambda: {"trace": 0.0, "lower": 0.0, "compile": 0.0})
@@ -113,7 +114,7 @@ class History:
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
         recent = reversed(of_key[-_COMPARED:])
         nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
-        changes = differences(nearest.description, record.description)
+        changes = record.changes = differences(nearest.description, record.description)
         culprit = "" if record.first else difference
         if not (record.first or changes or culprit or nearest.failed):
             culprit = self._recreated_callable(data, nearest.description)
