@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from partax._doctor.lines import Line
 from partax._doctor.program import Program
 from partax._explain.differences import Difference
 
@@ -18,7 +17,6 @@ class Trace(NamedTuple):
 @dataclasses.dataclass
 class CompiledProgram:
     program: Program  # without its function
-    line: Line | None  # the first of the function, or that of a loop that is a program itself; None if it is unknown
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
     times: int = 0  # that it was lowered
     stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))  # their seconds
@@ -27,10 +25,6 @@ class CompiledProgram:
     @property
     def seconds(self) -> float:
         return sum(self.stages.values())
-
-    @property
-    def is_users(self) -> bool:
-        return self.line is not None and self.line.is_users
 
 
 def seconds_of(programs: Iterable[CompiledProgram]) -> float:

@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
     @property
     def is_users(self) -> bool:
-        return rank(self.file) == USERS
+        return self.file != "" and rank(self.file) == USERS
 
 
 NOWHERE = Line("", 0, "")  # where no line is known
@@ -86,11 +86,11 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def first_line_of(jaxpr: Any, name: str) -> Line | None:
-    """The first line of the function that jax has traced to a program; None if jax does not say."""
+def first_line_of(jaxpr: Any, name: str) -> Line:
+    """The first line of the function that jax has traced to a program, if jax says so."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
-    return Line(file, int(number), name) if file and number.isdigit() else None
+    return Line(file, int(number), name) if file and number.isdigit() else NOWHERE
 
 
 def running_line() -> Line | None:

@@ -69,7 +69,7 @@ class Leaf(NamedTuple):
 @dataclasses.dataclass
 class Program:
     name: str
-    defined: str  # such as `train.py:12`
+    line: Line  # the first of the function, or that of a loop that is a program itself
     function: Any  # the user's, without the wrappers of jit
     kind: Kind  # whose jit compiles it
     jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
@@ -125,7 +125,7 @@ def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     arguments = _arguments(traced, wrapper, plain, len(args))
     result_bytes = sum(map(bytes_of, jax.tree.leaves(traced.out_info)))
     return Program(
-        name, definition(plain).place, plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
+        name, definition(plain), plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
         traced.out_info, traced, args, kwargs,
     )  # fmt: skip
 

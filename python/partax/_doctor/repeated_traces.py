@@ -7,6 +7,7 @@ from partax._doctor.array_types import traced_type
 from partax._doctor.compiled_programs import CompiledProgram
 from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
+from partax._doctor.lines import NOWHERE
 from partax._explain.differences import Difference
 
 _FEWEST = 3  # traces of one function
@@ -30,11 +31,11 @@ _ONCE = (
 
 
 def find(programs: Sequence[CompiledProgram]) -> Iterator[Finding]:
-    name, line = programs[0].program.name, programs[0].line
+    name, line = programs[0].program.name, programs[0].program.line
     traces = [trace for program in programs for trace in program.traces]
     count, later = len(traces), traces[1:]
     seconds = sum(program.seconds for program in programs) * (1 - 1 / max(count, 1))
-    if line is None or seconds < _LEAST_SECONDS:
+    if line == NOWHERE or seconds < _LEAST_SECONDS:
         return
     kinds = {kind for trace in later for kind in (map(_kind, trace.changes) if trace.changes else ("value",))}
     is_usual = kinds <= {"shape", "mode"}

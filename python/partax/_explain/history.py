@@ -27,6 +27,7 @@ from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
 
 _KEPT = 256  # records of one function, and functions, that are kept
 _COMPARED = 16  # records that a trace is compared with
+_KEPT_CHANGES = 16  # that one record keeps
 _FORBIDDEN = "inside partax.debug.forbid_tracing()"
 
 
@@ -114,7 +115,8 @@ class History:
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
         recent = reversed(of_key[-_COMPARED:])
         nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
-        changes = record.changes = differences(nearest.description, record.description)
+        changes = differences(nearest.description, record.description)
+        record.changes = changes[:_KEPT_CHANGES]
         culprit = "" if record.first else difference
         if not (record.first or changes or culprit or nearest.failed):
             culprit = self._recreated_callable(data, nearest.description)

@@ -9,7 +9,7 @@ from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
-from partax._doctor.program import Program, argument_name, definition, names_text
+from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
 from partax._jit.forwarded_arrays import arrays_in_several_places, listed
 
@@ -40,7 +40,7 @@ def find(program: Program) -> Iterator[Finding]:
         same = f"{listed(shared)} are the same array, which no call can donate twice"
         advice = f"{same}: first copy it, by `jnp.copy`. {advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
-    line, severity = definition(program.function), "medium" if is_much else "low"
+    line, severity = program.line, "medium" if is_much else "low"
     yield finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from partax._doctor.array_types import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.program import Program, argument_name, definition, names_text
+from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
 from partax._explain.description import Entry, array_entry, describe
 
@@ -130,7 +130,7 @@ def _finding(program: Program, path: str, result: str, changes: list[Change]) ->
     message += f"{more}: {'each' if is_each else 'the second'} call traces and compiles again."
     severity: Severity = "high" if is_each else "medium"
     figures: Figures = {"count": len(changes), "before": before.value_text, "after": after.value_text}
-    line, advice = definition(program.function), _advice(f"{path}{inside}", changes[0])
+    line, advice = program.line, _advice(f"{path}{inside}", changes[0])
     return finding_at(line, "retrace", severity, message, advice, f"{path}{inside}", **figures)
 
 
