@@ -165,6 +165,10 @@ class Place(NamedTuple):
         return self.program.eqns[self.at]
 
     @property
+    def treatment(self) -> int | None:
+        return self.program.treatments[self.at]
+
+    @property
     def line(self) -> Line:
         return self.program.line(self.at)
 

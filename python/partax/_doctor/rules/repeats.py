@@ -40,15 +40,13 @@ _FUNCTION = (
 
 
 class _Run:
-    def __init__(self, place: Place) -> None:
-        self.place = place  # of the first
-        self.treatment = place.program.treatments[place.at]
-        self.times = self.equations = 0
+    """The equations of one primitive that one stack has made."""
 
-    def read_stack(self) -> None:
-        self.stack = self.place.program.stack(self.place.at)
+    def __init__(self, place: Place, times: int, equations: int) -> None:
+        self.place, self.times, self.equations = place, times, equations  # the place is of the first
+        self.stack = place.program.stack(place.at)
         self.users = [line for line in reversed(self.stack) if line.is_users]  # the innermost first
-        lines = self.users if self.times >= _FEWEST_TURNS else []
+        lines = self.users if times >= _FEWEST_TURNS else []
         self.loops = [((line.file, *loop), line) for line in lines for loop in loops_around(line)]
 
 
@@ -57,8 +55,6 @@ Repetition = tuple[Line, list[_Run], int, bool]  # where, what, how often, and w
 
 def find(program: Program) -> Iterator[Finding]:
     runs = [run for flat in flat_program(program).all_programs for run in _runs_of(flat)]
-    for run in runs:
-        run.read_stack()
     # An update of each array is as healthy as the number of arrays.
     runs = [run for run in runs if not any("optax" in Path(line.file).parts for line in run.stack[-1:])]
     for line, group, turns, is_loop in (*_loops(runs), *_scattered(runs)):
@@ -66,7 +62,7 @@ def find(program: Program) -> Iterator[Finding]:
 
 
 def _runs_of(flat: FlatProgram) -> list[_Run]:
-    runs: dict[Any, _Run] = {}
+    counts: dict[Any, list[int]] = {}  # of each run the first equation, how many there are, and with their bodies
     keys: dict[int, Any] = {}  # of each call, the stacks that have led there
 
     def key_of(call: Call) -> Any:
@@ -77,12 +73,10 @@ def _runs_of(flat: FlatProgram) -> list[_Run]:
 
     for i, (eqn, call, weight) in enumerate(zip(flat.eqns, flat.calls, flat.weights, strict=True)):
         key = key_of(call), eqn.source_info.traceback, eqn.primitive
-        run = runs.get(key)
-        if run is None:
-            run = runs[key] = _Run(Place(flat, i))
-        run.times += 1
-        run.equations += weight
-    return list(runs.values())
+        count = counts.setdefault(key, [i, 0, 0])
+        count[1] += 1
+        count[2] += weight
+    return [_Run(Place(flat, i), times, equations) for i, times, equations in counts.values()]
 
 
 def _loops(runs: list[_Run]) -> Iterator[Repetition]:
@@ -128,7 +122,7 @@ def _usual(counts: Sequence[tuple[int, int]]) -> int:
 def _finding(program: Program, line: Line, runs: list[_Run], turns: int, is_loop: bool) -> Iterator[Finding]:
     equations, total = sum(run.equations for run in runs), flat_program(program).size
     share, each = equations / total, equations // turns
-    is_costly = equations >= _FEWEST_CHEAP or any(run.treatment not in ELEMENTWISE for run in runs)
+    is_costly = equations >= _FEWEST_CHEAP or any(run.place.treatment not in ELEMENTWISE for run in runs)
     smallest_share = _SMALLEST_SHARE if is_loop else _SMALLEST_SHARE_SCATTERED
     if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < smallest_share or not is_costly:
         return
