@@ -17,7 +17,7 @@ from partax._explain.description import Description
 from partax._explain.differences import Difference, count_differences, differences, moved_arrays, reason_of
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
-from partax._explain.warner import FUNCTION_REMEDY, Warner
+from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_recreation
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import attribute_of, unwrapped
 from partax._functions.proof import Proof, callable_text
@@ -109,8 +109,10 @@ class History:
     def _explain(self, record: Record, difference: str, is_full: bool, data: SpecData) -> str:
         if not self.records:
             self._check_limits(self.first_reason)
-            if self.warns:
-                self._warner.count_function(self.first_reason, self.number_of_code, record.site)
+            is_recreated = " was re-created and " in self.first_reason  # and not only evicted
+            if self.warns and is_recreated and self.number_of_code == WARN_AT:
+                text = f"`{self.name}`: {self.first_reason.partition(': ')[2]}"
+                warn_of_recreation(text, FUNCTION_REMEDY, record.site)
             return self.first_reason
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
         recent = reversed(of_key[-_COMPARED:])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from partax._explain.differences import Difference
 from partax._explain.explain import RetraceWarning
 
-_WARN_AT = 3
+WARN_AT = 3
 FUNCTION_REMEDY = "create it once and reuse it, or pass what it reads as an argument"
 _OBJECT_REMEDY = "keep one object, or give its class `__eq__` and `__hash__`"
 
@@ -35,21 +35,16 @@ class Warner:
             return
         values = self._numbers.setdefault(path, set())
         values.update(entry.value_text for entry in (old, new) if entry is not None)
-        if len(values) >= _WARN_AT:
+        if len(values) >= WARN_AT:
             self._warned_paths.add(path)
             text = f"{len(values)} values of the static Python number `{path}` are a trace of `{self._name}` each"
             warnings.warn_explicit(f"{text}; {difference.advice}", RetraceWarning, *site)
 
     def count_recreation(self, path: str, text: str, remedy: str, site: tuple[str, int]) -> None:
         self._recreations[path] += 1
-        if self._recreations[path] == _WARN_AT - 1:
-            _warn_of_recreation(text, remedy, site)
-
-    def count_function(self, reason: str, number: int, site: tuple[str, int]) -> None:
-        """The same for the called function, by how many functions of its code there were."""
-        if number == _WARN_AT and " was re-created and " in reason:  # and not only evicted
-            _warn_of_recreation(f"`{self._name}`: {reason.partition(': ')[2]}", FUNCTION_REMEDY, site)
+        if self._recreations[path] == WARN_AT - 1:
+            warn_of_recreation(text, remedy, site)
 
 
-def _warn_of_recreation(text: str, remedy: str, site: tuple[str, int]) -> None:
-    warnings.warn_explicit(f"{text}, and traced {_WARN_AT} times so far; {remedy}", RetraceWarning, *site)
+def warn_of_recreation(text: str, remedy: str, site: tuple[str, int]) -> None:
+    warnings.warn_explicit(f"{text}, and traced {WARN_AT} times so far; {remedy}", RetraceWarning, *site)

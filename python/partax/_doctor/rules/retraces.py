@@ -25,7 +25,7 @@ class Change(NamedTuple):
     after: Entry
     kind: Literal["", "type", "grown", "number", "array", "other"]
     """Empty if a trace for the one serves the other. An array of another type, or with one more row, as a cache that
-    each call appends to; another number; a number or None that becomes an array; or anything else, which is no state.
+    each call appends to; another number; a number or None that becomes an array; `other` is not a change of state.
     """
 
 
