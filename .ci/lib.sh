@@ -160,7 +160,7 @@ free_threaded_python() {
 free_threaded_environment() {
   "$1" -m venv "$2"
   "$2/bin/pip" install --quiet --prefer-binary -C build-dir="$WORK/build/{wheel_tag}" "$ROOT" pytest hypothesis pytest-xdist \
-    equinox optax chex penzai inox cloudpickle beartype einops jinja2 diffrax tqdm matplotlib scikit-learn
+    equinox optax chex penzai inox cloudpickle beartype einops diffrax tqdm matplotlib scikit-learn
   free_threaded_flax "$2/bin/pip"
 }
 

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._explain.description import Description
+from partax._explain.description import describe
 from partax._explain.explain import counters, forbidden
-from partax._explain.history import History, Occasion
+from partax._explain.history import History, Record
 from partax._jax.private import function_name, stage_of, under_trace
 from partax._jit.options import check_max_traces
 from partax._jit.record_at_work import during
-from partax._transforms.wrapper import Transformed, names_of_arguments, transformation
+from partax._transforms.wrapper import Transformed, check_callable, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
@@ -77,7 +77,11 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ValueError: `max_traces` is not a number of traces.
     """
     check_max_traces(max_traces)
-    return functools.partial(_limit, max_traces=max_traces) if fun is None else _limit(fun, max_traces)
+    if fun is None:
+        return functools.partial(assert_max_traces, max_traces=max_traces)
+    check_callable(fun, "debug.assert_max_traces")
+    name = getattr(fun, "__name__", None)
+    return _Limited(fun, History(name if isinstance(name, str) else type(fun).__name__, max_traces))
 
 
 def get_num_traces(fun: Callable[..., Any]) -> int:
@@ -112,17 +116,7 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
 _MAX_WRAPPERS = 100
 
 
-def _limit(fun: Any, max_traces: int | None) -> "_Limited":
-    if not callable(fun):
-        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
-    name = getattr(fun, "__name__", None)
-    history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, nested=True)
-    return _Limited(fun, history)
-
-
 class _Limited(Transformed[..., Any]):
-    """What `assert_max_traces` returns."""
-
     _name = "debug.assert_max_traces"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -133,17 +127,16 @@ class _Limited(Transformed[..., Any]):
             with during(counters, (*counters.get(), (fun, self.history))):
                 return fun(*args, **kwargs)
         if hasattr(fun, "lower"):  # a compiled function of others
-            with _watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
+            with during(_watcher, lambda name: self._count_foreign_trace(name, args, kwargs)):
                 return fun(*args, **kwargs)
         return fun(*args, **kwargs)
 
     @property
     def history(self) -> History:
-        """All traces that are counted."""
         return self._options[0]
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
+        record = self._begin(args, kwargs)
         failed = True
         try:
             result = self.__wrapped__(*args, **kwargs)
@@ -152,49 +145,27 @@ class _Limited(Transformed[..., Any]):
         finally:
             self.history.end(record, failed)
 
-    def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
+    def _begin(self, args: Any, kwargs: Any) -> Record:
+        names = names_of_arguments(self.__wrapped__, len(args))
+        record = Record(describe({**dict(zip(names, args, strict=True)), **kwargs}))
+        self.history.begin(record)
+        return record
+
+    def _count_foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
         if name == self.history.name:
-            record = self.history.begin(_description(self.__wrapped__, args, kwargs), Occasion())
-            self.history.end(record, False)
-
-
-def _description(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Description:
-    """What a static key of a call would tell apart, for a function that others have compiled."""
-    nodes, statics, paths, leaves = list[Any](), list[Any](), list[Any](), list[Any]()
-    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
-        try:
-            data, arrays = _core.describe_tree(value, name)
-        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
-            data, arrays = _core.describe_tree(type(value), name)
-        nodes += [(*node[:4], node[4] + len(statics), *node[5:]) for node in data[0]]
-        statics += data[1]
-        paths += data[2]
-        leaves += arrays
-    return Description((tuple(nodes), tuple(statics), tuple(paths)), leaves, leaves)
+            self.history.end(self._begin(args, kwargs), False)
 
 
 # ---- The traces of compiled functions of others.
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
-
-
-def _watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
-    if not _hears_traces():
-        raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
-    return during(_watcher, seen)
-
-
-@functools.cache
-def _hears_traces() -> bool:
-    jax.monitoring.register_event_duration_secs_listener(_on_duration)
-    names: list[str] = []
-    with during(_watcher, names.append):
-        jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
-    return bool(names)
+"""Called with the name of each function that jax has traced, before it is compiled."""
 
 
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     watcher = _watcher.get()
     if watcher is not None and stage_of(event) == "trace":
         watcher(function_name(kwargs))
+
+
+jax.monitoring.register_event_duration_secs_listener(_on_duration)

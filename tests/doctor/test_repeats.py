@@ -32,16 +32,6 @@ def test_a_loop_is_found_where_it_takes_time_to_compile() -> None:
     assert severities == ["medium", "high"]
 
 
-def test_seven_turns_are_too_few_however_long_each_is() -> None:
-    def long_turns(w: Any, x: Any) -> Any:
-        for _ in range(7):
-            for operation in (jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.log1p, jnp.sqrt, jnp.square, jnp.abs):
-                x = operation(x @ w)
-        return x
-
-    assert findings_of("repeat", long_turns, W, X) == []
-
-
 def test_a_loop_over_layers_of_a_module_and_its_gradient_is_one_finding() -> None:
     model = eqx.nn.MLP(8, 8, 8, 48, key=jax.random.key(0))
     optimizer = optax.adam(1e-3)

@@ -27,7 +27,7 @@ def test_a_weak_type_that_becomes_a_strong_one_is_found(scale: Any) -> None:
     (finding,) = findings_of("retrace", jax.jit(scaled), {"w": jnp.ones(3), "n": jnp.int32(0)}, scale)
     assert (finding.severity, finding.path) == ("medium", "scale")
     assert (finding.file, finding.line) == (__file__, inspect.getsourcelines(scaled)[1])
-    assert (finding.figures["before"], finding.figures["after"]) == ("weak float32[]", "float32[]")
+    assert (finding.figures["before"], finding.figures["after"]) == ("weak float32", "float32")
     assert "dtype=jnp.float32" in finding.advice
 
 
@@ -94,7 +94,7 @@ W, X = jnp.ones(3), jnp.ones(3)
 STATES: dict[str, tuple[Callable[..., Any], Any, tuple[str, str, str, str]]] = {
     "a dictionary": (counted, {"step": 0, "w": W}, ("state['step']", "0", "1", "high")),
     "a number that becomes an array": (to_an_array, {"w": W, "step": 0},
-        ("state['step']", "0", "weak int32[]", "medium")),
+        ("state['step']", "0", "weak int32", "medium")),
     "a static field": (lambda train, x: Train(train.weight + x, train.rate * 2), Train(W),
         ("train.rate", "0.5", "1.0", "high")),
     "None that becomes an array": (from_none, {"w": W, "momentum": None},

@@ -79,7 +79,8 @@ np.array([[1], [1, 2]])
 def test_a_script_ends_as_python_would_end_it(command: str, tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(AS_PYTHON)
     plain, done = (python(*them, "s.py", cwd=tmp_path, code=1) for them in ([], ["-m", "partax", command]))
-    assert done.stdout == plain.stdout and done.stderr.endswith(f"\n{plain.stderr}")
+    assert done.stdout == plain.stdout and done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+    assert 's.py", line 8, in <module>' in done.stderr
 
 
 @pytest.mark.slow
@@ -111,38 +112,3 @@ def test_the_environment_variable(value: str, expected: int) -> None:
     script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
     done = python("-c", script, PARTAX_EXPLAIN=value)
     assert done.stderr.count("trace ") == expected, done.stderr
-
-
-SOLVES = """
-import sys
-import diffrax
-import jax.numpy as jnp
-import partax
-
-partax.equinox.accelerate()
-for libraries in (None,) if sys.argv[1:] else (False, True):
-    if libraries is not None:
-        partax.explain(libraries=libraries)
-    y = jnp.ones(4 if libraries else 3)
-    diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, args: -y), diffrax.Tsit5(), 0.0, 1.0, 0.1, y)
-    print("END", file=sys.stderr)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "variable", "inside"),
-    [([], "", [False, True]), pytest.param(["by the variable"], "all", [True], marks=pytest.mark.nightly)],
-)
-def test_what_a_library_calls_for_itself_is_told_where_that_is_asked_for(
-    arguments: list[str], variable: str, inside: list[bool], tmp_path: Path
-) -> None:
-    pytest.importorskip("diffrax")
-    (tmp_path / "solves.py").write_text(SOLVES)
-    done = python("solves.py", *arguments, cwd=tmp_path, PARTAX_EXPLAIN=variable)
-    told = [part.splitlines() for part in done.stderr.split("END\n")[:-1]]
-    sites = [
-        [line.removeprefix("WARNING:partax:").split(":")[0] for line in part if ": trace " in line] for part in told
-    ]
-    assert all(any(site.endswith("solves.py") for site in found) for found in sites), done.stderr
-    assert [any(site.startswith("diffrax") for site in found) for found in sites] == inside, done.stderr

@@ -37,19 +37,6 @@ def test_max_traces(traces: TraceCounter, compiled: list[str]) -> None:
     assert traces.count == 3
 
 
-def test_max_traces_is_an_option_of_its_own(traces: TraceCounter) -> None:
-    def f(x: Any) -> Any:
-        traces.tick()
-        return x
-
-    filter_jit(f)(array(3))
-    filter_jit(f, max_traces=1)(array(3))
-    filter_jit(f, max_traces=1)(array(3))
-    assert traces.count == 2
-    with pytest.raises(RetraceError, match="max_traces=0"):
-        filter_jit(f, max_traces=0)(array(3))
-
-
 def test_max_traces_ahead_of_time(traces: TraceCounter) -> None:
     @filter_jit(max_traces=1, donate="all")
     def f(x: Any) -> Any:
@@ -63,6 +50,22 @@ def test_max_traces_ahead_of_time(traces: TraceCounter) -> None:
     with pytest.raises(RetraceError, match=CHANGE):
         f.lower(jax.ShapeDtypeStruct((4,), jnp.float32))
     assert traces.count == 2
+
+
+def test_decorated_methods() -> None:
+    class Model(eqx.Module):
+        weight: jax.Array
+
+        @filter_jit
+        @debug.assert_max_traces(max_traces=1)
+        def scaled(self, x: Any, n: int = 2) -> Any:
+            return self.weight * x * n
+
+    model, x = Model(array(3)), array(3)
+    assert [y.shape for y in (model.scaled(x, 2), model.scaled(x, n=2), model.scaled(x=x, n=2))] == [(3,)] * 3
+    with pytest.raises(RetraceError, match=r"max_traces=1 .*n: static int 2 -> 3"):
+        model.scaled(x, 3)
+    assert debug.get_num_traces(Model.scaled) == debug.get_num_traces(model.scaled) == 1
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "2"])
@@ -168,46 +171,6 @@ def test_assert_max_traces_as_a_decorator_and_its_count(name: str) -> None:
     with pytest.raises(RetraceError, match="max_traces=2"):
         called(array(5))
     assert debug.get_num_traces(f) == 2
-
-
-def test_decorated_methods() -> None:
-    class Plain:
-        @filter_jit
-        @debug.assert_max_traces(max_traces=1)
-        def method(self, x: Any, n: int = 2) -> Any:
-            return x * n
-
-    class Model(eqx.Module):
-        weight: jax.Array
-
-        @debug.assert_max_traces(max_traces=1)
-        def inner(self, x: Any, n: int = 2) -> Any:
-            return self.weight * x * n
-
-    plain, model, x = Plain(), Model(array(3)), array(3)
-    inner = filter_jit(lambda m, x, n=2: m.inner(x, n))
-    for f, method in ((plain.method, Plain.method), (functools.partial(inner, model), Model.inner)):
-        assert debug.get_num_traces(method) == 0
-        for y in (f(x, 2), f(x, n=2), f(x=x, n=2)):
-            assert y.shape == (3,)
-        with pytest.raises(RetraceError, match=r"max_traces=1 .*n: static int 2 -> 3"):
-            f(x, 3)
-        assert debug.get_num_traces(method) == 1
-    assert debug.get_num_traces(plain.method) == debug.get_num_traces(model.inner) == 1
-
-
-def test_any_number_of_traces(traces: TraceCounter) -> None:
-    @filter_jit
-    @debug.assert_max_traces(max_traces=None)
-    def f(x: Any) -> Any:
-        traces.tick()
-        return x.reshape(-1, 2)
-
-    for size in (2, 4, 6):
-        f(array(size))
-    with pytest.raises(TypeError):
-        f(array(3))
-    assert traces.count == debug.get_num_traces(f) == 4
 
 
 @pytest.mark.parametrize("fun", [len, lambda x: x, filter_jit(lambda x: x), functools.partial(len), object()])

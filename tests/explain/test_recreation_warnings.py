@@ -1,11 +1,9 @@
 """Guards the promise that what is re-created and traced each time is warned of once, at its third trace."""
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,10 +20,6 @@ class Settings:
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-
-
-def scaled(x: jax.Array, by: float) -> jax.Array:
-    return x * by
 
 
 def warnings_by_call(call: Callable[[int], Any], number: int = 6) -> list[list[warnings.WarningMessage]]:
@@ -57,22 +51,10 @@ def test_an_argument_that_reads_a_generator() -> None:
     assert step.cache_info().traces == 6
 
 
-def test_a_lambda_in_a_model() -> None:
-    step = filter_jit(lambda model, x: model["layers"][1](x))
-    text = text_at_third(lambda i: step({"layers": [X, lambda x: x * i]}, X))
-    assert text.startswith("`model['layers'][1]`: <lambda> at test_recreation_warnings.py:")
-    assert "'i' (closure of " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
-
-
 def test_a_called_lambda_that_is_re_created() -> None:
     text = text_at_third(lambda i: filter_jit(lambda x: x * i)(X))
     assert text.startswith("`<lambda>`: <lambda> at test_recreation_warnings.py:")
     assert "'i' (closure of " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
-
-
-def test_a_called_partial_that_is_re_created() -> None:
-    text = text_at_third(lambda i: filter_jit(functools.partial(scaled, by=i))(X))
-    assert "partial of scaled at " in text and "from 1 to 2" in text and text.endswith(OF_FUNCTIONS)
 
 
 def test_an_object_without_equality() -> None:
@@ -94,27 +76,3 @@ def test_what_is_re_created_and_traced_once_is_not_warned_of() -> None:
     assert warnings_by_call(lambda _: step(X, lambda x: x * 2)) == [[]] * 6
     assert warnings_by_call(lambda _: filter_jit(lambda x: x - 2)(X)) == [[]] * 6
     assert step.cache_info().traces == 1
-
-
-def test_two_traces_are_not_warned_of() -> None:
-    step = filter_jit(lambda x, scale: scale(x))
-    assert warnings_by_call(lambda i: step(X, lambda x, n=i % 2: x * n)) == [[]] * 6
-    assert step.cache_info().traces == 2
-
-
-def test_two_arguments_are_warned_of_one_by_one() -> None:
-    step = filter_jit(lambda x, one, two: one(x) + two(x))
-    keep = lambda x: x
-    for name, call in (
-        ("one", lambda i: step(X, lambda x: x * i, keep)),
-        ("two", lambda i: step(X, keep, lambda x: x + i)),
-    ):
-        (text,) = [str(warning.message) for seen in warnings_by_call(call) for warning in seen]
-        assert text.startswith(f"`{name}`: <lambda> at ")
-
-
-def test_other_functions_and_classes_are_not_told_to_be_re_created() -> None:
-    step = filter_jit(lambda x, of: x * of.rate)
-    kinds = [type(f"Settings{i}", (), {"rate": 0.5})() for i in range(6)]
-    assert warnings_by_call(lambda i: step(X, kinds[i])) == [[]] * 6
-    assert not any("re-created" in trace.reason for trace in step.report().traces)

@@ -12,7 +12,6 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax._pytree.table import table_lines
 from partax.reports import Diagnosis, Finding, FunctionReport, KeyReport, LoadReport, Report, TraceReport
 from trees import array
 
@@ -37,16 +36,6 @@ def test_calls_by_key_and_trace() -> None:
         "x: float32[2] -> float32[3]",
     ]
     assert all(trace.site.startswith(report.defined.split(":")[0]) for trace in report.traces)
-
-
-def test_calls_of_one_array_are_known_by_their_key_only() -> None:
-    f = filter_jit(lambda x: x + 1)
-    for _ in range(3):
-        f(array(2))
-    assert [trace.calls for trace in f.report().traces] == [3]
-    f(array(3))
-    assert [trace.calls for trace in f.report().traces] == [None, None]
-    assert f.report().keys[0].calls == 4
 
 
 def test_seconds_are_those_of_the_function_itself() -> None:
@@ -167,11 +156,6 @@ def test_the_table_of_a_report() -> None:
         "trace 3 at step.py:41: step -> 3",
         "loaded at step in 0.5 s (saves 3 s)",
     ]
-
-
-def test_the_columns_of_a_table_are_aligned() -> None:
-    rows = ("what", "count"), ("a name of words", "1"), ("short", "20,000")
-    assert table_lines(rows, {0}) == ["what              count", "a name of words       1", "short            20,000"]
 
 
 def test_a_report_is_printable_lines_whatever_names_it_has() -> None:

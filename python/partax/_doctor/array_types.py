@@ -1,9 +1,7 @@
-"""Types of arrays: what a trace depends on, as text, and how many bytes they take."""
+"""Types of arrays: what a trace depends on, and how many bytes they take."""
 
 import math
 from typing import Any
-
-from partax._pytree.short_text import array_text
 
 
 def type_of(aval: Any) -> tuple[Any, ...]:
@@ -15,12 +13,7 @@ def traced_type(aval: Any) -> tuple[Any, ...]:
     return (*type_of(aval), bool(getattr(aval, "weak_type", False)))
 
 
-def type_text(aval: Any) -> str:
-    return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
-
-
 def bytes_of(aval: Any) -> int:
-    """How many bytes an array of this type takes; 0 of anything else."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
         return 0

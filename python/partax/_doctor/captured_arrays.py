@@ -4,8 +4,7 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Generator, Mapping
-from types import MappingProxyType
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from partax import _core
@@ -15,16 +14,13 @@ _MAX_DEPTH = 4
 
 
 class Holder(NamedTuple):
-    kind: str  # `closure cell`, `default`, `global`, `bound argument`, `static argument` or `attribute`
+    kind: str  # `closure cell`, `default`, `global`, `bound argument` or `attribute`
     root: str  # its name
     name: str  # the path from there to the array, such as `model.layers[0].weight`
 
 
-def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = MappingProxyType({})) -> list[Holder | None]:
-    """The variable that holds each constant of a program, if one is found; `statics` are its arguments by path."""
+def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
-    for path, value in statics.items() if constants else ():
-        variables += _arrays("static argument", path, value)
     holder_by_id = {id(array): holder for holder, array in reversed(variables)}
     return [
         holder_by_id.get(id(constant))

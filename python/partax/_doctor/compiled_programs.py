@@ -1,37 +1,30 @@
 """The programs that were compiled in this process, with what each has cost."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from partax._doctor.lines import Line
 from partax._doctor.program import Program
+from partax._explain.differences import Difference
 
-STAGES = ("trace", "lower", "compile")
+
+class Trace(NamedTuple):
+    reason: str  # empty for the first of a function
+    changes: Sequence[Difference] = ()  # from an earlier one
 
 
 @dataclasses.dataclass
 class CompiledProgram:
-    """A program that was compiled in this process, and what that has taken in all."""
-
     program: Program  # without its function
-    line: Line | None  # the first of the function, or that of a loop that is a program itself; None where it is unknown
     function: Callable[[], Any] = lambda: None  # gives the user's, if it lives
     times: int = 0  # that it was lowered
-    stages: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))  # their seconds
-    reasons: list[str] = dataclasses.field(default_factory=list)  # of each trace; empty where it is unknown
+    stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))  # their seconds
+    traces: list[Trace] = dataclasses.field(default_factory=list[Trace])  # those whose reason is known
 
     @property
     def seconds(self) -> float:
         return sum(self.stages.values())
-
-    @property
-    def is_users(self) -> bool:
-        return self.line is not None and self.line.is_users
-
-    @property
-    def paths(self) -> list[str]:
-        return [leaf.path for leaf in self.program.arguments]
 
 
 def seconds_of(programs: Iterable[CompiledProgram]) -> float:
@@ -39,5 +32,5 @@ def seconds_of(programs: Iterable[CompiledProgram]) -> float:
 
 
 def stage_seconds(programs: Iterable[CompiledProgram]) -> dict[str, float]:
-    """What each stage took of all programs together, by the name of its figure."""
-    return {f"{stage}_seconds": sum(program.stages[stage] for program in programs) for stage in STAGES}
+    stages = ("trace", "lower", "compile")
+    return {f"{stage}_seconds": sum(program.stages[stage] for program in programs) for stage in stages}

@@ -43,7 +43,6 @@ class Diagnosis:
           path: the file, which is replaced as a whole or left as it was.
 
         Raises:
-          ImportError: `partax[doctor]` is not installed.
           OSError: the file cannot be written.
         """
         from partax._doctor.page import write_page

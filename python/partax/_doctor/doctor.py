@@ -65,7 +65,7 @@ def doctor(
 
 def diagnosis_of(program: Program) -> Diagnosis:
     findings = [finding for rule in RULES for finding in rule.find(program)]
-    return Diagnosis(program.name, program.defined, worst_first(findings), _figures(program))
+    return Diagnosis(program.name, program.line.place, worst_first(findings), _figures(program))
 
 
 def _figures(program: Program) -> Figures:

@@ -73,7 +73,6 @@ def finding_at(
 
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings by severity, then by the share of the program that they are about."""
     return tuple(
         sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), -float(one.figures.get("share", 0))))
     )

@@ -138,7 +138,6 @@ class FlatProgram:
         return readers
 
     def enclosing(self, index: int) -> Iterator[Any]:
-        """The calls, loops and branches around an equation, the innermost first."""
         call: Call | None = self.calls[index]
         while call is not None and call.eqn is not None:
             yield call.eqn
@@ -166,6 +165,10 @@ class Place(NamedTuple):
         return self.program.eqns[self.at]
 
     @property
+    def treatment(self) -> int | None:
+        return self.program.treatments[self.at]
+
+    @property
     def line(self) -> Line:
         return self.program.line(self.at)
 
@@ -177,7 +180,6 @@ def flat_program(program: Program) -> FlatProgram:
 
 
 def places_of(program: Program, *names: str) -> list[Place]:
-    """The equations of these primitives, also in bodies."""
     programs = flat_program(program).all_programs
     return [Place(flat, i) for flat in programs for i, eqn in enumerate(flat.eqns) if eqn.primitive.name in names]
 
@@ -209,7 +211,6 @@ def scan_parts(eqn: Any) -> ScanParts:
 
 
 # What XLA does not give a buffer of its own, a rule of thumb by the names of primitives: how each treats its operands.
-OPAQUE = 0  # reads buffers and writes one
 VIEW = 1  # its result is its operand, seen otherwise
 CHEAP = 2  # elementwise, computed again for each use rather than kept
 COSTLY = 3  # elementwise, kept where it is used twice
@@ -217,11 +218,7 @@ REDUCE = 4  # reads what elementwise operations give while they give it
 IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs that
 
 _NAMES: dict[int, str] = {
-    # All without inner programs: what is not listed here is asked for some. `scatter`s write in place.
-    OPAQUE: """
-        dot_general conv_general_dilated gather sort top_k cumsum cumprod cummax cummin cumlogsumexp fft random_bits
-        random_seed random_split random_fold_in random_wrap random_unwrap rng_bit_generator threefry2x32
-        reduce_window_sum reduce_window_max reduce_window_min cholesky lu qr eigh svd triangular_solve""",
+    # What is not listed here reads buffers and writes one, or has inner programs. `scatter`s write in place.
     VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name "
     "sharding_constraint",
     CHEAP: """

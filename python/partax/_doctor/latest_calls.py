@@ -2,15 +2,17 @@
 
 import inspect
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from partax._doctor.entries import NUMBERS, entries_of
+from partax._doctor.compiled_programs import Trace
 from partax._doctor.lines import USERS, rank, running_line
 from partax._doctor.program import Kind
-from partax._jax.private import configuration
+from partax._explain.description import Description, describe
+from partax._explain.differences import Difference, differences
 from partax._jax.watched import MISS, static_arguments
 from partax._transforms.wrapper import names_of_arguments
 
@@ -20,7 +22,7 @@ _FRAMES: dict[Kind, tuple[str, str, str]] = {
     "equinox": ("equinox/_jit.py", "_call", "jit_wrapper"),
     "nnx": ("flax/nnx/transforms/compilation.py", "__call__", "self"),
 }
-_SHOWN = 2  # differences that a reason names
+_LISTED = 2  # differences that a reason names
 _RECREATED = "the function was created again, or its program dropped, for arguments of the same types"
 
 
@@ -52,34 +54,24 @@ def call_in_progress() -> Call | None:
 
 
 def _with_arrays(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, NUMBERS) else leaf, tree)
+    numbers = (bool, int, float, complex)
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, numbers) else leaf, tree)
 
 
 class LatestCalls:
-    """The latest call of each function, as far as a trace depends on it, as texts: they keep nothing alive."""
-
     def __init__(self) -> None:
-        self._texts: dict[Any, dict[str, str]] = {}
+        self._descriptions: dict[Any, Description] = {}
 
-    def reason(self, function: Any, arguments: dict[str, Any]) -> str:
-        """What differs in a call, for which a function is traced, from the one before for which it was; empty for the
-        first.
-        """
+    def trace_of(self, function: Any, arguments: dict[str, Any]) -> Trace:
+        """Why a function is traced for a call: what differs from the latest traced one."""
         code = getattr(function, "__code__", None) or type(function)
         # Operations of jax's by themselves share a function: those of one line are compared.
         key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
-        trees = [entries_of(value, name) for name, value in arguments.items()]
-        texts = {path: entry.identity for entries in trees for path, entry in entries.items()}
-        texts.update((f"the setting {name} of jax", str(value)) for name, value in configuration().items())
-        before = self._texts.get(key)
-        self._texts[key] = texts
-        if before is None:
-            return ""
-        paths = [path for path in {**texts, **before} if texts.get(path) != before.get(path)]
-        return ", ".join(_difference(path, before, texts) for path in paths[:_SHOWN]) or _RECREATED
+        before, now = self._descriptions.get(key), describe(arguments)
+        self._descriptions[key] = now
+        changes = () if before is None else differences(before, now)
+        return Trace("" if before is None else changes_text(changes) or _RECREATED, changes)
 
 
-def _difference(path: str, before: dict[str, str], after: dict[str, str]) -> str:
-    """Without the addresses of objects, which are compared but say nothing."""
-    old, new = ((texts.get(path) or "nothing").partition(" at 0x")[0] for texts in (before, after))
-    return f"{path}: {new} is new" if old == new else f"{path}: {old} -> {new}"
+def changes_text(changes: Sequence[Difference]) -> str:
+    return ", ".join(change.text for change in changes[:_LISTED])

@@ -24,7 +24,6 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The text without indentation; empty where the file is not there."""
         return linecache.getline(self.file, self.line).strip()
 
     @property
@@ -34,7 +33,7 @@ class Line(NamedTuple):
 
     @property
     def is_users(self) -> bool:
-        return rank(self.file) == USERS
+        return self.file != "" and rank(self.file) == USERS
 
 
 NOWHERE = Line("", 0, "")  # where no line is known
@@ -69,15 +68,10 @@ def rank(file: str) -> int:
     return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else USERS
 
 
-# By the id of a code object, whose hash is one of all its constants, and the instruction. The object is kept alive.
-_lines: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
-
-
+@functools.lru_cache(maxsize=1 << 16)
 def _line_at(code: types.CodeType, instruction: int) -> Line:
-    if (id(code), instruction) not in _lines:
-        numbers = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-        _lines[id(code), instruction] = code, Line(code.co_filename, next(numbers, 0) or 0, code.co_qualname)
-    return _lines[id(code), instruction][1]
+    numbers = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+    return Line(code.co_filename, next(numbers, 0) or 0, code.co_qualname)
 
 
 def nearest_line(equations: Iterable[Any]) -> Line:
@@ -92,11 +86,11 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
-def first_line_of(jaxpr: Any, name: str) -> Line | None:
-    """The first line of the function that jax has traced to a program; None if jax does not say."""
+def first_line_of(jaxpr: Any, name: str) -> Line:
+    """The first line of the function that jax has traced to a program, if jax says so."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
-    return Line(file, int(number), name) if file and number.isdigit() else None
+    return Line(file, int(number), name) if file and number.isdigit() else NOWHERE
 
 
 def running_line() -> Line | None:

@@ -145,6 +145,5 @@ def memory_limit(program: Program) -> int | None:
 
 
 def is_spread(program: Program) -> bool:
-    """Whether an array of the arguments is on several devices."""
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.args, program.kwargs)))
     return any(len(getattr(sharding, "device_set", ())) > 1 for sharding in shardings)

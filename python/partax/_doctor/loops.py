@@ -51,8 +51,6 @@ class Operation(NamedTuple):
 
 
 class Loops:
-    """What jax runs outside of programs, by the user's lines."""
-
     def __init__(self) -> None:
         self.counts: Counter[Operation] = Counter()
         self.seconds: defaultdict[Operation, float] = defaultdict(float)  # that it ran, or the device idled
@@ -92,12 +90,13 @@ class Loops:
     def diagnoses(self) -> Iterator[Diagnosis]:
         """One for each loop that runs many operations, and for each that waits for values."""
         apart = {*_WAITS, _PREPARATION} if self.has_programs else {*_WAITS}  # else they are all that it does
-        operations = Counter({operation: n for operation, n in self.counts.items() if operation.name not in apart})
-        waits = Counter({operation: n for operation, n in self.counts.items() if operation.name in _WAITS})
-        for line, counts in _loops_of(operations, self._is_much):
-            yield _diagnosis(line, counts, _of_operations(line, counts, self._seconds(counts)))
-        for line, counts in _loops_of(waits, self._idles):
-            yield _diagnosis(line, counts, _of_waits(line, counts, self._seconds(counts)))
+        operations = {operation: n for operation, n in self.counts.items() if operation.name not in apart}
+        waits = {operation: n for operation, n in self.counts.items() if operation.name in _WAITS}
+        loops = [(*loop, _of_operations) for loop in _loops_of(operations, self._is_much)]
+        loops += [(*loop, _of_waits) for loop in _loops_of(waits, self._idles)]
+        for line, counts, describe in loops:
+            finding = describe(line, counts, self._seconds(counts))
+            yield Diagnosis(line.function.rpartition(".")[2], line.place, (finding,), {"operations": counts.total()})
 
     def _seconds(self, counts: Counter[Operation]) -> float:
         return sum(self.seconds[operation] for operation in counts)
@@ -109,10 +108,6 @@ class Loops:
 
     def _idles(self, counts: Counter[Operation]) -> bool:
         return counts.total() >= _FEWEST_FETCHES and self._seconds(counts) >= _LOST_SECONDS
-
-
-def _diagnosis(line: Line, counts: Counter[Operation], finding: Finding) -> Diagnosis:
-    return Diagnosis(line.function.rpartition(".")[2], line.place, (finding,), {"operations": counts.total()})
 
 
 def _of_operations(line: Line, counts: Counter[Operation], seconds: float) -> Finding:
@@ -137,7 +132,7 @@ def _of_waits(line: Line, counts: Counter[Operation], seconds: float) -> Finding
 
 
 def _loops_of(
-    all_counts: Counter[Operation], is_much: Callable[[Counter[Operation]], bool]
+    all_counts: dict[Operation, int], is_much: Callable[[Counter[Operation]], bool]
 ) -> Iterator[tuple[Line, Counter[Operation]]]:
     """The loops whose operations are much, each by the line that most of them come from."""
     by_loop: dict[tuple[str, int, int], Counter[Operation]] = {}

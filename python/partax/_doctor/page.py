@@ -1,32 +1,71 @@
 """One HTML file with the findings of the doctor. It needs no network and no script."""
 
+import html
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from partax._doctor.figures import bytes_text, seconds_text
+from partax._doctor.finding import Figures, Finding
 from partax._io.whole_file import write_whole
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
-_MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>partax doctor</title>
+<style>
+:root { color-scheme: light dark; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 78rem; font: 16px/1.5 sans-serif; overflow-wrap: anywhere; }
+pre { background: light-dark(#e9ecf0, #2a3038); padding: .45rem .7rem; overflow-x: auto; }
+.card { border: 1px solid; border-left-width: 6px; border-radius: 6px; padding: .4rem 1rem; margin: 1rem 0; }
+.high { border-left-color: light-dark(#a3270b, #ffa08a); }
+.medium { border-left-color: light-dark(#7a5200, #f3c969); }
+.low { border-left-color: light-dark(#3d5a80, #a8c8ef); }
+.figures { font-size: .9rem; }
+</style>
+</head>
+<body>
+<h1>What the doctor found</h1>
+"""
 
 
 def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
-    """Writes one HTML file of diagnoses. An ImportError if `partax[doctor]` is not installed."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(_MISSING, name="jinja2") from error
-    environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["figure"] = _figure_text
-    template = environment.from_string(Path(__file__).with_name("page.html.jinja").read_text(encoding="utf-8"))
-    text = template.render(diagnoses=diagnoses)
-    write_whole(path, _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n")
+    body = "".join(map(_diagnosis_text, diagnoses)) or "<p>No program was compiled.</p>\n"
+    write_whole(path, _CONTROL.sub("\ufffd", f"{_HEAD}{body}</body>\n</html>\n"))
 
 
-def _figure_text(figure: tuple[str, int | float | str]) -> str:
-    name, value = figure
+def _diagnosis_text(diagnosis: Any) -> str:
+    name, defined = html.escape(diagnosis.name), html.escape(diagnosis.defined)
+    cards = "".join(map(_card_text, diagnosis.findings)) or "<p>Nothing was found.</p>\n"
+    return f"<h2><code>{name}</code> {defined}</h2>\n{_figures_text(diagnosis.figures)}{cards}"
+
+
+def _card_text(finding: Finding) -> str:
+    where, path, source = map(html.escape, (finding.where, finding.path if finding.file else "", finding.source))
+    lines = [
+        f'<article class="card {finding.severity}">',
+        f"<p><strong>{finding.severity}</strong> {finding.kind} <code>{where} </code> <code>{path}</code></p>",
+        f'<pre tabindex="0"><code>{source}</code></pre>' if source else "",
+        f"<p>{_with_code(finding.message)}</p>",
+        f"<p><strong>What to do:</strong> {_with_code(finding.advice)}</p>",
+        f"{_figures_text(finding.figures)}</article>\n",
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def _with_code(text: str) -> str:
+    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
+
+
+def _figures_text(figures: Figures) -> str:
+    return f'<p class="figures">{html.escape(", ".join(map(_figure_text, figures, figures.values())))}</p>\n'
+
+
+def _figure_text(name: str, value: int | float | str) -> str:
     if isinstance(value, str):
         text = value
     elif name.endswith("bytes"):

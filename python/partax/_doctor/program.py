@@ -68,17 +68,14 @@ class Leaf(NamedTuple):
 
 @dataclasses.dataclass
 class Program:
-    """A traced program, and how it is called."""
-
     name: str
-    defined: str  # such as `train.py:12`
+    line: Line  # the first of the function, or that of a loop that is a program itself
     function: Any  # the user's, without the wrappers of jit
     kind: Kind  # whose jit compiles it
     jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
     result_bytes: int  # with those of what partax returns unchanged, which is not an output of the jaxpr
     trace_seconds: float
-    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # the static arguments, by path
     out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
     traced: Any = None  # jax's or partax's traced call, to lower it; None of a script's program
     args: tuple[Any, ...] = ()
@@ -88,7 +85,6 @@ class Program:
     readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])  # see `read_once`
 
     def name_arguments(self, paths: Sequence[str]) -> None:
-        """Gives the arguments these paths, if there is one for each."""
         if len(paths) == len(self.arguments):
             pairs = zip(self.arguments, paths, strict=True)
             self.arguments = tuple(leaf._replace(path=path) for leaf, path in pairs)
@@ -126,16 +122,15 @@ def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         message = f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, which a call would raise "
         raise TypeError(f"{message}too: {one_line(str(error), _LONGEST)}") from error
     seconds = time.perf_counter() - begin
-    arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
+    arguments = _arguments(traced, wrapper, plain, len(args))
     result_bytes = sum(map(bytes_of, jax.tree.leaves(traced.out_info)))
     return Program(
-        name, definition(plain).place, plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
-        statics, traced.out_info, traced, args, kwargs,
+        name, definition(plain), plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
+        traced.out_info, traced, args, kwargs,
     )  # fmt: skip
 
 
 def _traceable(function: Any) -> tuple[Any, Any]:
-    """What traces a function as its own jit would, and the function itself."""
     plain = inspect.unwrap(function)
     kind = wrapper_kind(function)
     # A `jax.custom_jvp` around one has attributes of it, but not this.
@@ -154,23 +149,16 @@ def _traceable(function: Any) -> tuple[Any, Any]:
     return filter_jit(function), plain
 
 
-def _arguments(
-    traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
-    """The arrays of the arguments, and the static values by path."""
-    if isinstance(traced, Traced):
-        infos, statics = traced.args_info, traced.statics
-    else:
-        names = names_of_arguments(function, len(args))
+def _arguments(traced: Any, wrapper: Any, function: Any, count: int) -> tuple[Leaf, ...]:
+    """The arrays of the arguments, of which `count` are given by position."""
+    infos = traced.args_info
+    if not isinstance(traced, Traced):
         numbers = (jit_options(wrapper) or {}).get("static_argnums") or ()
-        static = {at + len(args) if at < 0 else at for at in numbers}  # some may be of arguments that are left out
-        dynamic = [name for at, name in enumerate(names) if at not in static]
-        pairs, _ = tree_flatten_with_path(traced.args_info)
-        infos = {_path(dynamic, keys): info for keys, info in pairs}
-        statics = {name: value for at, (name, value) in enumerate(zip(names, args, strict=True)) if at in static}
-        statics |= {name: value for name, value in kwargs.items() if name not in map(argument_name, infos)}
+        static = {at + count if at < 0 else at for at in numbers}  # some may be of arguments that are left out
+        dynamic = [name for at, name in enumerate(names_of_arguments(function, count)) if at not in static]
+        infos = {_path(dynamic, keys): info for keys, info in tree_flatten_with_path(infos)[0]}
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
-    return tuple(Leaf(path, aval, bool(info.donated)) for (path, info), aval in leaves), statics
+    return tuple(Leaf(path, aval, bool(info.donated)) for (path, info), aval in leaves)
 
 
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,11 +14,11 @@ import jax
 from partax import _core
 from partax._doctor import repeated_traces
 from partax._doctor.array_types import bytes_of
-from partax._doctor.compiled_programs import CompiledProgram, seconds_of, stage_seconds
+from partax._doctor.compiled_programs import CompiledProgram, Trace, seconds_of, stage_seconds
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import SEVERITIES, worst_first
-from partax._doctor.latest_calls import LatestCalls, call_in_progress
+from partax._doctor.latest_calls import LatestCalls, call_in_progress, changes_text
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
@@ -65,37 +64,37 @@ class Watch:
         program = self.programs.get(key)
         if program is None:
             line = first_line or first_line_of(jaxpr.jaxpr, name)
-            program = self.programs[key] = CompiledProgram(_program(name, jaxpr, donated), line)
+            program = self.programs[key] = CompiledProgram(_program(name, line, jaxpr, donated))
         program.times += 1
-        reason = self._note_call(program)
-        self.loops.has_programs |= program.is_users
+        trace = self._note_call(program)
+        self.loops.has_programs |= program.program.line.is_users
         traces = self._traces()
-        if name in traces or program.stages["trace"] == 0:  # else it is the same trace, as for other devices
-            program.reasons.append(reason)
+        if trace is not None and (name in traces or program.stages["trace"] == 0):  # else it is for other devices
+            program.traces.append(trace)
         program.stages["trace"] += traces.get(name, 0.0)
         traces.clear()  # the others were inside it, or have no program
         self._thread.program = program
 
-    def _note_call(self, program: CompiledProgram) -> str:
-        """Notes the call for which a program is lowered; the reason for which it was traced."""
-        reason = ""
+    def _note_call(self, program: CompiledProgram) -> Trace | None:
+        trace = None
         with contextlib.suppress(Exception):  # of the user's own objects
             history, record = _core.call_under_way() or (None, None)
             call = call_in_progress()
             if call is not None:
                 program.program.kind, function, arguments = call
-                reason, line = self._calls.reason(function, arguments), definition(function)
+                trace, line = self._calls.trace_of(function, arguments), definition(function)
                 with contextlib.suppress(TypeError):  # an object without weak references
                     program.function = weakref.ref(function)
-                program.line = line if line.is_users else program.line
+                program.program.line = line if line.is_users else program.program.line
             if history is not None:
                 program.program.kind, program.function = "partax", history.function
                 if history.defined is not None:
-                    program.line = Line(*history.defined, history.name)
+                    program.program.line = Line(*history.defined, history.name)
             if record is not None:
-                reason = record.reason if record.number > 1 else reason
+                if record.number > 1:
+                    trace = Trace(changes_text(record.changes) or record.reason, record.changes)
                 program.program.name_arguments(record.array_paths)
-        return reason
+        return trace
 
     def _note_duration(self, event: str, duration_secs: float, **details: Any) -> None:
         program = None if self._has_ended else getattr(self._thread, "program", None)
@@ -112,19 +111,19 @@ class Watch:
         return self._thread.__dict__.setdefault("traces", {})
 
 
-def _program(name: str, jaxpr: Any, donated: Sequence[bool]) -> Program:
+def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Program:
     """The program as the rules read it, as far as jax says it; whose jit and whose function it is, its call says."""
     avals = jaxpr.in_avals
     donated = donated if len(donated) == len(avals) else [False] * len(avals)
     leaves = tuple(Leaf(f"input {i}", *pair) for i, pair in enumerate(zip(avals, donated, strict=True)))
-    program = Program(name, "", None, "jax", jaxpr, leaves, sum(map(bytes_of, jaxpr.out_avals)), 0.0)
+    program = Program(name, line, None, "jax", jaxpr, leaves, sum(map(bytes_of, jaxpr.out_avals)), 0.0)
     program.name_arguments(tuple(map(str, getattr(jaxpr.jaxpr.debug_info, "arg_names", None) or ())))
     return program
 
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:
     """What is found in the user's functions and loops; the worst first."""
-    users = [program for program in watch.programs.values() if program.is_users]
+    users = [program for program in watch.programs.values() if program.program.line.is_users]
     of_functions: list[Diagnosis] = []
     for programs in _costliest_functions(users):
         try:
@@ -138,15 +137,13 @@ def diagnoses(watch: Watch) -> list[Diagnosis]:
 
 
 def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[CompiledProgram]]:
-    groups = group_by(programs, lambda program: (program.program.name, program.line))
+    groups = group_by(programs, lambda program: (program.program.name, program.program.line))
     return sorted(groups.values(), key=seconds_of, reverse=True)
 
 
 def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
-    """Of the costliest of a function's programs, with what all of them took, and the traces."""
     costliest = max(programs, key=lambda program: program.seconds)
-    defined = "" if costliest.line is None else costliest.line.place
-    diagnosis = diagnosis_of(dataclasses.replace(costliest.program, defined=defined, function=costliest.function()))
+    diagnosis = diagnosis_of(dataclasses.replace(costliest.program, function=costliest.function()))
     times = sum(program.times for program in programs)
     figures = diagnosis.figures | {"programs": len(programs), "times": times, **stage_seconds(programs)}
     findings = worst_first([*diagnosis.findings, *repeated_traces.find(programs)])
@@ -159,10 +156,10 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
     if raised:
         print("\npartax: the script raised an exception, which comes last; until then:", file=file)
     print(f"\npartax: {len(programs)} programs were compiled, in {seconds_of(programs):.3g} s\n", file=file)
-    users = _costliest_functions([program for program in programs if program.is_users])
+    users = _costliest_functions([program for program in programs if program.program.line.is_users])
     rows = [("seconds", "trace", "lower", "compile", "times", "name")]
     rows += [_row(group, group[0].program.name) for group in users]
-    if of_libraries := [program for program in programs if not program.is_users]:
+    if of_libraries := [program for program in programs if not program.program.line.is_users]:
         rows.append(_row(of_libraries, f"{len(of_libraries)} of jax and libraries"))
     for *cells, name in rows:
         print("  ", *(f"{cell:>8}" for cell in cells), f" {printable(name)}", file=file)
@@ -176,10 +173,3 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
 def _row(programs: Sequence[CompiledProgram], name: str) -> tuple[str, ...]:
     seconds = (seconds_of(programs), *stage_seconds(programs).values())
     return (*(f"{cell:.4f}" for cell in seconds), str(sum(program.times for program in programs)), name)
-
-
-def refuse_unwritable(path: str) -> None:
-    """Ends before a script runs for hours where the page could not be written."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.access(folder, os.W_OK):
-        raise SystemExit(f"partax: cannot write {path!r}: {folder!r} is not a folder that you may write to")

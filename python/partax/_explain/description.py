@@ -1,11 +1,13 @@
-"""One call as a flat list of entries, each a path and what a program can tell apart there; it keeps no value alive."""
+"""What one call depends on: an entry for each path, by which two calls are compared. It keeps no object alive."""
 
+import dataclasses
 import enum
 import functools
 import types
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jax.core import Tracer
@@ -16,69 +18,70 @@ from partax._functions.objects import attribute_of, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text
-from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details
+from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details, leaf_paths, repr_text
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60
+_MAX_PARTS = 32  # items of a static container that are entries of their own
+_MAX_DEPTH = 3  # of containers in one another whose items are
 
 
 class Entry(NamedTuple):
-    """What is at one path."""
-
-    key: Any  # equal for what a program cannot tell apart
+    key: Any  # equal for what a program cannot distinguish; of an array its type
     label: str  # what it is, such as `static int`; empty for nodes and arrays
-    text: str  # its value, such as `7`; empty where its `repr` is asked only if it differs
+    text: str = ""  # its value, such as `7`; empty if the `repr` is called only for a difference
     compared_by: str = "content"  # or "identity", or "equality", which is that of its class
-    is_field: bool = False  # a static value that is not a leaf, but belongs to a node
+    role: Literal["leaf", "field", "part"] = "leaf"  # of a static value: a field of a node, or a part of a static value
     function: Any = None  # a reference to the callable itself
-    place: Any = None  # of an array: see `_place_of`
+    parts: Mapping[str, "Entry"] = MappingProxyType({})  # the items of a static container, by segments of paths
 
     @property
     def value_text(self) -> str:
         if self.text:
             return self.text
-        if self.key[0] in PLAIN:
-            kind, value = self.key
+        kind, value = self.key[:2]
+        if kind in PLAIN:
             return value if kind in (float, complex) else short_text(value, _LONGEST)
-        kind, reference, _ = self.key
-        value = None if reference is None else reference()
-        return f"{class_name(kind())} object" if value is None else short_text(value, _LONGEST)
+        value = value()
+        return f"{class_name(kind)} object" if value is None else short_text(value, _LONGEST)
 
     def __str__(self) -> str:
         return f"{self.label} {self.value_text}".strip()
+
+    @property
+    def aval(self) -> Any:
+        """The type of an array; None for anything else."""
+        return self.key if hasattr(self.key, "dtype") else None
 
     def is_another_object(self, value: Any) -> bool:
         """Whether this is of a callable, and not of this one."""
         return self.function is not None and self.function != _reference(value)
 
-    def is_same(self, other: "Entry") -> bool:
-        if self is other:
-            return True
+    def has_key_of(self, other: "Entry") -> bool:
         try:
-            return bool(self.key == other.key)
+            return self is other or bool(self.key == other.key)
         except Exception:  # of a user's `==`
             return False
 
+    def is_same(self, other: "Entry") -> bool:
+        return self.has_key_of(other) and all(map(Entry.is_same, self.parts.values(), other.parts.values()))
+
 
 def class_name(kind: Any) -> str:
-    return "gone" if kind is None else kind.__qualname__.rpartition("<locals>.")[2]
+    return kind.__qualname__.rpartition("<locals>.")[2]
 
 
 class Description:
     """What one trace depends on, and where its arrays were.
 
-    A first call may have thousands of nodes: all that is done at once is to let go of what would keep values alive. The
-    entries are made where a later trace is compared with this one.
+    A first call may have thousands of nodes: it only drops its references to static objects. The entries are made if a
+    later trace is compared with this one.
     """
 
     def __init__(self, data: SpecData, arrays: Sequence[Any], traced: Sequence[Any]):
-        nodes, statics, paths = data
+        nodes, statics, self._paths = data
         self._columns = list(zip(*nodes, strict=True))  # no tuple for each node, which the collector would go through
-        classes = self._columns[1]
-        references = {kind: _reference(kind) for kind in set(classes)}
-        self._columns[1] = tuple(map(references.__getitem__, classes))
         self._statics = _entries_of_statics(statics)
-        self._paths = paths
         self.types = tuple(map(_type_of, traced))
         self.places = tuple(map(_place_of, arrays))
         self.mesh = context_mesh()
@@ -90,37 +93,60 @@ class Description:
 
     @property
     def array_paths(self) -> list[str]:
-        return [path for kind, path in zip(self._columns[0], self._paths, strict=True) if kind == "dynamic_leaf"]
+        return leaf_paths(self._data)
 
-    def count_changed_values(self, other: "Description") -> int | None:
-        """How many arrays and static values differ; None where the structure does."""
+    def count_changes(self, other: "Description") -> int | None:
+        """How many arrays and static values differ; None if the structure does."""
         if self._columns != other._columns or self._paths != other._paths:
             return None
         statics = zip(self._statics, other._statics, strict=True)
         types = zip(self.types, other.types, strict=True)
         return sum(not _are_same_slots(a, b) for a, b in statics) + sum(a is not b and a != b for a, b in types)
 
+    @functools.cached_property
     def entries(self) -> dict[str, Entry]:
-        """Each path with its entry: first a node, then what is below it."""
-        arrays = zip(self.types, self.places, strict=True)
+        """Each path with its entry: first a node, then what is below it. 10,000 arrays take 70 ms."""
+        types = iter(self.types)
         entries: dict[str, Entry] = {}
         for path, kind, value in details(self._data):
             if kind == ARRAY:
-                entries[path] = _array_entry(*next(arrays))
+                entries[path] = array_entry(next(types))
             elif kind == NODE:
                 entries[path] = _node_entry(*value)
             elif kind == RUN:
                 first, items = value
-                entries.update((f"{path}[{i}]", _entry(item)) for i, item in enumerate(items, first))
+                for i, item in enumerate(items, first):
+                    entries.update(_with_parts(f"{path}[{i}]", _entry(item), "leaf"))
             else:
-                entries[path] = _entry(value)._replace(is_field=kind == FIELD)
+                entries.update(_with_parts(path, _entry(value), "field" if kind == FIELD else "leaf"))
         return entries
 
 
+def describe(arguments: Mapping[str, Any]) -> Description:
+    """Describes values by name, for a function that partax does not compile."""
+    nodes, statics, paths, leaves = list[Any](), list[Any](), list[Any](), list[Any]()
+    for name, value in arguments.items():
+        try:
+            data, arrays = _core.describe_tree(value, name)
+        except (TypeError, ValueError, RecursionError):  # partax could not take it as an argument
+            data, arrays = _core.describe_tree(type(value), name)
+        nodes += [(*node[:4], node[4] + len(statics), *node[5:]) for node in data[0]]
+        statics += data[1]
+        paths += data[2]
+        leaves += arrays
+    return Description((tuple(nodes), tuple(statics), tuple(paths)), leaves, leaves)
+
+
+def _with_parts(path: str, entry: Entry, role: Any) -> Iterator[tuple[str, Entry]]:
+    yield path, entry._replace(role=role)
+    for segment, part in entry.parts.items():
+        yield from _with_parts(path + segment, part, "part")
+
+
 def _reference(value: Any) -> Any:
-    """What is equal for one object alone, and does not keep it alive where that can be."""
+    """What is equal for one object alone, and does not keep it alive if that is possible."""
     try:
-        return None if value is None else weakref.ref(value)
+        return weakref.ref(value)
     except TypeError:
         return id(value)
 
@@ -133,7 +159,7 @@ def _type_of(traced: Any) -> Any:
 
 
 def _place_of(array: Any) -> Any:
-    """The sharding of an array that is committed to it; empty where jax chooses, None for what has no place."""
+    """The sharding of an array that is committed to it; empty if jax chooses, None for what has no place."""
     if isinstance(array, jax.ShapeDtypeStruct):
         return array.sharding
     if isinstance(array, Tracer):
@@ -147,7 +173,7 @@ def _entries_of_statics(statics: Iterable[Any]) -> tuple[Any, ...]:
     slots: list[Any] = []
     for slot in statics:
         if slot and type(slot[0]) not in PLAIN:
-            slot = entries.get(id(slot[0])) or entries.setdefault(id(slot[0]), (_object_entry(slot[0]),))
+            slot = entries.get(id(slot[0])) or entries.setdefault(id(slot[0]), (_entry(slot[0]),))
         slots.append(slot)
     return tuple(slots)
 
@@ -159,39 +185,51 @@ def _are_same_slots(old: Any, new: Any) -> bool:
     return a is b or (type(a) is type(b) and _entry(a).is_same(_entry(b)))
 
 
-def _entry(value: Any) -> Entry:
-    """Of a static value, a plain one or an entry itself."""
-    if type(value) is Entry:
-        return value
-    kind = type(value)  # the `repr` tells -0.0 from 0.0, and is the same for NaN
-    key = kind, repr(value) if kind in (float, complex) else value
-    return Entry(key, "static" if value is None else f"static {kind.__name__}", "")
-
-
-def _object_entry(value: Any) -> Entry:
+def _entry(value: Any, depth: int = 0) -> Entry:
     kind: Any = type(value)
-    reference = _reference(kind)
+    if kind is Entry:
+        return value
+    if kind in PLAIN:  # the `repr` distinguishes -0.0 from 0.0, and is the same for NaN
+        key = kind, repr(value) if kind in (float, complex) else value
+        return Entry(key, "static" if value is None else f"static {kind.__name__}")
+    if kind is jax.ShapeDtypeStruct:
+        return array_entry(_type_of(value))
     if issubclass(kind, type):
         module = "" if value.__module__ == "builtins" else f"{value.__module__}."
         return Entry(id(value), "class", module + class_name(value))
     if issubclass(kind, enum.Enum):
-        return Entry((reference, value.name), "static", f"{kind.__name__}.{value.name}")
+        return Entry((kind, value.name), "static", f"{kind.__name__}.{value.name}")
+    parts = _parts(value, kind) if depth < _MAX_DEPTH else None
+    if parts is not None:
+        entries = {segment: _entry(part, depth + 1) for segment, part in parts.items()}
+        return Entry((kind, *parts), "static", f"{class_name(kind)} of {len(parts)}", parts=entries)
     has_own_equality = kind.__eq__ is not object.__eq__
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):
         text = _callable_text(value)
-        return Entry((reference, text), "function", text, function=_reference(value))
+        return Entry((kind, text), "function", text, function=_reference(value))
     if not has_own_equality:
-        return Entry((reference, _reference(value)), "static", f"{class_name(kind)} object", "identity")
+        return Entry((kind, _reference(value)), "static", f"{class_name(kind)} object", "identity")
+    reference = _reference(value)
+    if isinstance(reference, weakref.ref) and not is_installed(kind.__module__):
+        return Entry((kind, reference), "static", "", "equality")
     try:
-        value_hash = _core.static_hash(value)  # which tells 1 from True, as `==` does not
+        value_hash = _core.static_hash(value)  # which distinguishes 1 from True, as `==` does not
     except Exception:  # what is not a static value, which only functions of other libraries take
         value_hash = 0
-    if is_installed(kind.__module__):
-        return Entry((reference, value_hash), "static", short_text(value, _LONGEST), "equality")
-    try:
-        return Entry((reference, weakref.ref(value), value_hash), "static", "", "equality")
-    except TypeError:
-        return Entry((reference, None, value_hash), "static", "", "equality")
+    return Entry((kind, value_hash), "static", short_text(value, _LONGEST), "equality")
+
+
+def _parts(value: Any, kind: Any) -> dict[str, Any] | None:
+    """The items of a static container or dataclass that is compared by them, if there are not too many."""
+    parts: dict[str, Any] | None = None
+    if dataclasses.is_dataclass(kind) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
+        names = [field.name for field in dataclasses.fields(kind) if field.compare]
+        parts = {f".{name}": attribute_of(value, name) for name in names}
+    elif kind is dict and PLAIN.issuperset(map(type, value)):
+        parts = {f"[{repr_text(key)}]": item for key, item in value.items()}
+    elif kind in (tuple, list):
+        parts = {f"[{i}]": item for i, item in enumerate(value[: _MAX_PARTS + 1])}
+    return None if parts is None or len(parts) > _MAX_PARTS else parts
 
 
 def _callable_text(value: Any) -> str:
@@ -202,21 +240,26 @@ def _callable_text(value: Any) -> str:
     return callable_text(value) if name is None else f"{module}.{name}"
 
 
-def _node_entry(family: str, reference: Any, children: Any) -> Entry:
-    if reference is None or family == "none":
+def _node_entry(family: str, kind: Any, children: Any) -> Entry:
+    if kind is None or family == "none":
         return Entry(family, "", "None" if family == "none" else family)
     if family in ("tuple", "list"):
         return Entry((family, children), "", f"{family} of {children}")
-    name = class_name(reference())
+    name = class_name(kind)
     if family in ("dict", "default_dict"):  # its keys are compared each by its own path
-        return Entry((family, reference), "", f"{name} of {children}")
+        return Entry((family, kind), "", f"{name} of {children}")
     if not isinstance(children, tuple):
-        return Entry((family, reference, children), "", name)
-    keys = tuple(_entry(key)[:3] for key in children)
-    order = one_line(", ".join(_entry(key).value_text for key in children), _LONGEST)
-    return Entry((family, reference, keys), "", f"{name} in the order {order}")
+        return Entry((family, kind, children), "", name)
+    keys = list(map(_entry, children))
+    order = one_line(", ".join(key.value_text for key in keys), _LONGEST)
+    return Entry((family, kind, [(key.key, key.parts) for key in keys]), "", f"{name} in the order {order}")
+
+
+def type_text(aval: Any) -> str:
+    """`float32[3]`, `weak float32`."""
+    return str(aval).replace("~", "weak ", 1).removesuffix("[]")
 
 
 @functools.lru_cache(256)
-def _array_entry(aval: Any, place: Any) -> Entry:
-    return Entry(aval, "", str(aval).replace("~", "weak ", 1).removesuffix("[]"), place=place)
+def array_entry(aval: Any) -> Entry:
+    return Entry(aval, "", type_text(aval))

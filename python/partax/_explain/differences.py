@@ -1,8 +1,7 @@
 """What differs between two described calls: the outermost places, each with what was there and what is there now."""
 
-import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,20 +9,50 @@ import jax
 from partax._explain.description import Description, Entry
 
 _NUMBERS = ("static int", "static float", "static complex")
+_LISTED = 5  # differences in one line
 
 
-class Change(NamedTuple):
-    """One difference: where, from the user's own argument or as a jax option, and what, such as `static int 7 -> 8`."""
+class Difference(NamedTuple):
+    """A path at which two calls differ, from the user's own argument; or a setting of jax."""
 
     path: str
-    text: str
-    numbers: tuple[str, str] | None = None  # before and now, if only the value of a static Python number differs
-    is_field: bool = False  # of a node
-    is_recreated: bool = False  # only in being another object
+    old: Entry | None
+    new: Entry | None
 
     def __str__(self) -> str:
-        path = f"`{self.path}`" if self.is_recreated else self.path
-        return f"{path}: {self.text}" + ("" if self.numbers is None else f" ({self.advice})")
+        return f"{self.text} ({self.advice})" if self.is_number else self.text
+
+    @property
+    def text(self) -> str:
+        path, old, new = self
+        if self.is_recreated:
+            name = str(new).removeprefix("static ").removesuffix(" object")
+            return f"`{path}`: `{name}` object was re-created and has no `__eq__`, so it counts by identity"
+        if old is None:
+            return f"{path}: {new}, which was not there"
+        if new is None:
+            return f"{path}: {old}, which is there no more"
+        if str(old) == str(new) and new.aval is not None:
+            return f"{path}: {new} of {_arrow(_mesh_text(old.aval), _mesh_text(new.aval))}"
+        if str(old) == str(new):
+            return f"{path}: another {new}" + (", by its `==`" if new.compared_by == "equality" else "")
+        if old.label != new.label:
+            return f"{path}: {old} -> {new}"
+        return f"{path}: {old} -> {new.value_text}"
+
+    @property
+    def is_recreated(self) -> bool:
+        _, old, new = self
+        if old is None or new is None:
+            return False
+        return old.text == new.text and old.compared_by == new.compared_by == "identity"
+
+    @property
+    def is_number(self) -> bool:
+        _, old, new = self
+        if old is None or new is None:
+            return False
+        return old.label == new.label and new.label in _NUMBERS and new.role != "part"
 
     @property
     def advice(self) -> str:
@@ -31,118 +60,81 @@ class Change(NamedTuple):
         owner, _, name = self.path.rpartition(".")
         if name == "<aux data>":
             return f"it is aux data of `{owner}`: make it a child that is an array"
-        if self.is_field:
+        if self.new is not None and self.new.role == "field":
             return f"it is a static field of `{owner}`: make it one that holds an array"
         argument = re.split(r"[.\[]", self.path, maxsplit=1)[0]
         return f"pass jnp.asarray({name})" + (f', or dynamic=("{argument}",)' if argument != "self" else "")
 
 
-def is_below(path: str, ancestor: str | None) -> bool:
-    return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
+def reason_of(differences: Sequence[Difference]) -> str:
+    """Differences in one line; empty if there are none."""
+    more = len(differences) - _LISTED
+    return "; ".join([*map(str, differences[:_LISTED]), *([f"{more} more"] if more > 0 else [])])
 
 
-class Place(NamedTuple):
-    """A path at which two calls differ."""
-
-    path: str
-    old: Entry | str | None  # a text of a setting of jax; None where there was nothing
-    new: Entry | str | None
+def count_differences(old: Description, new: Description) -> int:
+    """How many places differ, to find the most similar of several calls."""
+    count = new.count_changes(old)
+    return len(differences(old, new)) if count is None else count + len([*_changed_settings(old, new)])
 
 
-class Comparison:
-    """Compares one call with several. Its entries, which take 70 ms for 10,000 arrays, are made once, if at all."""
-
-    def __init__(self, new: Description):
-        self._new = new
-        self._entries = functools.cache(new.entries)
-
-    def distance(self, old: Description) -> int:
-        """How many places differ, to find the most similar of several calls."""
-        count = self._new.count_changed_values(old)
-        if count is None:
-            return len(self.differences(old))
-        return count + len([*_changed_settings(old.configuration, self._new.configuration)])
-
-    def differences(self, old: Description) -> list[Place]:
-        """All of them, in the order of the arguments; those below a place that differs are not listed."""
-        is_alike = self._new.count_changed_values(old) == 0
-        changed = () if is_alike else _changed_entries(old.entries(), self._entries())
-        return [*changed, *_changed_settings(old.configuration, self._new.configuration)]
+def differences(old: Description, new: Description) -> list[Difference]:
+    """All of them, in the order of the arguments; those below a place that differs are not listed."""
+    changed = () if new.count_changes(old) == 0 else _changed_entries(old.entries, new.entries)
+    return [*changed, *_changed_settings(old, new)]
 
 
-def change_at(place: Place) -> Change:
-    """The difference at a place in words."""
-    path, old, new = place
-    if isinstance(old, Entry) and isinstance(new, Entry):
-        return _change(path, old, new)
-    if isinstance(old, Entry):
-        return Change(path, f"{old}, which is there no more")
-    if isinstance(new, Entry):
-        return Change(path, f"{new}, which was not there")
-    return Change(path, f"{old} -> {new}")
-
-
-def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Place]:
+def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Difference]:
     changed = set[str]()
     ancestor: str | None = None  # below it all differs with it
     for path, entry in now.items():
-        if is_below(path, ancestor):
+        if _is_below(path, ancestor):
             continue
         old = before.get(path)
-        if old is None or not old.is_same(entry):
+        if old is None or not old.has_key_of(entry):
             ancestor = path
             changed.add(path)
-            yield Place(path, old, entry)
+            yield Difference(path, old, entry)
     ancestor = None
     for path, entry in before.items():
         if path in changed:
             ancestor = path
-        elif path not in now and not is_below(path, ancestor):
+        elif path not in now and not _is_below(path, ancestor):
             ancestor = path
-            yield Place(path, entry, None)
+            yield Difference(path, entry, None)
 
 
-def _change(path: str, old: Entry, new: Entry) -> Change:
-    if old.compared_by == new.compared_by == "identity" and old.text == new.text:
-        name = new.text.removesuffix(" object")
-        text = f"`{name}` object was re-created and has no `__eq__`, so it counts by identity"
-        return Change(path, text, is_recreated=True)
-    if str(old) == str(new):
-        if old.place is not None and new.place is not None and old.place != new.place:  # another mesh is another type
-            return Change(path, _arrow(_place_text(old.place), _place_text(new.place)))
-        return Change(path, f"another {new}" + (", by its `==`" if new.compared_by == "equality" else ""))
-    if old.label != new.label:
-        return Change(path, f"{old} -> {new}")
-    numbers = (old.value_text, new.value_text) if new.label in _NUMBERS else None
-    return Change(path, f"{new.label} {old.value_text} -> {new.value_text}".strip(), numbers, new.is_field)
+def _is_below(path: str, ancestor: str | None) -> bool:
+    return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
-def _changed_settings(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Place]:
-    for name in sorted(old.keys() | new.keys()) if old is not new else ():
-        if old.get(name) != new.get(name):
+def _changed_settings(old: Description, new: Description) -> Iterator[Difference]:
+    before, now = old.configuration, new.configuration
+    for name in sorted(before.keys() | now.keys()) if before is not now else ():
+        if before.get(name) != now.get(name):
             is_mesh = name.endswith("mesh_context_manager")
-            called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
-            yield Place(called, str(old.get(name)), str(new.get(name)))
+            title = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
+            values = (before.get(name), now.get(name))
+            yield Difference(title, *(Entry(value, "", str(value) or "empty") for value in values))
 
 
 # ---- Where arrays are, which needs another executable but no trace.
 
 
-def moved_arrays(old: Description, new: Description) -> list[Change]:
-    """Arrays that are elsewhere than those of an earlier call of the same trace, and another mesh around it."""
-    pairs = zip(new.array_paths, old.places, new.places, strict=True)
-    changes = [
-        Change(path, _arrow(_place_text(a), _place_text(b)))
-        for path, a, b in pairs
-        if a is not None and b is not None and a != b
-    ]
-    if old.mesh != new.mesh:
-        changes.append(Change("jax.set_mesh", _arrow(old.mesh, new.mesh)))
-    return changes
+def moved_arrays(old: Description, new: Description) -> list[str]:
+    places = zip(new.array_paths, old.places, new.places, strict=True)
+    moved = [(path, a, b) for path, a, b in places if a is not None and b is not None and a != b]
+    texts = [f"{path}: {_arrow(_place_text(a), _place_text(b))}" for path, a, b in moved]
+    return texts + ([f"jax.set_mesh: {_arrow(old.mesh, new.mesh)}"] if old.mesh != new.mesh else [])
 
 
 def _arrow(old: Any, new: Any) -> str:
     return f"{old} -> {new}" + (" on other devices" if str(old) == str(new) else "")
+
+
+def _mesh_text(aval: Any) -> str:
+    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
+    return "no mesh" if mesh is None or mesh.empty else f"mesh {dict(mesh.shape)}"
 
 
 def _place_text(sharding: Any) -> str:
@@ -152,5 +144,4 @@ def _place_text(sharding: Any) -> str:
     memory = "" if kind in (None, usual) else f" in {kind}"
     if isinstance(sharding, jax.sharding.NamedSharding):
         return f"committed to {sharding.spec} of mesh {dict(sharding.mesh.shape)}{memory}"
-    devices = sorted(map(str, sharding.device_set))
-    return f"committed to {', '.join(devices)}{memory}"
+    return f"committed to {', '.join(sorted(map(str, sharding.device_set)))}{memory}"

@@ -18,9 +18,8 @@ def _trace_report(record: Record, calls: int | None) -> TraceReport:
 
 
 def _static_texts(records: list[Record]) -> Iterator[str]:
-    """Of each record the static values in which it differs from the others."""
     statics = [
-        [f"{path}={entry.value_text}" for path, entry in record.description.entries().items() if entry.label]
+        [f"{path}={entry.value_text}" for path, entry in record.description.entries.items() if entry.label]
         for record in records
     ]
     of_all = set[str].intersection(*map(set, statics)) if statics else set[str]()
@@ -49,7 +48,6 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
 
 
 def function_report(self: Any) -> FunctionReport:
-    """The report of one filter_jit function: `JitFunction.report`."""
     history = self._cache.history
     if history is None:
         hits, misses = self._cache.info()[2:4]

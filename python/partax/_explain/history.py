@@ -5,47 +5,47 @@ import contextlib
 import dataclasses
 import functools
 import threading
+import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jax.core import Tracer
 
 from partax import _core
-from partax._explain.advice import FUNCTION_REMEDY, OBJECT_REMEDY, Warner
-from partax._explain.description import Description, Entry
-from partax._explain.differences import Comparison, change_at, moved_arrays
+from partax._explain.description import Description
+from partax._explain.differences import Difference, count_differences, differences, moved_arrays, reason_of
 from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
-from partax._explain.recreated import first_reason, recreated_text
 from partax._explain.results import LoadReport
+from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_recreation
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import attribute_of, unwrapped
+from partax._functions.proof import Proof, callable_text
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
 
 _KEPT = 256  # records of one function, and functions, that are kept
 _COMPARED = 16  # records that a trace is compared with
-_WORDED = 16  # differences that are looked at one by one
-_SHOWN = 5  # of these in one line
+_KEPT_CHANGES = 16  # that one record keeps
+_FORBIDDEN = "inside partax.debug.forbid_tracing()"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Record:
-    """One trace."""
-
-    def __init__(self, history: "History", number: int, description: Description, occasion: "Occasion"):
-        self._history = weakref.ref(history)
-        self.number = number  # counts the traces of its function, from 1; 0 where the function is not traced
-        self.description = description
-        self.first = occasion.first or number  # of the traces of its static key
-        self.epoch = occasion.epoch
-        self.site = call_site()
-        self.reason = ""
-        self.failed = False
-        self.compiled = 0  # how often
-        self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
-        self.executables: list[Description] = []  # of the further ones
-        self.static_arrays: list[list[ArrayPlace]] = []  # until the trace ends
+    description: Description
+    first: int = 0  # the number of the first trace of its static key; 0 until it has its own, if it is the first
+    epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
+    number: int = 0  # counts the traces of its function, from 1; 0 if the function is not traced
+    site: tuple[str, int] = ("", 0)
+    reason: str = ""
+    changes: Sequence[Difference] = ()  # from the most similar earlier one
+    failed: bool = False
+    compiled: int = 0  # how often
+    seconds: dict[str, float] = dataclasses.field(default_factory=lambda: {"trace": 0.0, "lower": 0.0, "compile": 0.0})
+    executables: list[Description] = dataclasses.field(default_factory=list[Description])  # of the further ones
+    static_arrays: list[list[ArrayPlace]] | None = None  # until the trace ends
+    _history: Callable[[], "History | None"] = lambda: None
 
     @property
     def array_paths(self) -> list[str]:
@@ -57,27 +57,16 @@ class Record:
         return self._history()
 
 
-class Occasion(NamedTuple):
-    """What the native wrapper reports about a trace that begins."""
-
-    first: int = 0  # the number of the first trace of its static key; 0 where it is that one
-    is_full: bool = False  # whether the cache holds as many static keys as it may
-    epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
-    difference: str = ""  # what a re-created callable reads, if that makes its key another one than an earlier one
-    data: SpecData = ((), (), ())
-
-
 @dataclasses.dataclass(eq=False, repr=False)
 class History:
     """All traces of one function, the latest ones as records, oldest first."""
 
     name: str
-    defined: tuple[str, int] | None  # the file and line of its definition
     max_traces: int | None
-    cache_size: int = 0
-    by_identity: bool = False  # whether a re-created function is always another one
-    nested: bool = False  # counts the traces of another one, which reports them
-    warns: bool = True  # of what is traced for each value, or each time it is re-created
+    defined: tuple[str, int] | None = None  # the file and line of its definition
+    cache_size: int | None = None  # of the wrapper; None if this counts the traces of another one, which reports them
+    is_by_identity: bool = False  # whether a re-created function is always another one
+    warns: bool = False  # of what is traced for each value, or each time it is re-created
     function: Callable[[], Any] = lambda: None  # gives it if it lives
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
@@ -96,76 +85,75 @@ class History:
         self._cleared_at = self.count
         self.live = 0
 
-    def begin(self, description: Description, occasion: Occasion) -> Record:
-        """Adds a record of a trace that depends on this, or raises a RetraceError if there are to be no more."""
+    def begin(self, record: Record, difference: str = "", is_full: bool = False, data: SpecData = ((), (), ())) -> None:
+        """Adds a trace, or raises a RetraceError if there are to be no more.
+
+        `difference` is what a re-created callable of the call reads, if that makes its key another one than an earlier
+        one; `is_full` says whether the cache holds as many static keys as it may.
+        """
+        record.site = call_site()
         with self._lock:
-            reason = self._explained(description, occasion)
+            record.reason = self._explain(record, difference, is_full, data)
             self._under_way += 1
             self.count += 1
             self.live += 1
-            record = Record(self, self.count, description, occasion)
-            record.reason = reason
+            record.number = self.count
+            record.first = record.first or record.number
+            record._history = weakref.ref(self)
             self.records.append(record)
-            if len(self.records) > _KEPT:
-                self.records.pop(0)
-        if explaining() and not self.nested:
+            del self.records[:-_KEPT]
+        if explaining() and self.cache_size is not None:
             because = "because " if record.number > 1 else ""
-            report_line(record.site, f"{self.name}: trace {record.number}, {because}{reason}")
-        return record
+            report_line(record.site, f"{self.name}: trace {record.number}, {because}{record.reason}")
 
-    def _explained(self, description: Description, occasion: Occasion) -> str:
-        """Why a trace is made; checks the limits, and warns."""
-        warns, site = self.warns and not self.nested, call_site()
+    def _explain(self, record: Record, difference: str, is_full: bool, data: SpecData) -> str:
         if not self.records:
             self._check_limits(self.first_reason)
-            if warns:
-                self._warner.count_function(self.first_reason, self.number_of_code, site)
+            is_recreated = " was re-created and " in self.first_reason  # and not only evicted
+            if self.warns and is_recreated and self.number_of_code == WARN_AT:
+                text = f"`{self.name}`: {self.first_reason.partition(': ')[2]}"
+                warn_of_recreation(text, FUNCTION_REMEDY, record.site)
             return self.first_reason
-        of_key = [record for record in self.records if record.first == occasion.first] or self.records
+        of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
         recent = reversed(of_key[-_COMPARED:])
-        comparison = Comparison(description)
-        nearest = min(recent, key=lambda record: comparison.distance(record.description))
-        places = comparison.differences(nearest.description)
-        changes = [change_at(place) for place in places[:_WORDED]]
-        culprit = "" if occasion.first else occasion.difference
-        if not occasion.first and not changes and not culprit and not nearest.failed:
-            culprit = self._recreated_callable(occasion.data, nearest.description.entries())
-        texts = [*map(str, changes[:_SHOWN])] + [f"{len(places) - _SHOWN} more"] * (len(places) > _SHOWN)
-        reason = culprit or "; ".join(texts) or self._dropped_text(nearest, occasion)
+        nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
+        changes = differences(nearest.description, record.description)
+        record.changes = changes[:_KEPT_CHANGES]
+        culprit = "" if record.first else difference
+        if not (record.first or changes or culprit or nearest.failed):
+            culprit = self._recreated_callable(data, nearest.description)
+        reason = culprit or reason_of(changes) or self._dropped_text(nearest, record, is_full)
         self._check_limits(reason)
-        recreated = next((change for change in changes if change.is_recreated), None)
-        if warns and culprit:
-            self._warner.count_recreated(culprit.partition("`: ")[0], culprit, FUNCTION_REMEDY, site)
-        elif warns and recreated is not None:
-            self._warner.count_recreated(recreated.path, str(recreated), OBJECT_REMEDY, site)
-        elif warns and not self._under_way and all(change.numbers is not None for change in changes):
-            self._warner.count_numbers(changes, site)  # but in a recursion, which ends by a number
+        if self.warns and culprit:
+            self._warner.count_recreation(culprit.partition("`: ")[0], culprit, FUNCTION_REMEDY, record.site)
+        elif self.warns:  # a recursion ends by a number
+            self._warner.count(changes, record.site, in_recursion=self._under_way > 0)
         return reason
 
-    def _recreated_callable(self, data: SpecData, entries: dict[str, Entry]) -> str:
+    def _recreated_callable(self, data: SpecData, nearest: Description) -> str:
         """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
         for path, kind, value in details(data):
-            if kind in (VALUE, FIELD) and path in entries and entries[path].is_another_object(value):
-                text = recreated_text(value, self.by_identity)
-                if text:
-                    return f"`{path}`: {text}"
+            entry = nearest.entries.get(path) if kind in (VALUE, FIELD) else None
+            is_another = entry is not None and entry.is_another_object(value)
+            if is_another and (text := _recreation_text(value, self.is_by_identity)):
+                return f"`{path}`: {text}"
         return ""
 
-    def _dropped_text(self, same: Record, occasion: Occasion) -> str:
+    def _dropped_text(self, same: Record, record: Record, is_full: bool) -> str:
         trace = f"trace {same.number}, of the same arguments"
-        if self.nested:
+        if self.cache_size is None:
             return f"its caller is traced again, with the arguments of trace {same.number}"
         if same.failed:
             return f"{trace}, raised an exception"
         if same.number <= self._cleared_at:
             return f"clear_cache() has dropped {trace}"
-        if same.epoch != occasion.epoch:
+        if same.epoch != record.epoch:
             return f"a class has been registered as a pytree node since {trace}"
-        if occasion.first:
+        if record.first:
             return f"jax has dropped {trace}, as after jax.clear_caches()"
-        if occasion.is_full:
+        if is_full:
             return f"the key of {trace}, was evicted: cache_size={self.cache_size} keeps the static keys used last"
-        entries = same.description.entries().items()
+        entries = same.description.entries.items()
         path = next((path for path, entry in entries if entry.compared_by == "equality"), "")
         return f"{path}: another one by its `==`" if path else f"the key of {trace}, was dropped with an object in it"
 
@@ -182,9 +170,8 @@ class History:
                     counter._check_limits(reason)
                     counter.count += 1
                     counter.live += 1
-        if forbidden.get() and not self.nested:
-            where = "inside partax.debug.forbid_tracing()"
-            raise RetraceError(f"`{self.name}` would be traced {where}, as trace {self.count + 1}: {reason}")
+        if forbidden.get() and self.cache_size is not None:
+            raise RetraceError(f"`{self.name}` would be traced {_FORBIDDEN}, as trace {self.count + 1}: {reason}")
         if self.max_traces is not None and self.live >= self.max_traces:
             raise RetraceError(
                 f"`{self.name}` would be traced once more than max_traces={self.max_traces} allows, because {reason}"
@@ -195,23 +182,49 @@ class History:
     def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
         description = Description(data, values, values)
-        comparison = Comparison(description)
         succeeded = (record for record in reversed(self.records) if not record.failed)
-        record = next((record for record in succeeded if not comparison.distance(record.description)), None)
+        record = next((one for one in succeeded if not count_differences(one.description, description)), None)
         if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
             return record
         if record.compiled == 0:  # traced by `lower`, or inside another trace
             record.description = description
             return record
-        changes = min((moved_arrays(old, description) for old in (record.description, *record.executables)), key=len)
-        reason = "; ".join(map(str, changes)) or "jax has dropped its executable, as after jax.clear_caches()"
+        moves = min((moved_arrays(old, description) for old in (record.description, *record.executables)), key=len)
+        reason = "; ".join(moves) or "jax has dropped its executable, as after jax.clear_caches()"
         if forbidden.get():
-            inside = "inside partax.debug.forbid_tracing()"
-            raise RetraceError(f"`{self.name}` would be compiled again {inside}, for trace {record.number}: {reason}")
+            where = f"{_FORBIDDEN}, for trace {record.number}"
+            raise RetraceError(f"`{self.name}` would be compiled again {where}: {reason}")
         record.executables.append(description)
         if explaining():
             report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
         return record
+
+
+def _recreation_text(value: Any, is_by_identity: bool = False) -> str:
+    """Why a re-created callable is not the same as an earlier one; empty if nothing tells."""
+    if not callable(value) or issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
+        return ""
+    reason = "is compared by identity, since reuse_equal_functions=False" if is_by_identity else Proof(value).reason
+    return f"{callable_text(value)} was re-created and {reason}" if reason else ""
+
+
+_latest: weakref.WeakKeyDictionary[types.CodeType, tuple[int, weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+"""By code, how many functions of it were traced for the first time, and the last of them."""
+
+
+def _first_reason(fun: Any, difference: str) -> tuple[str, int]:
+    inner = unwrapped(fun)
+    if not isinstance(inner, types.FunctionType):
+        return "the first", 1
+    count, latest = _latest.get(inner.__code__, (0, None))
+    if latest is not None and latest() is inner and not difference:  # with other options, or after `clear_cache`
+        return "the first", 1
+    _latest[inner.__code__] = count + 1, weakref.ref(inner)
+    if count == 0:
+        return "the first", 1
+    gone = f"{callable_text(fun)} was re-created, and the programs of the earlier one are gone"
+    why = difference.removeprefix("``: ") or _recreation_text(fun) or gone
+    return f"the first of function {count + 1} of this code: {why}", count + 1
 
 
 histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
@@ -224,17 +237,18 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     """
     code = attribute_of(fun, "__code__")
     name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
+    defined = None if code is None else (code.co_filename, code.co_firstlineno)
     history = History(
         name if isinstance(name, str) else type(fun).__name__,
-        None if code is None else (code.co_filename, code.co_firstlineno),
         options.max_traces,
+        defined,
         options.cache_size,
-        by_identity=not options.reuse_equal_functions,
+        is_by_identity=not options.reuse_equal_functions,
         warns=code not in jitted_by_equinox,
     )
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
-    history.first_reason, history.number_of_code = first_reason(fun, difference)
+    history.first_reason, history.number_of_code = _first_reason(fun, difference)
     histories.append(history)
     return history
 
@@ -251,12 +265,11 @@ def begin_trace(
     difference: str,
 ) -> Record:
     """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
-    description = Description(described, values, tracers)
-    occasion = Occasion(first, full, epoch, difference, described)
-    if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
-        return Record(history, 0, description, occasion)
+    record = Record(Description(described, values, tracers), first, epoch)
+    if record.description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
+        return record
     refuse_static_trees(described)
-    record = history.begin(description, occasion)
+    history.begin(record, difference, full, described)
     has_callable = _core.call_shape()[-1]
     record.static_arrays = arrays_in_statics(described, history.name, None if has_callable else function)
     return record
@@ -264,7 +277,7 @@ def begin_trace(
 
 def end_trace(record: Record, failed: bool) -> None:
     """Called by the native wrapper."""
-    record.static_arrays = []
+    record.static_arrays = None
     history = record.history
     if history is not None and record.number > 0:
         history.end(record, failed)

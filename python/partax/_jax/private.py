@@ -149,14 +149,12 @@ _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 # --- jax's monitoring events
 
-# Without these events reports have no times of lowering and compiling, and recompilations are not reported. Without the
-# last one a recompilation is reported after it, not before.
+# Without these events reports have no times of lowering and compiling, and recompilations are not reported.
 _STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
-_BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
 
 
 def stage_of(event: str) -> str | None:
@@ -171,11 +169,6 @@ def function_name(details: Mapping[str, Any]) -> str:
 def plain_name(name: str) -> str:
     """A function's name, which some events report as `jit(name)`."""
     return name[4:-1] if name.startswith("jit(") else name
-
-
-def is_before_compiling(event: str) -> bool:
-    """Whether jax is about to compile, in this thread."""
-    return event == _BEFORE_COMPILING
 
 
 # Settings for caching, logging and explaining, which change no program.

@@ -1,12 +1,13 @@
 """Finds what the gradient of a scan keeps of each step, where computing it again would save much memory."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.array_types import bytes_of
 from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import FlatProgram, flat_program, scan_parts
+from partax._doctor.flat_program import FlatProgram, places_of, scan_parts
 from partax._doctor.lines import Line
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program
@@ -15,14 +16,11 @@ _FEWEST_SAVED = 256 << 20  # that recomputing would spare: it costs time, about 
 _SHARE_OF_PEAK = 0.5
 
 
-def find(program: Program) -> list[Finding]:
-    findings: list[Finding] = []
-    for flat in flat_program(program).all_programs:
-        for i in flat.bodies:
-            length, size, carried = _residual_bytes(flat, i)
-            if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
-                findings.append(_finding(flat.line(i), length, size, carried, peak_bytes(program)))
-    return findings
+def find(program: Program) -> Iterator[Finding]:
+    for flat, i in places_of(program, "scan"):
+        size, carried = _residual_bytes(flat, i)
+        if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
+            yield _finding(flat.line(i), int(flat.eqns[i].params["length"]), size, carried, peak_bytes(program))
 
 
 def _finding(line: Line, length: int, size: int, carried: int, peak: int) -> Finding:
@@ -35,17 +33,15 @@ def _finding(line: Line, length: int, size: int, carried: int, peak: int) -> Fin
     return finding_at(line, "checkpoint", "medium", message, advice, **figures)
 
 
-def _residual_bytes(flat: FlatProgram, i: int) -> tuple[int, int, int]:
-    """The steps of a scan, the bytes that it keeps for a scan backwards and for nothing else, and those that remain
-    with `jax.checkpoint`: of the carries, from which the others are computed again.
+def _residual_bytes(flat: FlatProgram, i: int) -> tuple[int, int]:
+    """The bytes that a scan keeps for a scan backwards and for nothing else, and those that remain with
+    `jax.checkpoint`: of the carries, from which the others are computed again.
     """
     eqn = flat.eqns[i]
-    if eqn.primitive.name != "scan":
-        return 0, 0, 0
-    length, stacked = int(eqn.params["length"]), range(scan_parts(eqn).carries, len(eqn.outvars))
+    stacked = range(scan_parts(eqn).carries, len(eqn.outvars))
     results = [at for at in stacked if _is_residual(flat, eqn, flat.writes[i][at])]
-    carried = length * _carried_bytes(eqn, flat.bodies[i][0].program, results)
-    return length, sum(bytes_of(eqn.outvars[at].aval) for at in results), carried
+    carried = int(eqn.params["length"]) * _carried_bytes(eqn, flat.bodies[i][0].program, results)
+    return sum(bytes_of(eqn.outvars[at].aval) for at in results), carried
 
 
 def _is_residual(flat: FlatProgram, forward: Any, number: int) -> bool:

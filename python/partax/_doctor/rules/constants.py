@@ -5,6 +5,7 @@ compiled once for the CPU on two shared cores. They say seconds or minutes, no m
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.array_types import bytes_of
@@ -24,55 +25,51 @@ _FEWEST_SECONDS = 1.0
 _HIGH_SECONDS = 10.0
 
 
-def find(program: Program) -> list[Finding]:
-    constants = _Constants()
-    constants.read(flat_program(program), {})
-    captured = sorted(constants.captured.values(), key=lambda pair: -bytes_of(pair[0]))
-    variables = holders([array for array, _ in captured], program.function, program.statics)
+Captured = tuple[Any, Line]  # an array, and the line of the first equation that uses it
+
+
+def find(program: Program) -> Iterator[Finding]:
+    by_id, folded = dict[int, Captured](), dict[Line, Finding]()
+    _read(flat_program(program), {}, by_id, folded)
+    captured = sorted(by_id.values(), key=lambda pair: -bytes_of(pair[0]))
+    variables = holders([array for array, _ in captured], program.function)
     groups = group_by(zip(captured, variables, strict=True), lambda pair: pair[1][:2] if pair[1] else pair[0][1])
     findings = [_of_variable(program, [captured for captured, _ in group], group[0][1]) for group in groups.values()]
-    large = [finding for finding in findings if int(finding.figures["bytes"]) >= _FEWEST_BYTES]
-    return large + list(constants.evaluations.values())
+    yield from (finding for finding in findings if int(finding.figures["bytes"]) >= _FEWEST_BYTES)
+    yield from folded.values()
 
 
-Captured = tuple[Any, Line]  # an array, and the line of the first equation that uses it
-# What the value of a number is, where it depends on no argument: the id of a captured array, or one of these.
-_COMPUTED = -1  # from captured arrays
-_FILLED = -2  # the same number in all places, like `jnp.ones`
+# What the value of a number is, if it depends on no argument: a captured array, or one of these.
+_COMPUTED = object()  # from captured arrays
+_FILLED = object()  # the same number in all places, like `jnp.ones`
 
 
-class _Constants:
-    """What a program has captured, and what XLA evaluates while it compiles."""
-
-    def __init__(self) -> None:
-        self.captured: dict[int, Captured] = {}  # by the id of the array
-        self.evaluations: dict[Line, Finding] = {}
-        self._arrays: dict[int, Any] = {}  # all that there are
-
-    def read(self, flat: FlatProgram, values: dict[int, int]) -> None:
-        """Reads a program; `values` are those of its numbers that depend on no argument."""
-        self._arrays.update((id(array), array) for array in flat.constants.values())
-        values.update((number, id(array)) for number, array in flat.constants.items())
-        values[LITERAL] = _FILLED
-        for i, (eqn, reads) in enumerate(zip(flat.eqns, flat.reads, strict=True)):
-            bodies = flat.bodies.get(i, ())
-            operands = [values.get(number) for number in reads]
-            for number, value in zip(reads, operands, strict=True):
-                if value is None or value < 0 or value in self.captured:
-                    continue
-                if not any(number in body.operands for body in bodies):
-                    self.captured[value] = self._arrays[value], flat.line(i)
-            for body in bodies:
-                pairs = zip(body.program.inputs, body.operands, strict=True)
-                self.read(body.program, {number: values[outer] for number, outer in pairs if outer in values})
-            if None in operands or bodies or not operands or eqn.effects:
-                continue
-            is_filled = all(value == _FILLED for value in operands)
-            seconds = _evaluation_seconds(eqn, is_filled)
-            if seconds is not None:
-                values.update(dict.fromkeys(flat.writes[i], _COMPUTED if seconds or not is_filled else _FILLED))
-            if seconds is not None and seconds >= _FEWEST_SECONDS:
-                self.evaluations.setdefault(flat.line(i), _evaluated(flat.line(i), eqn, seconds))
+def _read(
+    flat: FlatProgram, values: dict[int, Any], captured: dict[int, Captured], folded: dict[Line, Finding]
+) -> None:
+    """Adds what a program has captured, by the id of the array, and what XLA evaluates while it compiles. `values` are
+    those of its numbers that depend on no argument.
+    """
+    values |= {**flat.constants, LITERAL: _FILLED}
+    for i, (eqn, reads) in enumerate(zip(flat.eqns, flat.reads, strict=True)):
+        bodies = flat.bodies.get(i, ())
+        operands = [values.get(number) for number in reads]
+        for number, value in zip(reads, operands, strict=True):
+            is_array = value is not None and value is not _COMPUTED and value is not _FILLED
+            if is_array and id(value) not in captured and not any(number in body.operands for body in bodies):
+                captured[id(value)] = value, flat.line(i)
+        for body in bodies:
+            pairs = zip(body.program.inputs, body.operands, strict=True)
+            inputs = {number: values[outer] for number, outer in pairs if outer in values}
+            _read(body.program, inputs, captured, folded)
+        if any(value is None for value in operands) or bodies or not operands or eqn.effects:
+            continue
+        is_filled = all(value is _FILLED for value in operands)
+        seconds = _evaluation_seconds(eqn, is_filled)
+        if seconds is not None:
+            values.update(dict.fromkeys(flat.writes[i], _COMPUTED if seconds or not is_filled else _FILLED))
+        if seconds is not None and seconds >= _FEWEST_SECONDS:
+            folded.setdefault(flat.line(i), _evaluated(flat.line(i), eqn, seconds))
 
 
 def _of_variable(program: Program, arrays: list[Captured], holder: Holder | None) -> Finding:

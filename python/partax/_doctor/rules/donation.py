@@ -1,6 +1,6 @@
 """Finds arguments that the result replaces and that are not donated."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax import _core
@@ -9,7 +9,7 @@ from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
-from partax._doctor.program import Program, argument_name, definition, names_text
+from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
 from partax._jit.forwarded_arrays import arrays_in_several_places, listed
 
@@ -19,14 +19,13 @@ _SMALL = 1 << 10  # bytes of an argument that the message can leave out
 _EQUINOX = "dynamic_"  # begins what Equinox calls the arrays of all arguments, which a script's programs do not name
 
 
-def find(program: Program) -> list[Finding]:
-    if sum(leaf.bytes for leaf in program.arguments if not leaf.donated) < _FEWEST_BYTES:
-        return []
-    sizes = _replaced_bytes(program)
+def find(program: Program) -> Iterator[Finding]:
+    are_large = sum(leaf.bytes for leaf in program.arguments if not leaf.donated) >= _FEWEST_BYTES
+    sizes = _replaced_bytes(program) if are_large else {}
     total = sum(sizes.values())
-    names = [name for name, size in sizes.items() if size > _SMALL]
     if total < _FEWEST_BYTES:
-        return []
+        return
+    names = [name for name, size in sizes.items() if size > _SMALL]
     limit = None if is_spread(program) else memory_limit(program)
     is_much = limit is not None and peak_bytes(program) > _SHARE_DOUBLED * limit
     comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
@@ -41,8 +40,8 @@ def find(program: Program) -> list[Finding]:
         same = f"{listed(shared)} are the same array, which no call can donate twice"
         advice = f"{same}: first copy it, by `jnp.copy`. {advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
-    line, severity = definition(program.function), "medium" if is_much else "low"
-    return [finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)]
+    line, severity = program.line, "medium" if is_much else "low"
+    yield finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)
 
 
 def _replaced_bytes(program: Program) -> dict[str, int]:

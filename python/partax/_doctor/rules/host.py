@@ -1,5 +1,7 @@
 """Finds where the device waits for the host inside a program: calls of Python."""
 
+from collections.abc import Iterator
+
 from partax._doctor.figures import seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LOOPS, Place, places_of
@@ -18,13 +20,11 @@ _CALL_SECONDS = 150e-6
 _HIGH_SECONDS = 10e-3  # of one run of the program: as much as a training step of a small model
 
 
-def find(program: Program) -> list[Finding]:
-    findings: list[Finding] = []
-    for name in _CALLBACKS:
-        calls = [place for place in places_of(program, name) if not _is_check(place)]
-        groups = group_by(calls, lambda place: place.line)
-        findings += [_finding(line, name, places) for line, places in groups.items()]
-    return findings
+def find(program: Program) -> Iterator[Finding]:
+    calls = (place for place in places_of(program, *_CALLBACKS) if not _is_check(place))
+    groups = group_by(calls, lambda place: (place.line, place.eqn.primitive.name))
+    for (line, name), places in groups.items():
+        yield _finding(line, name, places)
 
 
 def _enclosing(place: Place) -> set[str]:

@@ -1,5 +1,7 @@
 """Finds programs that take too much memory at once, with the line of the largest array."""
 
+from collections.abc import Iterator
+
 from partax._doctor.array_types import bytes_of
 from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
@@ -16,19 +18,19 @@ _IN_BLOCKS = (
 )
 
 
-def find(program: Program) -> list[Finding]:
+def find(program: Program) -> Iterator[Finding]:
     limit = memory_limit(program)
     if limit is None or (is_spread(program) and program.compiled is None):
-        return []  # which part of an array one of several devices has is unknown
+        return  # which part of an array one of several devices has is unknown
     captured = sum(map(bytes_of, program.jaxpr.consts))
     arguments = sum(leaf.bytes for leaf in program.arguments)
     programs = flat_program(program).all_programs
     written = sum(bytes_of(var.aval) for flat in programs for eqn in flat.eqns for var in eqn.outvars)
     if arguments + captured + written < _NEARLY_FULL * limit:
-        return []  # even if nothing is freed in between: that takes no walk
+        return  # even if nothing is freed in between: that takes no walk
     peak = peak_bytes(program)
     if peak <= _NEARLY_FULL * limit:
-        return []
+        return
     share = f"{peak / limit:.0%} of" if peak <= limit else "more than"
     takes = "may take {} at once (an estimate)" if program.compiled is None else "takes {} at once (XLA's figure)"
     message = f"The program {takes.format(bytes_text(peak))}, {share} the {bytes_text(limit)} that there are"
@@ -39,4 +41,4 @@ def find(program: Program) -> list[Finding]:
         message += f"; the largest arrays that it makes: {', '.join(texts)}"
         figures["largest_bytes"] = buffers[0].bytes
         line, advice = buffers[0].line, _IN_BLOCKS
-    return [finding_at(line, "memory", "high" if peak > limit else "medium", message + ".", advice, **figures)]
+    yield finding_at(line, "memory", "high" if peak > limit else "medium", message + ".", advice, **figures)

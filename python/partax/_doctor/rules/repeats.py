@@ -5,7 +5,7 @@ same instruction has run as often. A function that is called in many places has 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,30 +42,27 @@ _FUNCTION = (
 class _Run:
     """The equations of one primitive that one stack has made."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place  # of the first
-        self.treatment = place.program.treatments[place.at]
-        self.times = self.equations = 0
-
-    def read_stack(self) -> None:
-        self.stack = self.place.program.stack(self.place.at)
+    def __init__(self, place: Place, times: int, equations: int) -> None:
+        self.place, self.times, self.equations = place, times, equations  # the place is of the first
+        self.stack = place.program.stack(place.at)
         self.users = [line for line in reversed(self.stack) if line.is_users]  # the innermost first
-        lines = self.users if self.times >= _FEWEST_TURNS else []
+        lines = self.users if times >= _FEWEST_TURNS else []
         self.loops = [((line.file, *loop), line) for line in lines for loop in loops_around(line)]
-        # Its update of each array is as healthy as the number of arrays.
-        self.is_of_optimizer = any("optax" in Path(line.file).parts for line in self.stack[-1:])
 
 
-def find(program: Program) -> list[Finding]:
+Repetition = tuple[Line, list[_Run], int, bool]  # where, what, how often, and whether it is a loop
+
+
+def find(program: Program) -> Iterator[Finding]:
     runs = [run for flat in flat_program(program).all_programs for run in _runs_of(flat)]
-    for run in runs:
-        run.read_stack()
-    runs = [run for run in runs if not run.is_of_optimizer]
-    return [*_loops(program, runs), *_scattered(program, runs)]
+    # An update of each array is as healthy as the number of arrays.
+    runs = [run for run in runs if not any("optax" in Path(line.file).parts for line in run.stack[-1:])]
+    for line, group, turns, is_loop in (*_loops(runs), *_scattered(runs)):
+        yield from _finding(program, line, group, turns, is_loop)
 
 
 def _runs_of(flat: FlatProgram) -> list[_Run]:
-    runs: dict[Any, _Run] = {}
+    counts: dict[Any, list[int]] = {}  # of each run the first equation, how many there are, and with their bodies
     keys: dict[int, Any] = {}  # of each call, the stacks that have led there
 
     def key_of(call: Call) -> Any:
@@ -76,18 +73,14 @@ def _runs_of(flat: FlatProgram) -> list[_Run]:
 
     for i, (eqn, call, weight) in enumerate(zip(flat.eqns, flat.calls, flat.weights, strict=True)):
         key = key_of(call), eqn.source_info.traceback, eqn.primitive
-        run = runs.get(key)
-        if run is None:
-            run = runs[key] = _Run(Place(flat, i))
-        run.times += 1
-        run.equations += weight
-    return list(runs.values())
+        count = counts.setdefault(key, [i, 0, 0])
+        count[1] += 1
+        count[2] += weight
+    return [_Run(Place(flat, i), times, equations) for i, times, equations in counts.values()]
 
 
-def _loops(program: Program, runs: list[_Run]) -> list[Finding]:
-    """The loops with many iterations. Equations in several loops belong to the outermost that
-    repeats code of its own.
-    """
+def _loops(runs: list[_Run]) -> Iterator[Repetition]:
+    """The loops with many iterations. Equations in several loops belong to the outermost that repeats its own code."""
     in_loops = [run for run in runs if run.loops]
     by_innermost = group_by(in_loops, lambda run: run.loops[0][0])
     turns = {loop: _usual([(run.times, run.equations) for run in group]) for loop, group in by_innermost.items()}
@@ -95,21 +88,17 @@ def _loops(program: Program, runs: list[_Run]) -> list[Finding]:
     for run in in_loops:
         loop, line = next(pair for pair in reversed(run.loops) if pair[0] in turns)
         groups.setdefault(loop, []).append((run, line))
-    findings: list[Finding] = []
     for loop, group in groups.items():
         first = min((line for _, line in group), key=lambda line: line.line)
         line = first if len({line for _, line in group}) == 1 else first._replace(line=loop[1])
-        findings += _finding(program, line, [run for run, _ in group], turns[loop], True)
-    return findings
+        yield line, [run for run, _ in group], turns[loop], True
 
 
-def _scattered(program: Program, runs: list[_Run]) -> list[Finding]:
-
+def _scattered(runs: list[_Run]) -> Iterator[Repetition]:
     def code_of(run: _Run) -> Any:
         """The same code is that of one line, and of one way from there into libraries."""
         return run.users[0], run.place.eqn.primitive, run.stack[run.stack.index(run.users[0]) + 1 :]
 
-    findings: list[Finding] = []
     functions = group_by((run for run in runs if run.users and not run.loops), lambda run: run.users[0][::2])
     for group in functions.values():
         parts = group_by(group, code_of)
@@ -119,8 +108,7 @@ def _scattered(program: Program, runs: list[_Run]) -> list[Finding]:
             line = max(zip(counts, often, strict=True), key=lambda pair: pair[0][1])[1][0].users[0]
             members = [run for part in often for run in part]
             is_loop = all(run.times >= _FEWEST_TURNS for run in members)  # of a library
-            findings += _finding(program, line, members, _usual(counts), is_loop)
-    return findings
+            yield line, members, _usual(counts), is_loop
 
 
 def _usual(counts: Sequence[tuple[int, int]]) -> int:
@@ -131,17 +119,17 @@ def _usual(counts: Sequence[tuple[int, int]]) -> int:
     return code.most_common(1)[0][0]
 
 
-def _finding(program: Program, line: Line, runs: list[_Run], turns: int, is_loop: bool) -> list[Finding]:
+def _finding(program: Program, line: Line, runs: list[_Run], turns: int, is_loop: bool) -> Iterator[Finding]:
     equations, total = sum(run.equations for run in runs), flat_program(program).size
     share, each = equations / total, equations // turns
-    is_costly = equations >= _FEWEST_CHEAP or any(run.treatment not in ELEMENTWISE for run in runs)
+    is_costly = equations >= _FEWEST_CHEAP or any(run.place.treatment not in ELEMENTWISE for run in runs)
     smallest_share = _SMALLEST_SHARE if is_loop else _SMALLEST_SHARE_SCATTERED
     if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < smallest_share or not is_costly:
-        return []
+        return
     figures: Figures = {
         "repetitions": turns, "equations_each": each, "equations": equations, "share": round(share, 3),
     }  # fmt: skip
     message = f"the same {each} equations are there {turns} times: {equations} of {total} equations ({share:.0%})"
     advice = _LOOP if is_loop else _FUNCTION.format(line.function.rpartition(".")[2])
     severity: Severity = "low" if equations < _MEDIUM_EQUATIONS else "medium" if equations < _HIGH_EQUATIONS else "high"
-    return [finding_at(line, "repeat", severity, message, advice, **figures)]
+    yield finding_at(line, "repeat", severity, message, advice, **figures)

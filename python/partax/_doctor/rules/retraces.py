@@ -3,59 +3,86 @@
 A Python number is a part of the program, so that another one is another program in each call.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from partax._doctor.array_types import traced_type, type_of
-from partax._doctor.entries import Entry, entries_of
-from partax._doctor.finding import Finding, Severity, finding_at
-from partax._doctor.program import Program, argument_name, definition, names_text
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
-from partax._pytree.spec_data import ARRAY, NODE
+from partax._explain.description import Entry, array_entry, describe
 
 _DEEPEST = 2  # containers in which a part of an argument or a result is looked for
 _MOST_PARTS = 50
+_NUMBERS = ("static bool", "static int", "static float", "static complex")
 
-Entries = dict[str, Entry]
-Change = tuple[str, Entry, Entry]  # the path inside an argument, what goes in, and what comes back
+Entries = Mapping[str, Entry]
 
 
-def find(program: Program) -> list[Finding]:
+class Change(NamedTuple):
+    path: str  # inside an argument
+    before: Entry
+    after: Entry
+    kind: Literal["", "type", "grown", "number", "array", "other"]
+    """Empty if a trace for the one serves the other. An array of another type, or with one more row, as a cache that
+    each call appends to; another number; a number or None that becomes an array; `other` is not a change of state.
+    """
+
+
+def _change(path: str, before: Entry, after: Entry) -> Change:
+    old, new = before.aval, after.aval
+    if old is not None and new is not None:
+        lengths = [b - a for a, b in zip(old.shape, new.shape, strict=False) if a != b]
+        is_grown = lengths == [1] and len(old.shape) == len(new.shape) and old.dtype == new.dtype
+        kind = "" if traced_type(old) == traced_type(new) else "type" if old.shape == new.shape else "other"
+        return Change(path, before, after, "grown" if is_grown else kind)
+    if before.is_same(after):
+        return Change(path, before, after, "")
+    if old is None and new is None:
+        is_number = before.label in _NUMBERS and before.label == after.label
+        return Change(path, before, after, "number" if is_number else "other")
+    is_begun = before.text == "None" or before.label in _NUMBERS or after.label in _NUMBERS
+    return Change(path, before, after, "array" if is_begun else "other")
+
+
+def find(program: Program) -> Iterator[Finding]:
     if program.traced is None:  # the traces of a script say themselves why they are made
-        return []
-    types = {leaf.path: leaf.aval for leaf in program.arguments}
-    owner = getattr(program.function, "__self__", None)  # a method's object; a module is an argument of its own
-    holder = {"self": owner} if owner is not None else {program.name: program.function}
-    arguments: list[tuple[str, Entries]] = []
-    for name, value in {**holder, **program.bound_arguments}.items():
-        entries = entries_of(value, name)
-        entries.update((path, Entry(ARRAY, types[path])) for path in entries.keys() & types.keys())
-        arguments += _parts(entries)
+        return
+    arguments = [part for name, value in _values(program).items() for part in _parts(_entries(program, name, value))]
     names = list(program.bound_arguments)
-    in_place = dict.fromkeys(names[:1], "result")  # of each argument the result at its place
+    places = dict.fromkeys(names[:1], "result")  # of each argument the result at its place
     if type(program.out_info) is tuple:
-        in_place = {name: f"result[{i}]" for i, name in enumerate(names)}
+        places = {name: f"result[{i}]" for i, name in enumerate(names)}
     done: list[str] = []
-    findings: list[Finding] = []
-    for result, entries in _parts(entries_of(program.out_info, "result")):
-        if result.startswith(tuple(done)):
-            continue
-        for path, argument in arguments:
+    for result, entries in _parts(describe({"result": program.out_info}).entries):
+        for path, argument in arguments if not result.startswith(tuple(done)) else ():
             # An array or a number by itself comes back at its place; a container has the same paths.
-            if argument.keys() != entries.keys() or (len(entries) == 1 and in_place.get(path) != result):
+            if argument.keys() != entries.keys() or (len(entries) == 1 and places.get(path) != result):
                 continue
-            changes = _changes(argument, entries)
-            if changes is None:
+            changes = [_change(inside, before, entries[inside]) for inside, before in argument.items()]
+            if any(change.kind == "other" for change in changes):
                 continue
-            changes = [change for change in changes if _counts(program, path, change)]
+            changes = [change for change in changes if change.kind and _counts(program, path, change)]
             # Numbers alone that all become arrays are as often the point at which a gradient is taken.
-            is_state = any(after.kind != ARRAY for *_, after in changes) and result in ("result", in_place.get(path))
-            if not changes or is_state or any(entry.kind == ARRAY for entry in argument.values()):
+            is_state = any(change.after.aval is None for change in changes) and result in ("result", places.get(path))
+            if not changes or is_state or any(entry.aval is not None for entry in argument.values()):
                 done.append(result)
                 if changes:
-                    findings.append(_finding(program, path, result, changes))
+                    yield _finding(program, path, result, changes)
                 break
-    return findings
+
+
+def _values(program: Program) -> dict[str, Any]:
+    """The arguments by name, and first what holds the function: a method's object, or itself if it is a module."""
+    owner = getattr(program.function, "__self__", None)
+    holder = {"self": owner} if owner is not None else {program.name: program.function}
+    return {**holder, **program.bound_arguments}
+
+
+def _entries(program: Program, name: str, value: Any) -> Entries:
+    """An argument's entries; what is traced is an array, as a number of `jax.jit` is."""
+    types = {leaf.path: array_entry(leaf.aval) for leaf in program.arguments}
+    return {path: types.get(path, entry) for path, entry in describe({name: value}).entries.items()}
 
 
 def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
@@ -66,40 +93,14 @@ def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
     def depth(path: str) -> int:
         return sum(path[len(argument_name(path)) :].count(mark) for mark in ".[")
 
-    nodes = [path for path, entry in entries.items() if entry.kind == NODE and depth(path) <= _DEEPEST]
+    is_leaf = {path: entry.aval is not None or entry.label in _NUMBERS for path, entry in entries.items()}
+    nodes = [path for path, entry in entries.items() if not (is_leaf[path] or entry.label) and depth(path) <= _DEEPEST]
     for root in nodes[:_MOST_PARTS]:
-        paths = [path for path in entries if path.startswith(root) and path[len(root) :][:1] in ("", ".", "[")]
-        if len(paths) > 1:
-            yield root, {path[len(root) :]: entries[path] for path in paths}
-    leaves = {path: entry for path, entry in entries.items() if entry.kind == ARRAY or entry.is_number}
-    yield from ((path, {"": entry}) for path, entry in leaves.items() if depth(path) <= 1)
-
-
-def _changes(argument: Entries, result: Entries) -> list[Change] | None:
-    """The numbers, arrays and Nones that differ in a result of the same form; None if anything else differs."""
-    changes: list[Change] = []
-    for path, before in argument.items():
-        after = result[path]
-        if before.is_like(after):
-            continue
-        if before.kind == after.kind == ARRAY:
-            is_change = before.value.shape == after.value.shape or _is_grown(before, after)
-        elif before.is_number and after.is_number:
-            is_change = type(before.value) is type(after.value)
-        else:
-            is_change = ARRAY in (before.kind, after.kind) and (before.is_number or after.is_number or before.is_none)
-        if not is_change:
-            return None
-        changes.append((path, before, after))
-    return changes
-
-
-def _is_grown(before: Entry, after: Entry) -> bool:
-    """Whether an array has one more row, as a cache that each call appends to."""
-    if before.value.ndim != after.value.ndim or before.value.dtype != after.value.dtype:
-        return False
-    differences = [new - old for old, new in zip(before.value.shape, after.value.shape, strict=True) if new != old]
-    return differences == [1]
+        inside = {path[len(root) :]: entry for path, entry in entries.items() if path.startswith(root)}
+        inside = {path: entry for path, entry in inside.items() if path[:1] in ("", ".", "[")}
+        if len(inside) > 1:
+            yield root, inside
+    yield from ((path, {"": entry}) for path, entry in entries.items() if is_leaf[path] and depth(path) <= 1)
 
 
 def _counts(program: Program, path: str, change: Change) -> bool:
@@ -107,42 +108,43 @@ def _counts(program: Program, path: str, change: Change) -> bool:
     arrays alone is not, nor is one of another dtype where all arrays change theirs: that is a function of an array, and
     not a step.
     """
-    inside, before, after = change
-    if not before.kind == after.kind == ARRAY:
-        is_container = inside != "" or not before.is_number
-        return is_container or (after.is_number and abs(after.value - before.value) == 1)
-    if before.value.shape != after.value.shape:
+    inside, before, after, kind = change
+    if kind == "number" and inside == "":
+        return before.label in _NUMBERS[1:3] and abs(float(after.value_text) - float(before.value_text)) == 1
+    if kind in ("number", "array"):
+        return inside != "" or before.label not in _NUMBERS
+    if kind == "grown":
         return f"{path}{inside}" != argument_name(path) or len(program.bound_arguments) > 1
     updates = updates_of(program)
-    if before.value.dtype != after.value.dtype:
+    if before.aval.dtype != after.aval.dtype:
         return any(type_of(update.argument.aval) == type_of(update.aval) for update in updates)
     return any(update.argument.path == f"{path}{inside}" for update in updates)
 
 
 def _finding(program: Program, path: str, result: str, changes: list[Change]) -> Finding:
     """The first change of an argument, with the number of the others."""
-    inside, before, after = changes[0]
+    inside, before, after, kind = changes[0]
     more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
-    is_number = before.is_number and after.is_number and type(before.value) is not bool
-    is_each = is_number or (before.kind == after.kind == ARRAY and _is_grown(before, after))
-    message = f"`{path}{inside}` goes in as {before.text} and comes back as {after.text} (in `{result}`){more}: "
-    message += f"{'each' if is_each else 'the second'} call traces and compiles again."
+    is_each = kind == "grown" or (kind == "number" and before.label != "static bool")
+    message = f"`{path}{inside}` goes in as {before.value_text} and comes back as {after.value_text} (in `{result}`)"
+    message += f"{more}: {'each' if is_each else 'the second'} call traces and compiles again."
     severity: Severity = "high" if is_each else "medium"
-    figures: dict[str, Any] = {"count": len(changes), "before": before.text, "after": after.text}
-    line, advice = definition(program.function), _advice(f"{path}{inside}", before, after)
+    figures: Figures = {"count": len(changes), "before": before.value_text, "after": after.value_text}
+    line, advice = program.line, _advice(f"{path}{inside}", changes[0])
     return finding_at(line, "retrace", severity, message, advice, f"{path}{inside}", **figures)
 
 
-def _advice(path: str, before: Entry, after: Entry) -> str:
-    if not before.kind == after.kind == ARRAY:
+def _advice(path: str, change: Change) -> str:
+    _, before, after, kind = change
+    if kind in ("number", "array"):
         field = path.rpartition(".")[2].rpartition("[")[2].strip("]'")
-        if before.is_none:
-            return f"Begin with an array of type {after.text} for `{field}`."
+        if before.label not in _NUMBERS:
+            return f"Begin with an array of type {after.value_text} for `{field}`."
         option = f", or trace the number by `filter_jit(dynamic={names_text((path,))})`" if field == path else ""
-        return f"Begin with an array, which is traced, for `{field}`: `jnp.asarray({before.text})`{option}."
-    if before.value.shape != after.value.shape:
+        return f"Begin with an array, which is traced, for `{field}`: `jnp.asarray({before.value_text})`{option}."
+    if kind == "grown":
         advice = "Keep the shape: begin with an array of the final size, and write each part into it by "
         return f"{advice}`jax.lax.dynamic_update_slice` or `.at[...].set`."
-    if traced_type(before.value)[2]:
-        return f"Begin with an array of the type that comes back: `jnp.asarray(..., dtype=jnp.{after.value.dtype})`."
-    return f"Return it with the dtype that it had: `.astype(jnp.{before.value.dtype})`."
+    if before.aval.weak_type:
+        return f"Begin with an array of the type that comes back: `jnp.asarray(..., dtype=jnp.{after.aval.dtype})`."
+    return f"Return it with the dtype that it had: `.astype(jnp.{before.aval.dtype})`."

@@ -8,13 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax._functions.proof import Proof
-
-
-def unproven(fun: Any) -> str:
-    """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
-    return Proof(fun).reason
-
 
 def scaled(n: Any) -> Any:
     return lambda x: x * n
@@ -74,8 +67,7 @@ class Scale:
         return x * self.n
 
 
-# Each makes an equal callable anew for an equal argument, and another one for another argument. The names of these are
-# rows of docs/guides/retraces.md.
+# Each re-creates an equal callable for an equal argument, and another one for another argument.
 SHOWN: dict[str, Callable[[Any], Any]] = {
     "a lambda": scaled,
     "a local function": lambda n: local(n, n),
