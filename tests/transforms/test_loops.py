@@ -146,7 +146,5 @@ def test_a_carry_settles_to_the_type_that_a_python_loop_ends_with(name: str) -> 
 
 
 def test_an_error_in_a_step_says_which_number_it_made_an_array() -> None:
-    with pytest.raises(jax.errors.TracerBoolConversionError) as raised:
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"argument c\['n'\]"):
         partax.filter_scan(lambda c, x: ({"n": c["n"] + 1 if c["n"] < 2 else 0}, None), {"n": 0}, length=3)
-    assert "c['n']" in str(raised.value)
-    assert "partax: `carry['n']`: a Python number that the step changes" in str(raised.value.__notes__)

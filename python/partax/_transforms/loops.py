@@ -83,14 +83,14 @@ def scan(
         ys = Results("ys")
 
         def body(arrays: Arrays, x: Arrays) -> tuple[Arrays, list[Any]]:
-            out: Any = f(carry.rebuilt(arrays), xs_spec.rebuild(x.leaves))
+            out: Any = f(carry.rebuild(arrays), xs_spec.rebuild(x.leaves))
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
             return carry.arrays_after(out[0], arrays), ys.arrays(out[1])
 
         on_arrays = around(in_place_of(f, body))
         last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
-        return carry.rebuilt(last), ys.rebuilt(stacked)
+        return carry.rebuild(last), ys.rebuilt(stacked)
 
     return run_with_promoted_carry(init, run, **words)
 
@@ -121,13 +121,13 @@ def filter_while_loop(
 
     def run(carry: Carry) -> Any:
         def goes_on(arrays: Arrays) -> Any:
-            return condition(carry.rebuilt(arrays))
+            return condition(carry.rebuild(arrays))
 
         def body(arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(carry.rebuilt(arrays)), arrays)
+            return carry.arrays_after(step(carry.rebuild(arrays)), arrays)
 
         functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
-        return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
+        return carry.rebuild(jax.lax.while_loop(*functions, carry.arrays))
 
     return run_with_promoted_carry(init_val, run)
 
@@ -164,10 +164,10 @@ def filter_fori_loop(
 
     def run(carry: Carry) -> Any:
         def body(index: Any, arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(index, carry.rebuilt(arrays)), arrays)
+            return carry.arrays_after(step(index, carry.rebuild(arrays)), arrays)
 
         on_arrays = in_place_of(body_fun, body)
-        return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
+        return carry.rebuild(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
 
     return run_with_promoted_carry(init_val, run)
 
