@@ -94,8 +94,8 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
         return None
     # What a library keeps of the fields of an object, such as their number, says less than the field.
     path = min(paths, key=lambda path: path.rpartition(".")[2].startswith("_"))
-    texts = [entries[path].text if path in entries else "nothing" for entries in (one, other)]
-    return Difference(path, *texts, alike(*texts))
+    text, other_text = (entries[path].text if path in entries else "nothing" for entries in (one, other))
+    return Difference(path, text, other_text, alike(text, other_text))
 
 
 class ArrayType(NamedTuple):
