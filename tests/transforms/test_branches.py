@@ -192,7 +192,7 @@ def test_what_cannot_be_scanned_is_told() -> None:
 
 
 def test_without_jit_a_static_result_that_changes_is_told() -> None:
-    names = iter("ab")
+    names = iter("aba")
     with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
         partax.filter_scan(lambda c, x: (c, {"n": next(names)}), jnp.zeros(()), XS)
 
