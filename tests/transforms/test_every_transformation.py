@@ -49,7 +49,6 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "filter_vmap": lambda fun: partax.filter_vmap(fun, in_axes=None, axis_size=2),
     "filter_make_jaxpr": partax.filter_make_jaxpr,
     "assert_max_traces": lambda fun: partax.debug.assert_max_traces(fun, max_traces=100_000),
-    "trace": lambda fun: partax.filter_jit(fun).trace,
     "eval_shape": lambda fun: partax.filter_jit(fun).eval_shape,
     "a method": lambda fun: type("C", (), {"m": partax.filter_jit(lambda owner, x, /, **more: fun(x, **more))})().m,
     "a bound function": lambda fun: partax.filter_jit(fun).bind(X),

@@ -98,12 +98,10 @@ def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
     def f(x: Any, *rest: Any, **named: Any) -> Any:
         return x, rest, named
 
-    out_axes = (0, (None, 0), {"a": None, "b": 0})
     mapped = filter_vmap(f, in_axes={"rest": None, "named": 0}, out_axes=(0, None, {"a": 0, "b": 0}))
     assert_same(mapped(X, 1, array(2), a=X, b=X), (X, (1, array(2)), {"a": X, "b": X}))
-    assert_same(
-        filter_vmap(f, in_axes=(0, None, 0), out_axes=out_axes)(X, 1, X, a="s", b=X), (X, (1, X), {"a": "s", "b": X})
-    )
+    mapped = filter_vmap(f, in_axes=(0, None, 0), out_axes=(0, (None, 0), 0))
+    assert_same(mapped(X, 1, X, b=X), (X, (1, X), {"b": X}))
 
 
 def test_a_module_under_it_is_not_mapped_but_as_an_argument_it_is() -> None:
@@ -132,8 +130,6 @@ def test_as_a_method_and_pickled() -> None:
 def test_wrong_options() -> None:
     with pytest.raises(TypeError, match="filter_vmap: found a `int`, expected a callable"):
         filter_vmap(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
-        filter_vmap(mixed, axes=3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"`axis_size`: found .*, expected a Python number, as in axis_size=3"):
         filter_vmap(mixed, axis_size="3")  # type: ignore[call-overload]
 
@@ -160,11 +156,10 @@ SPECS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize("jit", [False, True])
-def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
+def test_equals_jax_on_arrays(mesh: Any, name: str) -> None:
     in_specs, out_specs = SPECS[name]
     mapped = filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
-    out = (partax.filter_jit(mapped) if jit else mapped)(LAYER, ROWS, 2)
+    out = mapped(LAYER, ROWS, 2)
     assert_close_trees(out, {"y": jax.vmap(LAYER)(ROWS) * 2, "mean": jnp.mean(ROWS), "s": ("s", 2), "rows": 1})
     assert out["y"].sharding.spec == P("d")
 

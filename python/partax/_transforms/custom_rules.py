@@ -217,10 +217,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         inexact, exact, rest_of_first = split(args[0], is_inexact_array, is_array)
-        others, rest_of_others = split((args[1:], kwargs))
+        constants, rest_of_constants = split((args[1:], kwargs))
 
-        def call(fun: Any, inexact: Any, exact: Any, others: Any) -> Any:
-            positional, named = joined((others, rest_of_others))
+        def call(fun: Any, inexact: Any, exact: Any, constants: Any) -> Any:
+            positional, named = joined((constants, rest_of_constants))
             return fun(joined((inexact, exact, rest_of_first)), *positional, **named)
 
         @jax.custom_vjp
@@ -230,7 +230,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
         def run_fwd(*arrays: Any) -> Any:
             # An array may be represented by the number that JAX was called with.
             values = jax.tree.map(lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value), arrays)
-            self._refuse_others(arrays[2], args[1:], kwargs)
+            self._refuse_constants(arrays[2], args[1:], kwargs)
             marks = [leaf is not None and leaf.perturbed for leaf in arrays[0]]
             perturbed = tree_of(rest_of_first.value[1], marks)
             forward = objects.refuse_changes(functools.partial(fwd, perturbed), operator.itemgetter(0))
@@ -257,9 +257,9 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return [None if value is None else leaf for value, leaf in pairs], None, None
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        return joined(run(inexact, exact, others))
+        return joined(run(inexact, exact, constants))
 
-    def _refuse_others(self, arrays: Sequence[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _refuse_constants(self, arrays: Sequence[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Raises a RuntimeError if another argument than the first is differentiated."""
         first, *names = names_of_arguments(self.__wrapped__, 1 + len(rest))
         for leaf, (path, _) in zip(arrays, tree_leaves_with_path((rest, named)), strict=True):

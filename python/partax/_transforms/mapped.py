@@ -18,7 +18,6 @@ from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
 def _first_axis(leaf: Any) -> int | None:
-    """The first axis of an array, and none of anything else."""
     return 0 if is_array(leaf) else None
 
 
@@ -45,9 +44,9 @@ class _Vmap(Transformed[..., Any]):
         if axes or dict(options)["axis_size"] is not None:
             run = arguments.describe_to_jax(on_one)
             mapped = jax.vmap(run, in_axes=tuple(arguments.nodes(axes)), out_axes=(0, None, None), **dict(options))
-            stacked, others, rest = mapped(*leaves)
+            stacked, unstacked, rest = mapped(*leaves)
         else:
-            stacked, others, rest = on_one(*leaves)
+            stacked, unstacked, rest = on_one(*leaves)
             if jax.tree.leaves(stacked):
                 raise ValueError(
                     f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
@@ -58,11 +57,11 @@ class _Vmap(Transformed[..., Any]):
             None if axis is None else jnp.moveaxis(leaf, 0, axis)
             for leaf, axis in zip(stacked, axes_of_result, strict=True)
         ]
-        return close_methods(jax.tree.unflatten(structure, combine(moved, joined(others))))
+        return close_methods(jax.tree.unflatten(structure, combine(moved, joined(unstacked))))
 
 
 def _split_by_axis(out: Any, out_axes: Any) -> tuple[list[Any], Split, Rest]:
-    """The leaves of a result that get the axis, with None for others; the others; and the axes with the structure."""
+    """The leaves of a result that get the axis, with None for the rest; the rest; and the axes with the structure."""
     leaves, structure = jax.tree.flatten(out)
     pairs = _core.broadcast_prefix(out_axes, out, is_none, "out_axes", "the result")
 
@@ -81,8 +80,8 @@ def _split_by_axis(out: Any, out_axes: Any) -> tuple[list[Any], Split, Rest]:
                 )
             _check_axis(axis, leaf, jnp.ndim(leaf) + 1, path(i), "out_axes")
     stacked = [None if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
-    others = [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)]
-    return stacked, split(others), Rest((axes, structure))
+    unstacked = [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)]
+    return stacked, split(unstacked), Rest((axes, structure))
 
 
 def _axis_of(leaf: Any, entry: Any, path: Callable[[], str], option: str) -> int | None:
