@@ -10,9 +10,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from partax import _core
 from partax._pytree.filters import Filter, is_array
 from partax._pytree.partition import combine
-from partax._pytree.short_text import array_text, short_text, wrapper_text
+from partax._pytree.short_text import wrapper_text
+from partax._transforms.carry import Difference, Flat, first_difference
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, Split, joined, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
@@ -180,27 +182,15 @@ class ClosureConverted(Generic[_P, _R]):
 
 
 def _check_arguments(name: str, expected: Split, actual: Split) -> None:
-    """Raises a ValueError if arguments differ from those that a function was converted for."""
     if actual == expected:
         return
-    texts, expected_texts = _leaf_texts(actual), _leaf_texts(expected)
-    for place in texts | expected_texts:
-        text, expected_text = texts.get(place, "nothing"), expected_texts.get(place, "nothing")
-        if text != expected_text:
-            break
-    else:
-        place, text, expected_text = "args", "another structure", "that"
+    root = "(args, kwargs)"
+    first, second = (Flat(_core.flatten(joined(arguments), root)[1], ()) for arguments in (actual, expected))
+    difference = first_difference(first, second, root) or Difference(root, "another tree", "an equal one")
     raise ValueError(
-        f"`{place}`: found {text}, expected {expected_text}, which {name}() was converted for by filter_closure_convert"
+        f"`{difference.path}`: found {difference.first}, expected {difference.second}{difference.note}, which {name}() "
+        "was converted for by filter_closure_convert"
     )
-
-
-def _leaf_texts(arguments: Split) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(joined(arguments)):
-        place = ("args", "kwargs")[path[0].idx] + jax.tree_util.keystr(path[1:])
-        texts[place] = array_text(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else short_text(leaf)
-    return texts
 
 
 def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
