@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partax
-from partax import by_path, is_array
+from partax import by_path
 from trees import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -137,13 +137,7 @@ def test_frozen_layers_have_no_products_in_the_backward_pass(transform):
     assert count(None) == layers + layers + (layers - 1)
     assert count(by_path(str(layers - 1))) == layers + 1
     assert count(by_path("0")) == layers + 1 + (layers - 1)
-    assert count(by_path("0") | by_path(str(layers - 1))) == layers + 2 + (layers - 1)
     assert count(False) == layers
-
-
-def test_a_tree_without_inexact_arrays_has_no_gradient():
-    for wrt in (None, True, is_array):
-        assert partax.filter_grad(lambda t: jnp.float32(t[0]), wrt=wrt)([1, jnp.arange(2)]) == [None, None]
 
 
 @pytest.mark.parametrize("wrt", ["x", 1, {"x": "y"}, [True]], ids=repr)

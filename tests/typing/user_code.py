@@ -107,13 +107,8 @@ def limiting(model: Model, x: jax.Array) -> None:
     partax.debug.assert_max_traces(len)  # pyright: ignore[reportCallIssue]
 
 
-def size(x: jax.Array) -> int:
-    return x.size
-
-
 def walking(model: Model, arrays: dict[str, jax.Array]) -> None:
     assert_type(partax.tree.at(lambda m: m.scale, model, 1), Model)
-    assert_type(partax.tree.at(lambda m: (m.scale, m.scale), model, replace_fn=size), Model)
     assert_type(partax.tree.equal(model, arrays, rtol=1e-3), bool | jax.Array)
     partax.tree.at(lambda m: m.nothing, model, 1)  # pyright: ignore[reportAttributeAccessIssue]
     partax.tree.equal(model, rtolerance=1)  # pyright: ignore[reportCallIssue]
@@ -144,8 +139,6 @@ class Transformed:
 def gradients_keep_parameters(model: Model, x: jax.Array) -> None:
     partax.filter_grad(loss_of)(model, x, times=2)
     partax.filter_value_and_grad(has_aux=True)(loss_and_aux)(model, x)
-    partax.filter_grad(wrt=partax.by_path("scale"))(loss_of)(model, x)
-    model = partax.apply_updates(model, partax.filter_grad(loss_of)(model, x))
     Transformed().slope(x)
     partax.filter_grad(loss_of)(x, x)  # pyright: ignore[reportArgumentType]
     partax.filter_grad(loss_of)(model, x, n=2)  # pyright: ignore[reportCallIssue]
@@ -198,9 +191,7 @@ def loops(state: State, x: jax.Array) -> None:
     assert_type(partax.filter_while_loop(lambda state: True, same, state), State)
     assert_type(partax.filter_fori_loop(0, 3, body, state, unroll=2), State)
     assert_type(partax.filter_map(x_of, state, batch_size=2), jax.Array)
-    assert_type(partax.filter_scan(lambda state, _: (state, 1), state, length=3), tuple[State, int])
     partax.filter_scan(step, state, "x")  # pyright: ignore[reportArgumentType]
-    partax.filter_while_loop(lambda state: True, x_of, state)  # pyright: ignore[reportArgumentType]
     partax.filter_map(x_of, 1)  # pyright: ignore[reportArgumentType]
 
 
