@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]
         lambda x: Bag(x),
         {"out_axes": 2},
         (X,),
-        r"`the result.*`: found float32.* axis 2, as out_axes",
+        r"`the result.*`: found float32.* axis 2 of out_axes",
     ),
     "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
     "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),

@@ -31,10 +31,10 @@ class _Vmap(Transformed[..., Any]):
         )
         axes: dict[int, int] = {}
         for i, (leaf, entry) in enumerate(zip(arguments.leaves, arguments.entries, strict=True)):
-            axis = _axis_of(leaf, entry, lambda i=i: arguments.path(i), "in_axes")
+            ndim = np.ndim(leaf) if is_array(leaf) else 0
+            axis = _axis_of(leaf, entry, ndim, lambda i=i: arguments.path(i), "in_axes")
             if axis is not None:
                 axes[i] = axis
-                _check_axis(axis, leaf, np.ndim(leaf) if is_array(leaf) else 0, arguments.path(i), "in_axes")
         call = arguments.on_nodes(self._name, axes)
 
         def on_one(*nodes: Any) -> Any:
@@ -70,36 +70,30 @@ def _split_by_axis(out: Any, out_axes: Any) -> tuple[list[Any], Split, Rest]:
 
     axes: list[int | None] = []
     for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
-        axis = _axis_of(leaf, entry, lambda i=i: path(i), "out_axes")
-        axes.append(axis)
-        if axis is not None:
-            if not is_array_like(leaf):
-                raise TypeError(
-                    f"`{path(i)}`: found {value_text(leaf)}, expected an array, since out_axes has the axis {axis} for "
-                    "it; give None there, or a function of the leaf that returns it for what is not an array"
-                )
-            _check_axis(axis, leaf, jnp.ndim(leaf) + 1, path(i), "out_axes")
+        ndim = jnp.ndim(leaf) + 1 if is_array_like(leaf) else 0
+        axes.append(_axis_of(leaf, entry, ndim, lambda i=i: path(i), "out_axes"))
     stacked = [None if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
     unstacked = [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)]
     return stacked, split(unstacked), Rest((axes, structure))
 
 
-def _axis_of(leaf: Any, entry: Any, path: Callable[[], str], option: str) -> int | None:
+def _axis_of(leaf: Any, entry: Any, ndim: int, path: Callable[[], str], option: str) -> int | None:
     axis = entry(leaf) if callable(entry) else entry
-    if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
-        return axis
-    what = "an axis" if axis is entry else "a function that returned"
-    raise ValueError(
-        f"`{path()}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or int"
-    )
-
-
-def _check_axis(axis: int, leaf: Any, ndim: int, path: str, option: str) -> None:
-    if not -ndim <= axis < ndim:
+    if axis is None:
+        return None
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        what = "an axis" if axis is entry else "a function that returned"
         raise ValueError(
-            f"`{path}`: found {value_text(leaf)}, expected an array that can have an axis {axis}, as {option} says; "
-            "None there passes it on unchanged"
+            f"`{path()}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or "
+            "int"
         )
+    if not -ndim <= axis < ndim:
+        kind = ValueError if is_array_like(leaf) else TypeError
+        raise kind(
+            f"`{path()}`: found {value_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
+            "None there, or a function of the leaf that returns it"
+        )
+    return axis
 
 
 @transformation
@@ -141,8 +135,8 @@ def filter_vmap(
       the function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: out_axes has an
-        axis for what is not an array; the message has the path.
+      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: an option has an axis for what is
+        not an array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
