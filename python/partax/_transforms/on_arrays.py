@@ -127,11 +127,12 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, ignore_others
     """
     pairs = _core.broadcast_prefix(tangents, tree, is_none, f"its {what}", name)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    extra = [path for path, _ in jax.tree_util.tree_leaves_with_path(tangents) if path not in {*paths}]
-    if extra:
-        raise ValueError(
-            f"`{name}{jax.tree_util.keystr(extra[0])}`: found a {what} where no leaf can have one, expected None"
-        )
+    leaf_paths = set(paths)
+    for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
+        if path not in leaf_paths:
+            raise ValueError(
+                f"`{name}{jax.tree_util.keystr(path)}`: found a {what} where no leaf can have one, expected None"
+            )
     leaves: list[Any] = []
     for path, (leaf, tangent) in zip(paths, pairs, strict=True):
         leaves.append(None)
