@@ -53,7 +53,6 @@ def methods_are_bound(model: Model, x: jax.Array) -> None:
     assert_type(Model.in_place(model, x), jax.Array)
     assert_type(model.in_place.cache_info(), partax.stages.CacheInfo)
     model.in_place()  # pyright: ignore[reportCallIssue]
-    model.in_place("x")  # pyright: ignore[reportArgumentType]
 
 
 def a_wrapper_has_stages(x: jax.Array) -> None:
@@ -69,19 +68,6 @@ def annotations(step: partax.stages.Wrapper[[jax.Array], int], serve: partax.sta
     assert_type(step(x), int)
     assert_type(step.bind(x), partax.stages.Bound[int])
     assert_type(serve(), int)
-
-
-def splitting(model: Model, x: jax.Array) -> None:
-    arrays, static = partax.partition(model, partax.is_array)
-    inexact = partax.filter(model, partax.is_inexact_array, inverse=True, is_leaf=lambda node: node is None)
-    assert_type(partax.combine(arrays, static, inexact), Any)
-    assert_type(partax.is_array(x), bool)
-
-
-def placing(model: Model, mesh: jax.sharding.Mesh) -> None:
-    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    assert_type(partax.filter_shard(model, everywhere), Any)
-    partax.filter_shard(model, shardings=everywhere)  # pyright: ignore[reportCallIssue]
 
 
 def groups(model: Model) -> None:
@@ -141,7 +127,6 @@ def gradients_keep_parameters(model: Model, x: jax.Array) -> None:
     partax.filter_value_and_grad(has_aux=True)(loss_and_aux)(model, x)
     Transformed().slope(x)
     partax.filter_grad(loss_of)(x, x)  # pyright: ignore[reportArgumentType]
-    partax.filter_grad(loss_of)(model, x, n=2)  # pyright: ignore[reportCallIssue]
 
 
 def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:

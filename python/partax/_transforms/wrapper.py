@@ -112,7 +112,6 @@ class Transformation(Protocol[_O]):
 
 
 def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformation[_O]:
-    """The function itself, for type checkers one that takes a callable or none."""
     return cast("Any", function)
 
 
@@ -128,7 +127,6 @@ class Derivation(Protocol[_O]):
 
 
 def derivation(function: Callable[Concatenate[Any, _O], Any]) -> Derivation[_O]:
-    """The function itself, for type checkers one that takes a callable or none."""
     return cast("Any", function)
 
 
