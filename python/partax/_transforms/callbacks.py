@@ -1,5 +1,6 @@
 """filter_pure_callback and filter_io_callback: Python functions that a compiled program calls."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 from jax.experimental import io_callback
 from jax.sharding import Sharding
 
-from partax._pytree.partition import partition
+from partax import _core
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import Rest, joined, split
 from partax._transforms.wrapper import check_callable
@@ -48,9 +49,8 @@ def filter_pure_callback(
       ValueError: when the program runs, jax's error with the message of one: the result is not like
         `result_shape_dtypes`.
     """
-    check_callable(callback, "filter_pure_callback")
-    run, structs, arrays, whole = _on_arrays("filter_pure_callback", callback, args, kwargs, result_shape_dtypes)
-    return whole(jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method))
+    call = functools.partial(jax.pure_callback, sharding=sharding, vmap_method=vmap_method)
+    return _call_back("filter_pure_callback", call, callback, args, kwargs, result_shape_dtypes)
 
 
 def filter_io_callback(
@@ -87,34 +87,37 @@ def filter_io_callback(
       TypeError: `callback` is not callable.
       ValueError: when the program runs, as for `filter_pure_callback`.
     """
-    check_callable(callback, "filter_io_callback")
-    run, structs, arrays, whole = _on_arrays("filter_io_callback", callback, args, kwargs, result_shape_dtypes)
-    return whole(io_callback(run, structs, arrays, sharding=sharding, ordered=ordered))
+    call = functools.partial(io_callback, sharding=sharding, ordered=ordered)
+    return _call_back("filter_io_callback", call, callback, args, kwargs, result_shape_dtypes)
 
 
-def _on_arrays(
-    transformation: str, callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> tuple[Callable[[Any], Any], Any, Any, Any]:
-    """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
-    callback_of_copies = Objects.of_call(transformation, callback, args, kwargs).refuse_changes(callback)
+def _call_back(
+    transformation: str,
+    call: Callable[..., Any],
+    callback: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    expected: Any,
+) -> Any:
+    check_callable(callback, transformation)
+    function = Objects.of_call(transformation, callback, args, kwargs).refuse_changes(callback)
     arrays, static = split((args, kwargs))
-    structs, rest = split(result, lambda leaf: hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
-    expected, structure = rest.value
-    which = [struct is not None for struct in structs]
+    structs, rest = split(expected, _is_struct)
 
     def run(values: Any) -> Any:
         positional, named = joined((values, static))
-        out = callback_of_copies(*positional, **named)
-        leaves, structure_of_result = jax.tree.flatten(out)
-        is_alike = structure_of_result == structure
-        if not is_alike:
-            partition(out, jax.tree.unflatten(structure, which))  # tells where they differ, if it can
-        own, rest = partition(leaves, which) if is_alike else ([], leaves)
-        if not is_alike or Rest(rest) != Rest(expected):
-            raise ValueError(
-                f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
-                f"result_shape_dtypes says apart from arrays: found {rest!r}, expected {expected!r}"
-            )
-        return own
+        out = function(*positional, **named)
+        pairs = _core.broadcast_prefix(expected, out, _is_struct, "result_shape_dtypes", "the result")
+        for leaf, entry in pairs:
+            if not _is_struct(entry) and Rest(leaf) != Rest(entry):
+                raise ValueError(
+                    f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
+                    f"result_shape_dtypes says apart from arrays: found {leaf!r}, expected {entry!r}"
+                )
+        return [leaf if _is_struct(entry) else None for leaf, entry in pairs]
 
-    return run, structs, arrays, lambda out: joined((out, rest))
+    return joined((call(run, structs, arrays), rest))
+
+
+def _is_struct(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")

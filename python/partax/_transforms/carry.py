@@ -1,10 +1,10 @@
-"""What loops and branches carry: arrays as jax sees them, the types that they settle to; where trees differ."""
+"""What loops and branches carry: where trees differ, and the types that arrays and numbers settle to."""
 
 import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text
-from partax._pytree.spec_data import ARRAY, DICTS, FIELD, NODE, RUN, VALUE, alike, details, repr_text
+from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, VALUE, alike, details, repr_text
 
 NUMBERS = (bool, int, float, complex)
 _LONGEST = 200
@@ -46,7 +46,7 @@ class _Entry(NamedTuple):
 
     @property
     def settles(self) -> bool:
-        return self.kind == VALUE and is_number(self.value)
+        return self.kind == ARRAY or (self.kind == VALUE and is_number(self.value))
 
     @property
     def text(self) -> str:
@@ -57,21 +57,16 @@ class _Entry(NamedTuple):
         family, cls, arity = self.value
         return "None" if family == "none" else f"a `{cls.__name__}`" + ("" if arity is None else f" of {arity}")
 
-    def has_fields_of(self, other: "_Entry") -> bool:
-        """Whether it is an object of the class of another one, which has more fields or fewer."""
-        are_objects = self.kind == other.kind == NODE and self.value[0] not in ("tuple", "list")
-        return are_objects and self.value[:2] == other.value[:2] and self.value != other.value
-
-    def same(self, other: "_Entry", numbers_settle: bool) -> bool:
+    def equals(self, other: "_Entry", numbers_settle: bool) -> bool:
         if numbers_settle and (self.settles or other.settles):
-            return all(entry.settles or entry.kind == ARRAY for entry in (self, other))
-        if self.kind != other.kind or self.kind in (ARRAY, NODE):
-            return self.kind == other.kind and (self.kind == ARRAY or self.value == other.value)
-        return _core.static_equal(self.value, other.value)
+            return self.settles and other.settles
+        if self.kind == other.kind == NODE:
+            return self.value[:2] == other.value[:2]  # children have entries too
+        return self.kind == other.kind and (self.kind == ARRAY or _core.static_equal(self.value, other.value))
 
 
 def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
-    """All nodes, arrays and static values, each by its path; a node before what is in it."""
+    """All nodes, arrays and static values, each by its path; a node before its children."""
     arrays = iter(flat.arrays)
     # The placeholders have to be arrays; their values do not matter.
     tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
@@ -80,38 +75,27 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
             yield path, _Entry(ARRAY, next(arrays))
         elif kind == RUN:
             yield from ((f"{path}[{i}]", _Entry(VALUE, one)) for i, one in enumerate(value[1], value[0]))
-        elif kind == NODE:
-            family, cls, children = value
-            yield path, _Entry(NODE, (family, cls, None if family in DICTS else children))
-            if family == "ordered_dict":
-                yield f"{path}.keys()", _Entry(FIELD, children)
+        elif kind == NODE and value[0] == "ordered_dict":
+            yield path, _Entry(NODE, (*value[:2], None))
+            yield f"{path}.keys()", _Entry(FIELD, value[2])
         else:
             yield path, _Entry(kind, value)
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """Where the static parts of two trees differ first, if they do; numbers may settle with numbers and arrays."""
+    """The first place where the static parts of two trees differ; numbers may settle with numbers and arrays."""
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
-    for path, entry in one.items():
-        other_entry = other.get(path)
-        if other_entry is None:
-            return Difference(path, entry.text, "nothing")
-        if not entry.same(other_entry, numbers_settle):
-            owner, _, name = path.rpartition(".")
-            # What a library keeps of its fields, such as their number, says less than the field.
-            object_path = path if entry.has_fields_of(other_entry) else owner if name.startswith("_") else None
-            field = None if object_path is None else _field_of_one(object_path, one, other)
-            return field or Difference(path, entry.text, other_entry.text, alike(entry.text, other_entry.text))
-    return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
-
-
-def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
-    """The first field below a path that only one of two objects of a class has."""
-    paths = (at for at in (*one, *other) if at.startswith((f"{path}.", f"{path}[")) and (at in one) != (at in other))
-    below = next(paths, None)
-    if below is None:
+    paths = [
+        path
+        for path in one | other
+        if path not in one or path not in other or not one[path].equals(other[path], numbers_settle)
+    ]
+    if not paths:
         return None
-    return Difference(below, *(each[below].text if below in each else "nothing" for each in (one, other)))
+    # What a library keeps of the fields of an object, such as their number, says less than the field.
+    path = min(paths, key=lambda path: path.rpartition(".")[2].startswith("_"))
+    text, other_text = (entries[path].text if path in entries else "nothing" for entries in (one, other))
+    return Difference(path, text, other_text, alike(text, other_text))
 
 
 class ArrayType(NamedTuple):
@@ -198,96 +182,127 @@ def in_place_of(function: Callable[..., Any], body: _F) -> _F:
     return body
 
 
+class Leaves(NamedTuple):
+    """A tree as its structure and its leaves by path, and the words that messages add to what is in it."""
+
+    words: str
+    flat: Flat
+    structure: _core.FlatSpec
+    values: dict[str, Any]  # arrays or their types, and static values
+
+    @classmethod
+    def of(cls, words: str, tree: Any, root: str) -> "Leaves":
+        arrays, spec = _core.flatten(tree, root)
+        structure, values, _ = flat_partition(tree, True)
+        return cls(words, Flat(spec, list(map(array_type, arrays))), structure, values)
+
+    @property
+    def arrays(self) -> Arrays:
+        arrays = {path: value for path, value in self.values.items() if _is_array(value)}
+        return Arrays(list(arrays.values()), tuple(arrays))
+
+    def without_arrays(self) -> "Leaves":
+        types = {path: array_type(value) if _is_array(value) else value for path, value in self.values.items()}
+        return self._replace(values=types)
+
+    def convert(self, types: Mapping[str, ArrayType]) -> list[Any]:
+        """The values at the paths of types that they are joined to, as arrays of these."""
+        pairs = [(self.values[path], type) for path, type in types.items()]
+        return [
+            value if _is_array(value) and array_type(value) == type else converted(value, type) for value, type in pairs
+        ]
+
+    def rebuild(self, changes: Mapping[str, Any]) -> Any:
+        return flat_combine(self.structure, self.values | dict(changes))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, ArrayType) or _core.is_array(leaf)
+
+
+def common_types(trees: Sequence[Leaves], root: str, rule: str) -> dict[str, ArrayType]:
+    """The types of the arrays of trees by path, and of the numbers that are not equal in all. A TypeError with a `rule`
+    if the trees differ in anything else.
+    """
+    first, *rest = trees
+    types: dict[str, ArrayType] = {}
+
+    def fail(difference: Difference, other: Leaves) -> None:
+        path, text, other_text, note = difference
+        raise TypeError(f"`{path}`: {text} {first.words}, {other_text} {other.words}{note}; {rule}")
+
+    for other in rest:
+        if other.flat.spec != first.flat.spec:
+            difference = first_difference(first.flat, other.flat, root, True)
+            if difference is not None:
+                fail(difference, other)
+    for path, leaf in first.values.items():
+        leaves = [other.values[path] for other in rest]
+        if not _is_array(leaf) and all(not _is_array(one) and _core.static_equal(leaf, one) for one in leaves):
+            continue
+        type, text = array_type(leaf), value_text(leaf)
+        for other, one in zip(rest, leaves, strict=True):
+            common = joined(type, array_type(one))
+            if common is None:
+                fail(Difference(root + path, text, value_text(one)), other)
+            elif common != type:
+                type, text = common, common.text
+        types[path] = type
+    return types
+
+
 _T = TypeVar("_T")
 
 
 class Carry:
     """A carry with the types that its arrays have in this trace of a loop."""
 
-    def __init__(self, tree: Any, root: str, step: str, changed_numbers: tuple[str, ...] = ()):
-        self._tree = tree
+    def __init__(self, tree: Any, root: str, step: str):
         self._root = root
         self._step = step
-        self._changed_numbers = changed_numbers
-        leaves, self._spec = _core.flatten(tree, root)
-        self._types = list(map(array_type, leaves))
-        self.arrays = Arrays.of(leaves, self._spec, root)
-        self.promotions: dict[str, ArrayType] = {}  # the types that a step makes of leaves, where they are others
+        self._leaves = Leaves.of(f"before {step}", tree, root)
+        self.arrays = self._leaves.arrays
+        self.promotions: dict[str, ArrayType] = {}  # the types that a step computes for leaves, if they are different
 
     def has_promotable_leaves(self) -> bool:
-        """Whether it has Python numbers or arrays of weak type, which a step may turn into arrays of other types."""
-        return any(type.weak for type in self._types) or any(
-            map(is_number, flat_partition(self._tree, True)[1].values())
+        """Whether it has Python numbers or arrays of weak type, for which a step may compute arrays of other types."""
+        return any(
+            is_number(leaf) or (_is_array(leaf) and array_type(leaf).weak) for leaf in self._leaves.values.values()
         )
 
-    def rebuilt(self, arrays: Arrays) -> Any:
-        return self._spec.rebuild(arrays.leaves)
+    def rebuild(self, arrays: Arrays) -> Any:
+        return self._leaves.flat.spec.rebuild(arrays.leaves)
 
     def arrays_after(self, after: Any, before: Arrays) -> Arrays:
-        """The arrays that a step has made of those before, of the same types; those before where there are
-        promotions.
-        """
-        leaves, spec = _core.flatten(after, self._root)
-        if spec == self._spec and self._types == list(map(array_type, leaves)):
-            return Arrays(leaves, self.arrays.paths)
-        difference = first_difference(Flat(self._spec, self._types), Flat(spec, leaves), self._root, True)
-        if difference is not None:
-            self._fail(difference)
-        old = flat_partition(self._tree, True)[1]
-        spec, new, _ = flat_partition(after, True)
-        self.promotions = {}
-        for path, value in old.items():
-            is_static = not (_core.is_array(value) or _core.is_array(new[path]))
-            if is_static and (not is_number(value) or _core.static_equal(value, new[path])):
-                continue
-            type = joined(array_type(value), array_type(new[path]))
-            if type is None:
-                self._fail(Difference(self._root + path, value_text(value), value_text(new[path])))
-            if is_number(value) or array_type(value) != type:
-                self.promotions[path] = type
-            elif is_number(new[path]) or array_type(new[path]) != type:
-                new[path] = converted(new[path], type)
-        if self.promotions:
-            return before
-        return Arrays(_core.flatten(flat_combine(spec, new), self._root)[0], self.arrays.paths)
+        """The arrays that a step returns, with the types of the carry; those before it if there are promotions."""
+        result = Leaves.of("after it", after, self._root)
+        types = common_types((self._leaves, result), self._root, "only the values of arrays may change between steps")
+        values = self._leaves.values
+        self.promotions = {
+            path: type
+            for path, type in types.items()
+            if not _is_array(values[path]) or array_type(values[path]) != type
+        }
+        return before if self.promotions else Arrays(result.convert(types), self.arrays.paths)
 
-    def promoted(self) -> "Carry":
-        spec, leaves, _ = flat_partition(self._tree, True)
-        numbers = tuple(self._root + path for path in self.promotions if is_number(leaves[path]))
-        leaves |= {path: converted(leaves[path], type) for path, type in self.promotions.items()}
-        return Carry(flat_combine(spec, leaves), self._root, self._step, self._changed_numbers + numbers)
-
-    def explain(self, error: BaseException) -> None:
-        """Adds to an error of a step which Python numbers are arrays in it."""
-        if self._changed_numbers:
-            paths = ", ".join(f"`{path}`" for path in self._changed_numbers)
-            error.add_note(f"partax: {paths}: a Python number that {self._step} changes, and so an array in it")
-
-    def _fail(self, difference: Difference) -> NoReturn:
-        raise TypeError(
-            f"`{difference.path}`: {difference.first} before {self._step}, {difference.second} after it"
-            f"{difference.note}; only the values of arrays may change from one step to the next"
-        )
+    def promote(self) -> "Carry":
+        converted = zip(self.promotions, self._leaves.convert(self.promotions), strict=True)
+        return Carry(self._leaves.rebuild(dict(converted)), self._root, self._step)
 
 
 def run_with_promoted_carry(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
-    """Runs a loop with a carry whose types a step gives back. Where the carry has Python numbers or weak types, the
-    loop is traced without running it first, until no type is promoted: each trace makes one leaf more an array, its
-    dtype a wider one, or its type strong, so it ends. Messages call a step `step`, and paths into the carry begin with
-    `root`.
+    """Runs a loop with a carry of the types that a step returns. If the carry has Python numbers or weak types, the
+    loop is traced without running it first, until no type is promoted: each trace makes a leaf an array, its dtype
+    wider or its type strong, so it ends. Messages call a step `step`, and paths into the carry begin with `root`.
     """
     carry = Carry(init, root, step)
-    try:
-        while carry.has_promotable_leaves():
-            with jax.disable_jit(False):  # else a loop would really run
-                jax.eval_shape(functools.partial(_run_without_result, run, carry))
-            if not carry.promotions:
-                break
-            carry = carry.promoted()
-        return run(carry)
-    except jax.errors.ConcretizationTypeError as error:
-        carry.explain(error)
-        raise
+    while carry.has_promotable_leaves():
+        with jax.disable_jit(False):  # else a loop would really run
+            jax.eval_shape(functools.partial(_run_without_result, run, carry))
+        if not carry.promotions:
+            break
+        carry = carry.promote()
+    return run(carry)
 
 
 def _run_without_result(run: Callable[[Carry], Any], carry: Carry) -> None:

@@ -2,27 +2,24 @@
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
+from jax.tree_util import keystr, tree_leaves_with_path
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
-from partax._pytree.partition import combine, is_none, partition
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import (
     Rest,
-    Split,
     joined,
-    misfit,
     on_split,
     or_zero,
     split,
     tangent_leaves,
     tree_of,
-    value_text,
 )
 from partax._transforms.wrapper import Transformed, check_callable, check_first, names_of_arguments
 
@@ -55,8 +52,8 @@ class filter_custom_jvp(Transformed[_P, _R]):
     Raises:
       TypeError: `fn` is not callable.
       AttributeError: when called, the rule is not set.
-      ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
-        the message has the path.
+      ValueError, TypeError: when called, an argument by name is differentiated, or a tangent that the rule returned
+        does not fit; the message has the path.
     """
 
     _name = "filter_custom_jvp"
@@ -93,55 +90,45 @@ class filter_custom_jvp(Transformed[_P, _R]):
         if rule is None:
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        arrays, static = split((args, kwargs))
-
-        run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__), static))
+        arrays, rest = split((args, kwargs))
+        run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__), rest))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
-            positional, named = joined((primals[0], static))
+            positional, named = joined((primals[0], rest))
             leaves, structure = jax.tree.flatten(positional)
             along = [
                 tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
                 for tangent, primal in zip(tangents[0], primals[0], strict=True)
             ]
-            at = next((i for i, tangent in enumerate(along[len(leaves) :]) if tangent is not None), None)
-            if at is not None:
-                path = jax.tree_util.tree_leaves_with_path(named)[at][0]
-                raise ValueError(
-                    f"`{path[0].key}{jax.tree_util.keystr(path[1:])}`: found an argument by name that is "
-                    f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
-                )
-            del along[len(leaves) :]
+            for (path, _), tangent in zip(tree_leaves_with_path(named), along[len(leaves) :], strict=True):
+                if tangent is not None:
+                    raise ValueError(
+                        f"`{path[0].key}{keystr(path[1:])}`: found an argument by name that is differentiated, which "
+                        f"{self.__name__}() under filter_custom_jvp cannot do; pass it by position"
+                    )
+            along = along[: len(leaves)]
             directions = tree_of(structure, along, list(map(or_zero, along, leaves)))
 
             def on_primals(*primals: Any, **named: Any) -> Any:
                 return rule(primals, directions, **named)
 
-            out, slopes = objects.refuse_changes(on_primals, operator.itemgetter(0))(*positional, **named)
-            slope_leaves = tangent_leaves(slopes, out, "the result", "tangent", _check_tangent)
-            leaves, structure = jax.tree.flatten(out)
-            values: list[Any] = [None] * len(leaves)
-            along = list(values)
-            for i, (leaf, slope) in enumerate(zip(leaves, slope_leaves, strict=True)):
-                # jax runs a rule on the numbers themselves where no array has been made of them: it may return numbers.
-                if is_array(leaf) or slope is not None:
-                    values[i], leaves[i] = leaf, None
-                    along[i] = zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
-            rest = Rest((leaves, structure))
-            return (values, rest), (along, rest)
+            out, slope = objects.refuse_changes(on_primals, operator.itemgetter(0))(*positional, **named)
+            slopes = tangent_leaves(slope, out, "the result", "tangent")
+            pairs = list(zip(jax.tree.leaves(out), slopes, strict=True))
+            # JAX runs a rule on the numbers themselves if no array has been made of them: it may return numbers.
+            has_tangent = [is_array(leaf) or slope is not None for leaf, slope in pairs]
+            values, rest_of_out = split(out, has_tangent)
+            along = [
+                None if value is None else zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
+                for value, (leaf, slope) in zip(values, pairs, strict=True)
+            ]
+            return (values, rest_of_out), (along, rest_of_out)
 
         run.defjvp(run_rule, symbolic_zeros=True)
         return joined(run(arrays))
 
 
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
-
-
-def _check_tangent(path: str, primal: Any, tangent: Any) -> None:
-    if not is_array(primal) and not is_inexact_array_like(primal):
-        raise ValueError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
-    if jnp.shape(primal) != jnp.shape(tangent):
-        raise ValueError(misfit(path, primal, tangent))
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
@@ -229,108 +216,59 @@ class filter_custom_vjp(Transformed[_P, _R]):
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        leaves, structure = jax.tree.flatten(args[0])
-        inexact, exact, static = partition(leaves, is_inexact_array, is_array)
-        constants, constants_static = split((args[1:], kwargs))
-        if jax.tree.leaves(constants):
-            constants = _constant(self, constants, args[1:], kwargs)
+        inexact, exact, rest_of_first = split(args[0], is_inexact_array, is_array)
+        constants, rest_of_constants = split((args[1:], kwargs))
 
-        def arguments(inexact: Any, exact: Any, constants: Any) -> tuple[Any, Any, dict[str, Any]]:
-            rest, named = joined((constants, constants_static))
-            return jax.tree.unflatten(structure, combine(inexact, exact, static)), rest, named
+        def call(fun: Any, inexact: Any, exact: Any, constants: Any) -> Any:
+            positional, named = joined((constants, rest_of_constants))
+            return fun(joined((inexact, exact, rest_of_first)), *positional, **named)
 
         @jax.custom_vjp
-        def run(inexact: Any, exact: Any, constants: Any) -> _Result:
-            first, rest, named = arguments(inexact, exact, constants)
-            return _split_result(objects.refuse_changes(self.__wrapped__)(first, *rest, **named))
+        def run(*arrays: Any) -> Any:
+            return split(call(objects.refuse_changes(self.__wrapped__), *arrays), is_inexact_array, is_array)
 
-        def run_fwd(inexact: Any, exact: Any, constants: Any) -> Any:
-            # An array may be represented by the number that jax was called with.
-            values = jax.tree.map(
-                lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value),
-                (inexact, exact, constants),
-            )
-            first, rest, named = arguments(*values)
-            marks = [leaf is not None and leaf.perturbed for leaf in inexact]
-            perturbed = tree_of(structure, marks)
+        def run_fwd(*arrays: Any) -> Any:
+            # An array may be represented by the number that JAX was called with.
+            values = jax.tree.map(lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value), arrays)
+            self._refuse_constants(arrays[2], args[1:], kwargs)
+            marks = [leaf is not None and leaf.perturbed for leaf in arrays[0]]
+            perturbed = tree_of(rest_of_first.value[1], marks)
             forward = objects.refuse_changes(functools.partial(fwd, perturbed), operator.itemgetter(0))
-            out, residuals = forward(first, *rest, **named)
-            result = _split_result(out)
-            return result, (split(residuals), values, Rest((perturbed, result[2].value)))
+            out, residuals = call(forward, *values)
+            result = split(out, is_inexact_array, is_array)
+            return result, (split(residuals), values, Rest((perturbed, result[2].value[1])))
 
         def run_bwd(saved: Any, cotangents: Any) -> Any:
             residuals, values, rest = saved
-            perturbed, result_structure = rest.value
-            first, rest, named = arguments(*values)
+            perturbed, structure = rest.value
             nonzero = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
             whole = [jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, _ZERO) else leaf for leaf in cotangents[0]]
-            cotangent = tree_of(result_structure, nonzero, whole)
-            backward = objects.refuse_changes(
-                functools.partial(bwd, joined(residuals), cotangent, perturbed), lambda _: None
-            )
-            gradient = _where_inexact(backward(first, *rest, **named), first)
+            cotangent = tree_of(structure, nonzero, whole)
+            rule = functools.partial(bwd, joined(residuals), cotangent, perturbed)
+            gradient = call(objects.refuse_changes(rule, lambda _: None), *values)
+            first = joined((*values[:2], rest_of_first))
+            (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
             try:
-                (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
-                leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", _check_cotangent)
-            except ValueError as error:
+                # A rule may return anything for a leaf that cannot have a cotangent, as in Equinox.
+                leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", ignore_others=True)
+            except (TypeError, ValueError) as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
-            return leaves, None, None
+            pairs = zip(values[0], leaves, strict=True)
+            return [None if value is None else leaf for value, leaf in pairs], None, None
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        out, rest, result_structure = run(inexact, exact, constants)
-        return jax.tree.unflatten(result_structure.value, combine(out, joined(rest)))
+        return joined(run(inexact, exact, constants))
+
+    def _refuse_constants(self, arrays: Sequence[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Raises a RuntimeError if another argument than the first is differentiated."""
+        first, *names = names_of_arguments(self.__wrapped__, 1 + len(rest))
+        for leaf, (path, _) in zip(arrays, tree_leaves_with_path((rest, named)), strict=True):
+            if leaf is not None and leaf.perturbed:
+                name = path[1].key if path[0].idx else names[path[1].idx]
+                raise RuntimeError(
+                    f"`{name}{keystr(path[2:])}`: found an array that is differentiated, but {self.__name__}() under "
+                    f"filter_custom_vjp differentiates only `{first}`; pack both into one tuple"
+                )
 
 
 filter_custom_vjp.__module__ = "partax"  # where users find it, and pickles too
-
-
-# The inexact arrays of a result, the rest of its leaves, and its structure.
-_Result = tuple[list[Any], Split, Rest]
-
-
-def _split_result(out: Any) -> _Result:
-    leaves, structure = jax.tree.flatten(out)
-    inexact, rest = partition(leaves, is_inexact_array)
-    return inexact, split(rest), Rest(structure)
-
-
-def _where_inexact(gradient: Any, first: Any) -> Any:
-    """A gradient like the first argument without what a rule, as Equinox's may, says of leaves that can have none."""
-    leaves, structure = jax.tree.flatten(gradient, is_leaf=is_none)
-    first_leaves, structure_of_first = jax.tree.flatten(first, is_leaf=is_none)
-    can_have = list(map(is_inexact_array, first_leaves))
-    if structure != structure_of_first or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
-        return gradient
-    return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
-
-
-def _check_cotangent(path: str, primal: Any, cotangent: Any) -> None:
-    if not is_inexact_array(primal):
-        raise ValueError(f"`{path}`: found a cotangent where no leaf can have one, expected None")
-    if jnp.shape(primal) != jnp.shape(cotangent):
-        raise ValueError(misfit(path, primal, cotangent, "cotangent"))
-
-
-def _constant(wrapper: Any, constants: list[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The arrays of the other arguments, which may not be differentiated."""
-
-    @jax.custom_jvp
-    def same(constants: Any) -> Any:
-        return constants
-
-    def refuse(primals: Any, tangents: Any) -> Any:
-        for i, tangent in enumerate(tangents[0]):
-            if tangent is None or isinstance(tangent, SymbolicZero):
-                continue
-            path = jax.tree_util.tree_leaves_with_path((rest, named))[i][0]
-            first, *names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
-            name = path[1].key if path[0].idx else names[path[1].idx]
-            raise RuntimeError(
-                f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but "
-                f"{wrapper.__name__}() under filter_custom_vjp differentiates only `{first}`; pack both into "
-                "one tuple"
-            )
-        return primals[0], tangents[0]
-
-    same.defjvp(refuse, symbolic_zeros=True)
-    return same(constants)

@@ -15,63 +15,62 @@ from partax._transforms.wrapper import Transformed, check_first, derivation, wra
 class _Derivative(Transformed[..., Any]):
     _is_called_as_wrapped = False  # the first argument is taken by position
     _of_jax: ClassVar[Callable[..., Any]]
+    _is_of_scalar: ClassVar[bool] = False
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        has_aux, wrt, options = self._options
+        _, wrt, options = self._options
         check_first(self, args)
         first, *rest = args
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         opened = open_methods(first)
         differentiable, whole = differentiated(opened, wrt)
 
-        def aux_of(out: Any) -> Any:
-            return value_and_aux(out, has_aux, self.__name__)[1]
-
         def on_arrays(part: Any) -> Any:
             args, named = objects.copies((rest, kwargs))
-            out, changes = objects.return_changes(self.__wrapped__, aux_of)(whole(part), *args, **named)
-            value, aux = value_and_aux(out, has_aux, self.__name__)
-            return self._numbers(value), split((aux, changes))
+            function = objects.return_changes(self.__wrapped__, lambda out: self._value_and_aux(out)[1])
+            out, changes = function(whole(part), *args, **named)
+            value, aux = self._value_and_aux(out)
+            if not self._is_of_scalar:
+                value = jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
+            elif isinstance(value, tuple):
+                raise TypeError(
+                    f"found a tuple of {len(value)} returned by {self.__name__}(), expected a scalar; if it is "
+                    "(value, aux), pass has_aux=True"
+                )
+            return value, split((aux, changes))
 
-        returned = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        result = self._result(returned, has_aux, objects)
+        derivative, more = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
+        result = self._with_aux(derivative, objects.apply_changes(more))
         return result if opened is first else close_methods(result)
 
-    def _numbers(self, value: Any) -> Any:
-        """What of the value of the function has a derivative."""
-        return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
+    def _value_and_aux(self, out: Any) -> tuple[Any, Any]:
+        return value_and_aux(out, self._options[0], self.__name__)
 
-    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
-        derivative, more = returned
-        aux = objects.apply_changes(more)
-        return (derivative, aux) if has_aux else derivative
+    def _with_aux(self, derivative: Any, aux: Any) -> Any:
+        return (derivative, aux) if self._options[0] else derivative
+
+
+class _Grad(_Derivative):
+    _name = "filter_grad"
+    _of_jax = staticmethod(jax.grad)
+    _is_of_scalar = True
 
 
 class _ValueAndGrad(_Derivative):
     _name = "filter_value_and_grad"
-    _of_jax = staticmethod(jax.value_and_grad)
+    _is_of_scalar = True
 
-    def _numbers(self, value: Any) -> Any:
-        if isinstance(value, tuple) and not self._options[0]:
-            raise TypeError(
-                f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
-                f"{len(value)}; if it is (value, aux), pass has_aux=True"
-            )
-        return value
+    @staticmethod
+    def _of_jax(fun: Callable[..., Any], **options: Any) -> Callable[[Any], Any]:
+        def run(part: Any) -> Any:
+            (value, more), gradient = jax.value_and_grad(fun, **options)(part)
+            return (value, gradient), more
 
-    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
-        (value, more), gradient = returned
-        aux = objects.apply_changes(more)
-        return ((value, aux) if has_aux else value), gradient
+        return run
 
-
-class _Grad(_ValueAndGrad):
-    _name = "filter_grad"
-
-    def _result(self, returned: Any, has_aux: bool, objects: Objects) -> Any:
-        (_, more), gradient = returned
-        aux = objects.apply_changes(more)
-        return (gradient, aux) if has_aux else gradient
+    def _with_aux(self, derivative: Any, aux: Any) -> Any:
+        value, gradient = derivative
+        return super()._with_aux(value, aux), gradient
 
 
 class _Forward(_Derivative):

@@ -4,24 +4,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
+from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.methods import close_methods
 from partax._transforms.objects import Objects
 from partax._transforms.on_arrays import (
     Rest,
     differentiated,
-    filled_tangents,
-    misfit,
+    fill_tangents,
+    joined,
     or_zero,
     split,
     structs_of,
     tangent_leaves,
     tree_of,
     value_and_aux,
-    value_text,
 )
 from partax._transforms.wrapper import check_callable, names_of_arguments
 
@@ -59,78 +57,42 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     if len(primals) != len(tangents):
         raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
     objects = Objects.of_call("filter_jvp", fn, primals, kwargs)
-    leaves, structure = jax.tree.flatten(list(primals))
     directions: list[Any] = []
     for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
-        directions += tangent_leaves(tangent, primal, name, "tangent", _check)
-    places = [i for i, tangent in enumerate(directions) if tangent is not None and not _is_zero(tangent)]
+        directions += tangent_leaves(tangent, primal, name, "tangent")
+    arrays, rest = split(list(primals), [tangent is not None for tangent in directions])
 
-    def on_arrays(*values: Any) -> Any:
-        arguments = list(leaves)
-        for i, value in zip(places, values, strict=True):
-            arguments[i] = value
-        positional = jax.tree.unflatten(structure, arguments)
-        result, changes = objects.return_changes(fn)(*positional, **objects.copies(kwargs))
-        out, out_structure = jax.tree.flatten(result)
-        depends = _with_tangent(values, out)
-        own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
-        constants = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
-        return own, (split((constants, changes)), Rest((depends, out_structure)))
+    def on_arrays(arrays: Any) -> Any:
+        result, changes = objects.return_changes(fn)(*joined((arrays, rest)), **objects.copies(kwargs))
+        depends = _with_tangent(jax.tree.leaves(arrays), jax.tree.leaves(result))
+        own, constants, rest_of_result = split(result, depends, is_array)
+        return own, (constants, rest_of_result, split((None, changes)))
 
-    values: Sequence[Any] = []
-    slopes: Sequence[Any] = []
-    if places:
-        values, slopes, (constants, rest) = jax.jvp(
-            on_arrays, [leaves[i] for i in places], [directions[i] for i in places], has_aux=True
-        )
-    else:
-        _, (constants, rest) = on_arrays()
-    depends, out_structure = rest.value
-    own, along = iter(values), iter(slopes)
-    constants = objects.apply_changes(constants)
-    out = [next(own) if depend else leaf for depend, leaf in zip(depends, constants, strict=True)]
-    tangent = [next(along) if depend else None for depend in depends]
-    return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
-
-
-def _is_zero(tangent: Any) -> bool:
-    """Whether it is what jax has for the tangent of an integer."""
-    return jnp.result_type(tangent) == jax.dtypes.float0
-
-
-def _check(path: str, primal: Any, tangent: Any) -> None:
-    zero = _is_zero(tangent)
-    if not zero and not (is_inexact_array_like(primal) or hasattr(primal, "__jax_array__")):
-        raise TypeError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
-    if jnp.shape(primal) != jnp.shape(tangent):
-        raise ValueError(misfit(path, primal, tangent))
-    if not zero and jnp.result_type(primal) != jnp.result_type(tangent):
-        raise TypeError(misfit(path, primal, tangent))
+    values, slopes, (constants, rest_of_result, changes) = jax.jvp(on_arrays, [arrays], [directions], has_aux=True)
+    objects.apply_changes(changes)
+    result = joined((values, constants, rest_of_result))
+    zeros = list(map(or_zero, slopes, jax.tree.leaves(result)))
+    return result, tree_of(jax.tree.structure(result), slopes, zeros)
 
 
 def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
     """Which leaves of a result have a tangent with respect to these inputs, as the rule of a custom derivative of
     both reports it.
     """
-    has_tangent = [False] * len(leaves)
-    if not inputs:
-        return has_tangent
-    at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
-    marks: list[list[bool]] = []
+    marks: list[bool] = []
 
     @jax.custom_jvp
     def ask(*values: Any) -> Any:
         return values
 
     def rule(values: Any, tangents: Any) -> Any:
-        marks.append([not isinstance(tangent, SymbolicZero) for tangent in tangents])
+        marks.extend(not isinstance(tangent, SymbolicZero) for tangent in tangents)
         return values, values  # not used by anyone
 
     ask.defjvp(rule, symbolic_zeros=True)
-    ask(*inputs, *(leaves[i] for i in at))
-    for i, has in zip(at, marks[0][len(inputs) :], strict=True):
-        has_tangent[i] = has
-    return has_tangent
+    ask(*inputs, *(leaf for leaf in leaves if is_inexact_array_like(leaf)))
+    of_leaves = iter(marks[len(inputs) :])
+    return [is_inexact_array_like(leaf) and next(of_leaves, False) for leaf in leaves]
 
 
 def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
@@ -177,4 +139,4 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
 
 
 def _pull(pull: Any, structs: Any, cotangents: Any) -> Any:
-    return close_methods(pull(filled_tangents(cotangents, structs.value, "the result", "cotangent")))
+    return close_methods(pull(fill_tangents(cotangents, structs.value, "the result", "cotangent")))

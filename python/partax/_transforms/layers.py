@@ -2,13 +2,13 @@
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._transforms.carry import Flat, array_type, first_difference
+from partax._transforms.carry import Difference, Flat, array_type, first_difference
 from partax._transforms.loops import check_leading_axis, scan
 from partax._transforms.objects import Objects
 
@@ -37,31 +37,29 @@ def stack(layers: Iterable[_T]) -> _T:
     every = list(layers)
     if not every or isinstance(layers, dict):
         raise ValueError(f"`layers`: found {'a `dict`' if every else 'none'}, expected a list of one or more")
-    first, *other_layers = every
-    leaves, spec = _core.flatten(first, "layers[0]")
-    types = list(map(array_type, leaves))
-    columns = [[leaf] for leaf in leaves]
-    for i, layer in enumerate(other_layers, 1):
-        leaves_of_layer = spec.match(layer)
-        if leaves_of_layer is None:
-            leaves_of_layer, other = _core.flatten(layer, f"layers[{i}]")
-            difference = first_difference(
-                Flat(spec, types), Flat(other, list(map(array_type, leaves_of_layer))), f"layers[{i}]"
-            )
+    columns: list[list[Any]] = []
+    first: Flat | None = None
+    for i, layer in enumerate(every):
+        leaves, spec = _core.flatten(layer, f"layers[{i}]")
+        flat = Flat(spec, list(map(array_type, leaves)))
+        if first is None:
+            first = flat
+        elif spec != first.spec:
+            difference = first_difference(first, flat, f"layers[{i}]")
             if difference is not None:
-                _fail(difference.path, difference.second, difference.first, difference.note)
-        for k, (leaf, type) in enumerate(zip(leaves_of_layer, types, strict=True)):
-            now = array_type(leaf)
-            if (now.shape, now.dtype) != (type.shape, type.dtype):
-                _fail(_core.flatten(layer, f"layers[{i}]")[1].dynamic_paths()[k], now.text, type.text)
-            columns[k].append(leaf)
-    return spec.rebuild(map(jnp.stack, columns))
+                _fail(difference)
+        for k, (type, expected) in enumerate(zip(flat.arrays, first.arrays, strict=True)):
+            if (type.shape, type.dtype) != (expected.shape, expected.dtype):
+                _fail(Difference(spec.dynamic_paths()[k], expected.text, type.text))
+        columns.append(leaves)
+    assert first is not None
+    return first.spec.rebuild(map(jnp.stack, zip(*columns, strict=True)))
 
 
-def _fail(path: str, actual: str, expected: str, note: str = "") -> None:
+def _fail(difference: Difference) -> NoReturn:
     raise ValueError(
-        f"`{path}`: found {actual}, expected {expected}, as `layers[0]` has{note}; layers of a stack may differ only "
-        "in the values of arrays"
+        f"`{difference.path}`: found {difference.second}, expected {difference.first}, as `layers[0]` has"
+        f"{difference.note}; layers of a stack may differ only in the values of arrays"
     )
 
 

@@ -80,17 +80,19 @@ def scan(
     entries, xs_spec = _scanned(xs, length)
 
     def run(carry: Carry) -> tuple[Any, Any]:
-        ys = Results("ys")
+        specs: list[_core.TreeSpec] = []
 
         def body(arrays: Arrays, x: Arrays) -> tuple[Arrays, list[Any]]:
-            out: Any = f(carry.rebuilt(arrays), xs_spec.rebuild(x.leaves))
+            out: Any = f(carry.rebuild(arrays), xs_spec.rebuild(x.leaves))
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
-            return carry.arrays_after(out[0], arrays), ys.arrays(out[1])
+            y, spec = _core.flatten(out[1], "ys")
+            specs.append(spec)
+            return carry.arrays_after(out[0], arrays), y
 
         on_arrays = around(in_place_of(f, body))
         last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
-        return carry.rebuilt(last), ys.rebuilt(stacked)
+        return carry.rebuild(last), _common_spec(specs, "ys").rebuild(stacked)
 
     return run_with_promoted_carry(init, run, **words)
 
@@ -121,13 +123,13 @@ def filter_while_loop(
 
     def run(carry: Carry) -> Any:
         def goes_on(arrays: Arrays) -> Any:
-            return condition(carry.rebuilt(arrays))
+            return condition(carry.rebuild(arrays))
 
         def body(arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(carry.rebuilt(arrays)), arrays)
+            return carry.arrays_after(step(carry.rebuild(arrays)), arrays)
 
         functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
-        return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
+        return carry.rebuild(jax.lax.while_loop(*functions, carry.arrays))
 
     return run_with_promoted_carry(init_val, run)
 
@@ -164,10 +166,10 @@ def filter_fori_loop(
 
     def run(carry: Carry) -> Any:
         def body(index: Any, arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(index, carry.rebuilt(arrays)), arrays)
+            return carry.arrays_after(step(index, carry.rebuild(arrays)), arrays)
 
         on_arrays = in_place_of(body_fun, body)
-        return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
+        return carry.rebuild(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
 
     return run_with_promoted_carry(init_val, run)
 
@@ -193,12 +195,15 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
     """
     function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
     entries, xs_spec = _scanned(xs, None)
-    ys = Results("result")
+    specs: list[_core.TreeSpec] = []
 
     def body(x: Arrays) -> list[Any]:
-        return ys.arrays(function(xs_spec.rebuild(x.leaves)))
+        leaves, spec = _core.flatten(function(xs_spec.rebuild(x.leaves)), "result")
+        specs.append(spec)
+        return leaves
 
-    return ys.rebuilt(jax.lax.map(in_place_of(f, body), entries, batch_size=batch_size))
+    mapped = jax.lax.map(in_place_of(f, body), entries, batch_size=batch_size)
+    return _common_spec(specs, "result").rebuild(mapped)
 
 
 def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
@@ -225,27 +230,14 @@ def check_leading_axis(
             raise ValueError(f"{message_start}a leading axis of length {wanted}")
 
 
-class Results:
-    """What a function returns, step by step: its arrays, and the static part, which is kept."""
-
-    def __init__(self, root: str):
-        self._root = root
-        self._spec: _core.TreeSpec | None = None
-
-    def arrays(self, result: Any) -> list[Any]:
-        """The arrays of one step's result, whose static part may not differ from an earlier step's."""
-        leaves, spec = _core.flatten(result, self._root)
-        if self._spec is not None and spec != self._spec:
-            before = Flat(self._spec, [array_type(False)] * self._spec.num_dynamic)
-            difference = first_difference(before, Flat(spec, leaves), self._root)
-            if difference is not None:
-                raise TypeError(
-                    f"`{difference.path}`: {difference.first} of one step, {difference.second} of another"
-                    f"{difference.note}; what is not an array must be the same in each"
-                )
-        self._spec = spec
-        return leaves
-
-    def rebuilt(self, leaves: Sequence[Any]) -> Any:
-        assert self._spec is not None
-        return self._spec.rebuild(leaves)
+def _common_spec(specs: Sequence[_core.TreeSpec], root: str) -> _core.TreeSpec:
+    """The static part of what each step returns, which can differ only if JAX does not compile the loop."""
+    first, *rest = [Flat(spec, [array_type(False)] * spec.num_dynamic) for spec in specs]
+    for flat in rest:
+        difference = None if flat.spec == first.spec else first_difference(first, flat, root)
+        if difference is not None:
+            raise TypeError(
+                f"`{difference.path}`: {difference.first} of one step, {difference.second} of another"
+                f"{difference.note}; what is not an array must be the same in each"
+            )
+    return specs[-1]

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Hashable
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from partax import _core
-from partax._pytree.filters import is_array
+from partax._pytree.filters import is_array, is_array_like
 from partax._pytree.methods import close_methods
-from partax._pytree.partition import is_none, partition
-from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import Rest, value_text
-from partax._transforms.wrapper import Arguments, Transformed, transformation, wrapped
+from partax._pytree.partition import combine, is_none
+from partax._transforms.arguments import Arguments
+from partax._transforms.on_arrays import Rest, Split, joined, split, value_text
+from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
 def _first_axis(leaf: Any) -> int | None:
-    """The first axis of an array, and none of anything else."""
     return 0 if is_array(leaf) else None
 
 
@@ -25,60 +25,43 @@ class _Vmap(Transformed[..., Any]):
     _name = "filter_vmap"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        in_axes, out_axes, axis_size, names = self._options
+        in_axes, out_axes, options = self._options
         arguments = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
         )
-        function = Objects(self._name, zip(arguments.names, arguments.values, strict=True)).refuse_changes(
-            self.__wrapped__
-        )
-        pairs = zip(arguments.leaves, arguments.entries, strict=True)
-        axes = [_axis_of(i, leaf, entry, "in_axes", arguments.path) for i, (leaf, entry) in enumerate(pairs)]
-        mapped = [i for i, axis in enumerate(axes) if axis is not None]
-        _check_sizes(arguments, axes, axis_size)
+        axes: dict[int, int] = {}
+        for i, (leaf, entry) in enumerate(zip(arguments.leaves, arguments.entries, strict=True)):
+            ndim = np.ndim(leaf) if is_array(leaf) else 0
+            axis = _axis_of(leaf, entry, ndim, lambda i=i: arguments.path(i), "in_axes")
+            if axis is not None:
+                axes[i] = axis
+        call = arguments.on_nodes(self._name, axes)
 
-        def on_one(arrays: list[Any]) -> Any:
-            out = arguments.call(function, mapped, arrays)
-            return _split(out, out_axes)
+        def on_one(*nodes: Any) -> Any:
+            return _split_by_axis(call(*nodes), out_axes)
 
-        values = [arguments.leaves[i] for i in mapped]
-        if not mapped and axis_size is None:
-            stacked, unstacked, result = on_one(values)
-            if stacked:
+        leaves = arguments.nodes({i: arguments.leaves[i] for i in axes})
+        if axes or dict(options)["axis_size"] is not None:
+            run = arguments.describe_to_jax(on_one)
+            mapped = jax.vmap(run, in_axes=tuple(arguments.nodes(axes)), out_axes=(0, None, None), **dict(options))
+            stacked, unstacked, rest = mapped(*leaves)
+        else:
+            stacked, unstacked, rest = on_one(*leaves)
+            if jax.tree.leaves(stacked):
                 raise ValueError(
                     f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
                     "not known; give `axis_size`, or out_axes=None"
                 )
-            return result.value.joined(stacked, unstacked)
-        run = jax.vmap(
-            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(names)
-        )
-        stacked, unstacked, result = run(values)
-        return result.value.joined(stacked, unstacked)
+        axes_of_result, structure = rest.value
+        moved = [
+            None if axis is None else jnp.moveaxis(leaf, 0, axis)
+            for leaf, axis in zip(stacked, axes_of_result, strict=True)
+        ]
+        return close_methods(jax.tree.unflatten(structure, combine(moved, joined(unstacked))))
 
 
-class _Result(NamedTuple):
-    """What is known of a result when the function was run: its leaves that are not arrays, and where arrays go."""
-
-    structure: Any
-    leaves: list[Any]  # with None for arrays
-    axes: list[int | None]  # of each leaf
-
-    def joined(self, stacked: list[Any], unstacked: list[Any]) -> Any:
-        """The result, of arrays with the axis as their first, and of those without it."""
-        stacked_arrays = iter(stacked)
-        leaves = list(self.leaves)
-        for i, axis in enumerate(self.axes):
-            if axis is not None:
-                array = next(stacked_arrays)
-                leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
-            elif unstacked[i] is not None:
-                leaves[i] = unstacked[i]
-        return close_methods(jax.tree.unflatten(self.structure, leaves))
-
-
-def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
-    """The arrays of a result that get the axis, the others with None for each other leaf, and the rest."""
+def _split_by_axis(out: Any, out_axes: Any) -> tuple[list[Any], Split, Rest]:
+    """The leaves of a result that get the axis, with None for the rest; the rest; and the axes with the structure."""
     leaves, structure = jax.tree.flatten(out)
     pairs = _core.broadcast_prefix(out_axes, out, is_none, "out_axes", "the result")
 
@@ -87,68 +70,30 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
 
     axes: list[int | None] = []
     for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
-        axis = _axis_of(i, leaf, entry, "out_axes", path)
-        axes.append(axis)
-        if axis is not None and not _can_have_axis(leaf):
-            raise TypeError(
-                f"`{path(i)}`: found {value_text(leaf)}, expected an array, since out_axes has the axis {axis} for it; "
-                "give None there, or a function of the leaf that returns it for what is not an array"
-            )
-        ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
-        if axis is not None and not -ndim <= axis < ndim:
-            raise ValueError(
-                f"`{path(i)}`: found the axis {axis} in out_axes, expected one from {-ndim} to {ndim - 1}, since it is "
-                f"{value_text(leaf)} before the axis is put in"
-            )
-    stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    unstacked, rest = partition(
-        [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array
-    )
-    return stacked, unstacked, Rest(_Result(structure, rest, axes))
+        ndim = jnp.ndim(leaf) + 1 if is_array_like(leaf) else 0
+        axes.append(_axis_of(leaf, entry, ndim, lambda i=i: path(i), "out_axes"))
+    stacked = [None if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
+    unstacked = [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)]
+    return stacked, split(unstacked), Rest((axes, structure))
 
 
-def _can_have_axis(leaf: Any) -> bool:
-    if isinstance(leaf, jax.Array):
-        return True
-    try:
-        jax.eval_shape(lambda: leaf)  # a number can
-    except TypeError:
-        return False
-    return True
-
-
-def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int], str]) -> int | None:
+def _axis_of(leaf: Any, entry: Any, ndim: int, path: Callable[[], str], option: str) -> int | None:
     axis = entry(leaf) if callable(entry) else entry
-    if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
-        return axis
-    what = "an axis" if axis is entry else "a function that returned"
-    raise ValueError(
-        f"`{path(index)}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or "
-        "int"
-    )
-
-
-def _check_sizes(arguments: Arguments, axes: list[int | None], axis_size: int | None) -> None:
-    """Raises a ValueError where the arguments do not agree about the size of the axis."""
-    first = None if axis_size is None else (f"axis_size is {axis_size}", axis_size)
-    for i, axis in enumerate(axes):
-        if axis is None:
-            continue
-        leaf = arguments.leaves[i]
-        shape = jnp.shape(leaf) if is_array(leaf) else ()
-        if not -len(shape) <= axis < len(shape):
-            raise ValueError(
-                f"`{arguments.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as "
-                "in_axes says; None in in_axes passes it on as it is"
-            )
-        size = shape[axis]
-        if first is None:
-            first = (f"{arguments.path(i)} has size {size} along axis {axis}", size)
-        elif first[1] != size:
-            raise ValueError(
-                f"found axes of different sizes, expected one: {first[0]}, {arguments.path(i)} has {size} along axis "
-                f"{axis}"
-            )
+    if axis is None:
+        return None
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        what = "an axis" if axis is entry else "a function that returned"
+        raise ValueError(
+            f"`{path()}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or "
+            "int"
+        )
+    if not -ndim <= axis < ndim:
+        kind = ValueError if is_array_like(leaf) else TypeError
+        raise kind(
+            f"`{path()}`: found {value_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
+            "None there, or a function of the leaf that returns it"
+        )
+    return axis
 
 
 @transformation
@@ -190,12 +135,12 @@ def filter_vmap(
       the function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: out_axes has an
-        axis for what is not an array; the message has the path.
+      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: an option has an axis for what is
+        not an array; the message has the path.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
-    names = ("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)
-    return wrapped(_Vmap, (in_axes, out_axes, axis_size, names), fun)
+    options = ("axis_name", axis_name), ("axis_size", axis_size), ("spmd_axis_name", spmd_axis_name)
+    return wrapped(_Vmap, (in_axes, out_axes, options), fun)

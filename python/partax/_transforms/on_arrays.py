@@ -1,15 +1,15 @@
 """A call as a function of its arrays alone, which jax accepts; and trees of tangents like its trees."""
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
-from partax._pytree.filters import FilterSpec, is_array, is_inexact_array
+from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.partition import combine, is_none, partition
@@ -47,22 +47,8 @@ def _same(leaf: Any, other: Any) -> bool:
         return False
 
 
-# The arrays of a result, and the rest of it.
-Split = tuple[Any, Rest]
-
-
-def on_arrays(
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    spec: FilterSpec = is_array,
-    call: Callable[..., Any] = operator.call,
-) -> tuple[Callable[[Any], Split], Any]:
-    """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument.
-    `call` is what calls it.
-    """
-    arrays, rest = split(((fun, *args), kwargs), spec)
-    return on_split(call, rest), arrays
+# What filters take of a value, such as its arrays, and the rest of it.
+Split = tuple[Any, ...]
 
 
 def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
@@ -75,16 +61,20 @@ def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
     return run
 
 
-def split(value: Any, spec: FilterSpec = is_array) -> Split:
-    """The arrays of a value, as a list of its leaves with None for others, and the rest of it."""
+def split(value: Any, *filters: FilterSpec) -> Split:
+    """What each filter takes of a value, by default the arrays, as a list of its leaves with None for others; and the
+    rest of it.
+    """
     leaves, structure = jax.tree.flatten(value)
-    arrays, static = partition(open_methods(leaves), spec)  # a list: a user's node may refuse None for an array
-    return arrays, Rest((static, structure))
+    # A list, since a user's node may refuse None for an array.
+    *parts, static = partition(open_methods(leaves), *(filters or (is_array,)))
+    return *parts, Rest((static, structure))
 
 
-def joined(result: Split) -> Any:
-    static, structure = result[1].value
-    return jax.tree.unflatten(structure, close_methods(combine(result[0], static)))
+def joined(value: Split) -> Any:
+    *parts, rest = value
+    static, structure = rest.value
+    return jax.tree.unflatten(structure, close_methods(combine(*parts, static)))
 
 
 def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None = None) -> Any:
@@ -128,36 +118,45 @@ def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
     return out[0], out[1]
 
 
-def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
+def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, ignore_others: bool = False) -> list[Any]:
     """The tangent, called `what`, of each leaf of a tree that messages call `name`; None of one that has none.
-    `tangents` is a tree like it, with None for a leaf or a whole part. `check` is called with the path of a leaf, it
-    and its tangent, and raises where they do not fit; a ValueError tells where the trees differ.
+
+    `tangents` is a tree like it, with None for a leaf or a whole part. Those of leaves that cannot have one are errors,
+    or None with `ignore_others`. A ValueError names the path where the trees or shapes differ, a TypeError where dtypes
+    do.
     """
     pairs = _core.broadcast_prefix(tangents, tree, is_none, f"its {what}", name)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    known_paths = set(paths)
+    leaf_paths = set(paths)
     for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
-        if path not in known_paths:
+        if path not in leaf_paths:
             raise ValueError(
                 f"`{name}{jax.tree_util.keystr(path)}`: found a {what} where no leaf can have one, expected None"
             )
+    leaves: list[Any] = []
     for path, (leaf, tangent) in zip(paths, pairs, strict=True):
-        if tangent is not None:
-            check(name + jax.tree_util.keystr(path), leaf, tangent)
-    return [tangent for _, tangent in pairs]
+        leaves.append(None)
+        if tangent is None or jnp.result_type(tangent) == jax.dtypes.float0:  # JAX's tangent of an integer
+            continue
+        place = f"`{name}{jax.tree_util.keystr(path)}`: found "
+        if is_inexact_array_like(leaf) or hasattr(leaf, "__jax_array__"):
+            misfit = f"{place}the {what} {value_text(tangent)}, expected one like {value_text(leaf)}"
+            if jnp.shape(leaf) != jnp.shape(tangent):
+                raise ValueError(misfit)
+            if jnp.result_type(leaf) != jnp.result_type(tangent):
+                raise TypeError(misfit)
+            leaves[-1] = tangent
+        elif not ignore_others:
+            raise TypeError(f"{place}a {what} for {value_text(leaf)}, which can have none; expected None")
+    return leaves
 
 
-def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
-    """Tangents, called `what`, for all leaves of a tree of `jax.ShapeDtypeStruct`s: zeros where there is None."""
-
-    def check(path: str, struct: Any, tangent: Any) -> None:
-        if jnp.shape(tangent) != struct.shape or jnp.result_type(tangent) != struct.dtype:
-            raise ValueError(f"`{path}`: found the {what} {value_text(tangent)}, expected {array_text(struct)}")
-
-    leaves_or_none = tangent_leaves(tangents, structs, name, what, check)
-    leaves, structure = jax.tree.flatten(structs)
-    pairs = zip(leaves, leaves_or_none, strict=True)
-    return structure.unflatten([jnp.zeros(s.shape, s.dtype) if leaf is None else leaf for s, leaf in pairs])
+def fill_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
+    """Tangents, called `what`, for all leaves of a tree of `jax.ShapeDtypeStruct`s, with zeros instead of None."""
+    zeros = jax.tree.map(lambda struct: np.broadcast_to(np.zeros((), struct.dtype), struct.shape), structs)
+    leaves, structure = jax.tree.flatten(zeros)
+    pairs = zip(leaves, tangent_leaves(tangents, zeros, name, what), strict=True)
+    return structure.unflatten([zero if tangent is None else tangent for zero, tangent in pairs])
 
 
 def or_zero(tangent: Any, primal: Any) -> Any:
@@ -172,8 +171,3 @@ def structs_of(arrays: Any) -> Any:
 def value_text(value: Any) -> str:
     """A leaf in words: the dtype and shape of an array, else the type."""
     return array_text(value) if hasattr(value, "dtype") else f"a `{type(value).__name__}`"
-
-
-def misfit(path: str, primal: Any, tangent: Any, what: str = "tangent") -> str:
-    """The message for a tangent that is not like what it belongs to."""
-    return f"`{path}`: found the {what} {value_text(tangent)}, expected one like {value_text(primal)}"

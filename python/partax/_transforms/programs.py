@@ -10,12 +10,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from partax import _core
 from partax._pytree.filters import Filter, is_array
 from partax._pytree.partition import combine
-from partax._pytree.short_text import array_text, wrapper_text
-from partax._pytree.spec_data import Verbatim
+from partax._pytree.short_text import wrapper_text
+from partax._transforms.carry import Difference, Flat, first_difference
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, structs_of, tree_of
+from partax._transforms.on_arrays import Rest, Split, joined, on_split, split, structs_of, tree_of
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
 
 
@@ -25,7 +26,8 @@ class _Checkpoint(Transformed[..., Any]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prevent_cse, policy = self._options
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs, takes_fun=True)
-        run, arrays = on_arrays(self.__wrapped__, args, kwargs, call=objects.return_changes(operator.call))
+        arrays, rest = split(((self.__wrapped__, *args), kwargs))
+        run = on_split(objects.return_changes(operator.call), rest)
         return objects.apply_changes(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
 
 
@@ -87,8 +89,8 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     """
     check_callable(fun, "filter_eval_shape")
     objects = Objects.of_call("filter_eval_shape", fun, args, kwargs, takes_fun=True)
-    run, arrays = on_arrays(fun, args, kwargs, _described, objects.refuse_changes(operator.call))
-    return joined(jax.eval_shape(run, arrays))
+    arrays, rest = split(((fun, *args), kwargs), _described)
+    return joined(jax.eval_shape(on_split(objects.refuse_changes(operator.call), rest), arrays))
 
 
 class _MakeJaxpr(Transformed[..., Any]):
@@ -180,28 +182,15 @@ class ClosureConverted(Generic[_P, _R]):
 
 
 def _check_arguments(name: str, expected: Split, actual: Split) -> None:
-    """Raises a ValueError where arguments are not those that a function was converted for."""
-    if actual[1] != expected[1] or jax.tree.structure(actual[0]) != jax.tree.structure(expected[0]):
-        raise ValueError(
-            f"{name}() was converted by filter_closure_convert for other arguments: found {_text(actual)}, expected "
-            f"{_text(expected)}"
-        )
-    for i, (struct, other) in enumerate(zip(actual[0], expected[0], strict=True)):
-        if struct is not None and (struct.shape, struct.dtype) != (other.shape, other.dtype):
-            path = jax.tree_util.tree_leaves_with_path(joined(actual))[i][0]
-            place = ("args" if path[0].idx == 0 else "kwargs") + jax.tree_util.keystr(path[1:])
-            raise ValueError(
-                f"`{place}`: found {array_text(struct)}, expected {array_text(other)}, which {name}() was converted "
-                "for by filter_closure_convert"
-            )
-
-
-def _text(arguments: Split) -> str:
-    static, structure = arguments[1].value
-    leaves = combine(arguments[0], static)
-    displayed = [Verbatim(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
-    args, kwargs = tree_of(structure, displayed, leaves)
-    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
+    if actual == expected:
+        return
+    root = "(args, kwargs)"
+    first, second = (Flat(_core.flatten(joined(arguments), root)[1], ()) for arguments in (actual, expected))
+    difference = first_difference(first, second, root) or Difference(root, "another tree", "an equal one")
+    raise ValueError(
+        f"`{difference.path}`: found {difference.first}, expected {difference.second}{difference.note}, which {name}() "
+        "was converted for by filter_closure_convert"
+    )
 
 
 def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:

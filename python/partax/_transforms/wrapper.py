@@ -1,10 +1,10 @@
-"""What the wrappers of all transformations have in common; arguments, each leaf with what an option says."""
+"""What the wrappers of all transformations have in common, and the names of arguments."""
 
 import functools
 import inspect
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
@@ -12,8 +12,7 @@ import jax
 from partax import _core
 from partax._functions.by_type import register_parts
 from partax._jit.filter_jit import pickled_name
-from partax._jit.options import signature_of
-from partax._pytree.methods import close_methods, open_methods
+from partax._jit.options import ANY_SIGNATURE
 from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
@@ -113,7 +112,6 @@ class Transformation(Protocol[_O]):
 
 
 def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformation[_O]:
-    """The function itself, for type checkers one that takes a callable or none."""
     return cast("Any", function)
 
 
@@ -129,7 +127,6 @@ class Derivation(Protocol[_O]):
 
 
 def derivation(function: Callable[Concatenate[Any, _O], Any]) -> Derivation[_O]:
-    """The function itself, for type checkers one that takes a callable or none."""
     return cast("Any", function)
 
 
@@ -138,110 +135,17 @@ def check_callable(fun: Any, name: str) -> None:
         raise TypeError(f"{name}: found a `{type(fun).__name__}`, expected a callable")
 
 
-_Kinds = inspect.Parameter
+def bind_call(fun: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Binds arguments to parameters; to `*args` and `**kwargs` if the signature is missing or does not match."""
+    try:
+        return inspect.signature(fun).bind_partial(*args, **kwargs)
+    except (TypeError, ValueError):
+        return ANY_SIGNATURE.bind(*args, **kwargs)
 
 
-class Arguments:
-    """The arguments of one call, flat, with the entry of a prefix for each leaf. One by position or by name has the
-    same entry either way.
-    """
-
-    def __init__(
-        self,
-        fun: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        prefix: Any,
-        default: Any,
-        is_entry: Callable[[Any], bool],
-        option: str,
-    ):
-        """Spreads a prefix over the arguments of a call.
-
-        The prefix is one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
-        dictionary from names of arguments to prefixes. What it says nothing of has the entry `default`; `is_entry`
-        tells entries from other nodes. A ValueError, with the path, says where it does not fit.
-        """
-        signature = signature_of(fun)
-        by_name = isinstance(prefix, dict)
-        if by_name and signature is None:
-            raise ValueError(
-                f"{option}: found names of arguments, but `{_name(fun)}` does not tell what its arguments are called; "
-                "expected a tuple"
-            )
-        if signature is not None and (kwargs or by_name):
-            bound = signature.bind(*args, **kwargs)
-            args, kwargs = bound.args, bound.kwargs
-        names = [*_positional_names(signature, len(args)), *kwargs]
-        if signature is not None and isinstance(prefix, dict):
-            unknown = [name for name in prefix if name not in signature.parameters]
-            if unknown:
-                raise ValueError(
-                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments of `{_name(fun)}` "
-                    f"({', '.join(signature.parameters) or 'none'})"
-                )
-            entries = [prefix.get(name, default) for name in _parameters(signature, len(args), kwargs)]
-        elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
-            if len(prefix) != len(args):
-                raise ValueError(
-                    f"{option}: found {len(prefix)} entries, expected one for each of the {len(args)} arguments by "
-                    f"position of `{_name(fun)}` ({', '.join(names[: len(args)])})"
-                )
-            entries = [*prefix, *[default] * len(kwargs)]
-        else:
-            entries = [prefix] * len(names)
-        self.names = names  # what messages call them; those that are given by name come last
-        self.values = open_methods([*args, *kwargs.values()])
-        self._num_positional = len(args)
-        self.leaves, self._structure = jax.tree.flatten(self.values)
-        self.entries: list[Any] = []
-        for name, value, entry in zip(names, self.values, entries, strict=True):
-            self.entries += [each for _, each in _core.broadcast_prefix(entry, value, is_entry, option, name)]
-
-    def call(self, fun: Callable[..., Any], places: list[int], arrays: list[Any]) -> Any:
-        """What a function returns for the arguments with these arrays for the leaves at these places."""
-        leaves = list(self.leaves)
-        for i, array in zip(places, arrays, strict=True):
-            leaves[i] = array
-        values = close_methods(jax.tree.unflatten(self._structure, leaves))
-        named = dict(zip(self.names[self._num_positional :], values[self._num_positional :], strict=True))
-        return open_methods(fun(*values[: self._num_positional], **named))
-
-    def path(self, index: int) -> str:
-        """The path of a leaf, such as `model.layers[0].weight`."""
-        paths = [
-            name + jax.tree_util.keystr(path)
-            for name, value in zip(self.names, self.values, strict=True)
-            for path, _ in jax.tree_util.tree_leaves_with_path(value)
-        ]
-        return paths[index]
-
-
-def names_of_arguments(fun: Any, count: int) -> list[str]:
-    """What messages call the first arguments of a function by position."""
-    return _positional_names(signature_of(fun), count)
-
-
-def _positional_names(signature: inspect.Signature | None, count: int) -> list[str]:
+def names_of_arguments(fun: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first arguments of a function by position in messages."""
     names: list[str] = []
-    for one in signature.parameters.values() if signature is not None else ():
-        if one.kind < _Kinds.VAR_POSITIONAL:
-            names.append(one.name)
-        elif one.kind is _Kinds.VAR_POSITIONAL:
-            names += [f"{one.name}[{i}]" for i in range(count - len(names))]
-    names += [f"args[{i}]" for i in range(len(names), count)]
-    return names[:count]
-
-
-def _parameters(signature: inspect.Signature, num_positional: int, kwargs: dict[str, Any]) -> list[str]:
-    """The parameter that takes each argument, those by position first."""
-    of_kind = {one.kind: one.name for one in signature.parameters.values()}
-    positional = [one.name for one in signature.parameters.values() if one.kind < _Kinds.VAR_POSITIONAL]
-    positional += [of_kind.get(_Kinds.VAR_POSITIONAL, "")] * (num_positional - len(positional))
-    named = [name if name in signature.parameters else of_kind[_Kinds.VAR_KEYWORD] for name in kwargs]
-    return positional[:num_positional] + named
-
-
-def _name(fun: Any) -> str:
-    return getattr(fun, "__name__", type(fun).__name__)
+    for name, value in bind_call(fun, range(count), {}).arguments.items():
+        names += [name] if isinstance(value, int) else [f"{name}[{i}]" for i in range(len(value))]
+    return names
