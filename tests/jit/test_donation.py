@@ -255,17 +255,6 @@ def test_an_option_of_jax_is_an_error_that_names_ours(option: dict[str, Any], na
         partax.filter_jit(lambda x: x, **option)
 
 
-def test_all_is_a_mode_and_for_a_function_with_such_an_argument_an_error() -> None:
-    def scaled(all: jax.Array, x: jax.Array) -> Any:
-        return all * 2, x + 1
-
-    with pytest.raises(ValueError, match=r"donate='all', which means all arguments, .*donate=\('all',\)"):
-        filter_jit(scaled, donate="all")
-    a, x = array(3), array(3)
-    filter_jit(scaled, donate=("all",))(a, x)
-    assert deleted(a, x) == [True, False]
-
-
 @pytest.mark.parametrize("names", ["modle", ("x", "modle"), ("modle", "kwargs")])
 def test_a_name_that_the_function_does_not_have(names: Any) -> None:
     with pytest.raises(ValueError, match=r"found 'modle' in donate, expected names of arguments of .*: x, kwargs$"):

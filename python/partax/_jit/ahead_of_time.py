@@ -318,13 +318,13 @@ class Compiled(_Stage):
         return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-        """Says what of a call is otherwise than in the compiled one: a static value, a shape or a dtype."""
+        """Names a static value, a shape or a dtype of a call that differs from the compiled one."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
             described, _ = self._program.call.described_of(args, kwargs)
             return _static_difference(self._program.statics, static_values(described))
-        compiled_for = jax.tree.leaves(self._of_jax.args_info)
-        for path, info, leaf in zip(self._program.paths, compiled_for, call.leaves, strict=True):
+        infos = jax.tree.leaves(self._of_jax.args_info)
+        for path, info, leaf in zip(self._program.paths, infos, call.leaves, strict=True):
             now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
             if (now.shape, now.dtype) != (info.shape, info.dtype):
                 return TypeError(
@@ -334,16 +334,17 @@ class Compiled(_Stage):
         return None
 
 
-Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax.stages"  # where users find them
-
-
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
-    for path, value in before.items():
-        if path in now and not _core.static_equal(value, now[path]):
+    for path in before:
+        if path in now and not _core.static_equal(before[path], now[path]):
             return TypeError(
-                f"`{path}`: compiled with {value!r}, called with {now[path]!r}; static values are part of the program: "
-                "lower and compile again for the new value"
+                f"`{path}`: compiled with {before[path]!r}, called with {now[path]!r}; static values are part of the "
+                "program: lower and compile again for the new value"
             )
-    changed = sorted(set(before) ^ set(now))
-    where = f" (at {', '.join(changed[:5])})" if changed else ", or two equal objects where those had one"
-    return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
+    paths = ", ".join(sorted(before.keys() ^ now.keys())[:5]) or "two equal objects are one, or one is two"
+    return TypeError(
+        f"the arguments have another structure than the compiled ones (at {paths}): lower and compile again"
+    )
+
+
+Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax.stages"  # where users find them

@@ -114,12 +114,7 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
 
 
 def check_names(fun: Any, option: str, names: Any) -> None:
-    """Raises a ValueError where an option names an argument that a callable does not have, or means two things."""
-    if isinstance(names, str) and names == "all" and names in argument_names(fun):
-        raise ValueError(
-            f"found {option}='all', which means all arguments, but `{names_of(fun)[1]}` has one of that name; expected "
-            f"{option}=('all',) for that one alone, or the names of all of them"
-        )
+    """Raises a ValueError if an option names an argument that a callable does not have."""
     for name in names if isinstance(names, tuple) else ():
         expected_names = argument_names(fun)
         if name not in expected_names:
@@ -187,10 +182,9 @@ def filter_jit(
         function. Its arguments may be any pytrees. Without it, a decorator.
       donate: whose arrays' buffers the call may reuse: `"none"`; `"all"`, also those of `fun` itself;
         `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
-        `"kw"` are all values of an `*args` and a `**kw`. An array that is returned unchanged is not donated, so of a
-        donated module the arrays that the call does not change stay alive: they are returned as the very same objects.
-        What the call changes is deleted in the old module; only its unchanged arrays can be used afterwards. As
-        with `jax.jit`, jax warns about donated buffers that it could not use.
+        `"kw"` are all values of an `*args` and a `**kw`, and `("all",)` is a parameter of that name. An array that is
+        returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. As with
+        `jax.jit`, jax warns about donated buffers that it could not use.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
         `jax.Inline`, where jax has that.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
@@ -216,8 +210,8 @@ def filter_jit(
       wrapper of an equal callable with equal options, and is a pytree of the callable.
 
     Raises:
-      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `donate` is `"all"` and the name
-        of an argument; `cache_size` is not positive, or `max_traces` is negative.
+      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `cache_size` is not positive, or
+        `max_traces` is negative.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned unchanged is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.

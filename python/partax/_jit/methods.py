@@ -128,7 +128,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
 
 def _in_force() -> tuple[Any, ...]:
-    """The settings that are in force in this thread: what `with` statements have set holds in their thread alone."""
+    """The settings of this thread: those of `with` statements hold in their thread alone."""
     return configuration(), every_setting(), mesh_of_call()
 
 
@@ -195,16 +195,15 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
     changes_objects = wrapper._options.graph is not None
     names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
-    args = tuple(_kept(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
-    kwargs = {name: _kept(name, value, changes_objects) for name, value in kwargs.items()}
+    args = tuple(_snapshot(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
+    kwargs = {name: _snapshot(name, value, changes_objects) for name, value in kwargs.items()}
     callables = wrapper._function, wrapper.__self__
-    keeps_callable = all(
-        _as_now(value, changes_objects) is value for value in callables
-    )  # else each call looks at them
+    # If a callable may change, each call looks at it.
+    keeps_callable = all(_as_now(value, changes_objects) is value for value in callables)
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
-def _kept(name: str, value: Any, changes_objects: bool) -> Any:
+def _snapshot(name: str, value: Any, changes_objects: bool) -> Any:
     try:
         return _as_now(value, changes_objects)
     except RecursionError:
@@ -213,12 +212,12 @@ def _kept(name: str, value: Any, changes_objects: bool) -> Any:
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
-    """A tree with containers, objects and arrays of its own where these may be changed; else the very same. Objects
-    that the function itself changes count as they are.
+    """A tree with containers, objects and arrays of its own if these may be changed; else the same object. Objects that
+    the function itself changes are returned as they are.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
-    if type(value) is dict:
+    if type(value) is dict:  # jax would sort its keys
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]

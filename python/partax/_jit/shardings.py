@@ -111,10 +111,9 @@ def misplaced_leaf(
     """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
-    shardings = leaf_in_shardings(options, values)
-    for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
-        array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
-        if isinstance(sharding, Sharding) and not _fits(array, sharding):
+    for i, (leaf, sharding) in enumerate(zip(leaves, leaf_in_shardings(options, values), strict=True)):
+        if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
+            array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
             return i, (
                 f"found {array_text(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
                 f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
@@ -123,15 +122,11 @@ def misplaced_leaf(
 
 
 def _fits(leaf: Any, sharding: Sharding) -> bool:
-    if isinstance(sharding, NamedSharding) and len(sharding.spec) > leaf.ndim:
-        return False
     try:
-        sharding.shard_shape(leaf.shape)
+        jax.jit(lambda x: x, in_shardings=sharding).lower(leaf)
     except ValueError:
         return False
-    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not leaf.committed:
-        return True
-    return leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+    return True
 
 
 def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
@@ -140,13 +135,7 @@ def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
     if prefix is None:
         return None
     # Of an object that is changed in place, the result is a field of what the program returns.
-    pairs = [(prefix, result)] if options.graph is None else list(zip(prefix, result, strict=True))
-    own, value = pairs[0]
-    if isinstance(own, (tuple, list)) and len(own) == 1 and not is_sharding_leaf(own) and is_traced_array(value):
-        raise ValueError(
-            f"`the result`: found {array_text(value)}, expected the structure of out_shardings, which has a "
-            f"`{type(own).__name__}` with 1 child here; give its sharding without the `{type(own).__name__}`"
-        )
+    pairs = [(prefix, result)] if options.graph is None else zip(prefix, result, strict=True)
     every = [array_shardings(part, value, "out_shardings", "the result") for part, value in pairs]
     return tuple(chain.from_iterable(every))
 

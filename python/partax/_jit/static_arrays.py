@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax import _core
 from partax._functions.classes import compares_fields
-from partax._functions.installed import is_installed
 from partax._functions.objects import attribute_of
 from partax._jax.programs import open_constants
 from partax._pytree.call_site import call_site
@@ -134,15 +132,10 @@ def _warn_once(path: str, holder: Any, history: Any) -> None:
     key = (history.name, history.defined, cls.__module__, cls.__qualname__, path)
     if key in _warned:
         return
-    remedy = f"Pass the `{cls.__qualname__}` as an argument"
-    if not is_installed(cls.__module__) and not _is_of_flax(cls) and _core.node_kind(holder) == "static_leaf":
-        remedy = (
-            f"Make `{cls.__qualname__}` a pytree, as an Equinox module or with jax.tree_util.register_dataclass, or "
-            "pass the array as an argument"
-        )
     warnings.warn_explicit(
         f"`{path}` is an array in a static `{cls.__qualname__}`: it is a constant of the program, and another array "
-        f"there later is not seen. {remedy}",
+        f"there later is not seen. Pass the array as an argument, or make `{cls.__qualname__}` a pytree, as an Equinox "
+        "module or with jax.tree_util.register_dataclass",
         UserWarning,
         *call_site(),
     )
