@@ -146,14 +146,14 @@ class Lowered(_Stage):
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
-          >>> "stablehlo.sine" in lowered.as_text()
-          True
+          >>> "stablehlo.sine" in lowered.as_text(), lowered.compile().as_text().startswith("HloModule")
+          (True, True)
 
         Args:
-          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`.
+          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`; none of a compiled program.
 
         Returns:
-          StableHLO, or what `dialect` asks for.
+          StableHLO, or what `dialect` asks for; of a compiled program, optimized HLO.
         """
         return self._of_jax.as_text(*args, **kwargs)
 
@@ -174,15 +174,15 @@ class Lowered(_Stage):
         return self._of_jax.compiler_ir(*args, **kwargs)
 
     def cost_analysis(self) -> Any:
-        """XLA's estimate of the program's cost.
+        """XLA's figures of the program's cost: of a lowered program an estimate.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3))
-          >>> lowered.cost_analysis()["flops"]
-          3.0
+          >>> lowered.cost_analysis()["flops"], lowered.compile().cost_analysis()["flops"]
+          (3.0, 3.0)
 
         Returns:
-          What `jax.stages.Lowered.cost_analysis` gives.
+          Same as of `jax.stages.Lowered.cost_analysis`, or of `jax.stages.Compiled.cost_analysis`.
         """
         return self._of_jax.cost_analysis()
 
@@ -229,31 +229,7 @@ class Compiled(_Stage):
         self._run = program.call.compiled(compiled)
         self._has_run = False
 
-    def as_text(self) -> str:
-        """The compiled program as text.
-
-        Example:
-          >>> compiled = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3)).compile()
-          >>> compiled.as_text().startswith("HloModule")
-          True
-
-        Returns:
-          Optimised HLO.
-        """
-        return self._of_jax.as_text()
-
-    def cost_analysis(self) -> Any:
-        """XLA's figures of the compiled program.
-
-        Example:
-          >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
-          >>> compiled.cost_analysis()["flops"]
-          3.0
-
-        Returns:
-          What `jax.stages.Compiled.cost_analysis` gives.
-        """
-        return self._of_jax.cost_analysis()
+    as_text, cost_analysis = Lowered.as_text, Lowered.cost_analysis
 
     def memory_analysis(self) -> Any:
         """XLA's memory figures, in bytes.
