@@ -1,7 +1,6 @@
 """Guards that nothing lives for ever: what partax returns dies with the object that it holds and that holds it, and
 chains of any length die on a small stack."""
 
-import ctypes
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -89,10 +88,8 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "Diagnosis, compiled": lambda f, args, owner: partax.doctor(f, *args, compile=True),
     "explain": explained,
     "report": lambda f, args, owner: (called(filter_jit(f), args), partax.report()),
-    "filter_make_jaxpr, called": lambda f, args, owner: partax.filter_make_jaxpr(f)(*args),
     "filter_closure_convert": lambda f, args, owner: partax.filter_closure_convert(f, *args),
     "filter_grad": lambda f, args, owner: called(partax.filter_grad(f), args),
-    "filter_checkpoint": lambda f, args, owner: called(partax.filter_checkpoint(f), args),
     "filter_custom_jvp, called": with_jvp,
     "filter_custom_vjp, called": with_vjp,
     "filter_vjp": lambda f, args, owner: partax.filter_vjp(f, *args)[1],
@@ -156,28 +153,3 @@ print("all")
 @pytest.mark.slow
 def test_a_nest_of_any_depth_is_freed_on_a_small_stack() -> None:
     assert python("-c", NESTS).stdout.endswith("all\n")
-
-
-# ---- What the collector has cleared, and what a destructor may still ask.
-
-TP_CLEAR = 51  # of CPython's stable interface
-
-
-def cleared(made: Any) -> Any:
-    """As the collector leaves an object of a cycle that is garbage."""
-    slot = ctypes.pythonapi.PyType_GetSlot
-    slot.restype, slot.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
-    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot(type(made), TP_CLEAR))(made) == 0
-    return made
-
-
-CLEARED = [
-    pytest.param(filter_jit, lambda f: f(array(2)), id="wrapper"),
-    pytest.param(lambda f: filter_jit(f).bind(array(2)), lambda bound: bound(), id="bound"),
-]
-
-
-@pytest.mark.parametrize(("make", "use"), CLEARED)
-def test_what_the_collector_has_cleared_raises(make: Callable[[Any], Any], use: Callable[[Any], Any]) -> None:
-    with pytest.raises(ReferenceError):
-        use(cleared(make(lambda x: x)))

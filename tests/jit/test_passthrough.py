@@ -34,18 +34,7 @@ class Counted:
     made: Any = dataclasses.field(default_factory=list, init=False)
 
 
-class Thawed(Frozen):
-    """Anybody may set its fields."""
-
-    __setattr__ = object.__setattr__
-
-
 jax.tree_util.register_dataclass(Counted, ["weight"], [])
-jax.tree_util.register_dataclass(Thawed, ["weight"], ["mode"])
-
-
-class Noted(Pair):
-    """A named tuple whose instances have a dictionary."""
 
 
 class Two(eqx.Module):
@@ -64,19 +53,15 @@ IMMUTABLE: dict[str, Callable[[], Any]] = {
     "named tuple": lambda: Pair(array(2), 1.5),
     "frozen dataclass": lambda: Frozen(array(2), mode=("a", 1)),
     "nested": lambda: Two(Pair((array(1), 1), Frozen(linear())), (None, (array(2), ("x", jnp.tanh)))),
-    "leaves in a row": lambda: (*(array(1, start=i) for i in range(9)), *range(1000, 1009), array(2)),
     "optax state": lambda: optax.adam(1e-3).init({"w": array(2)})[1:],
     "no arrays": lambda: Two("a", (1, None, "b")),
-    "no fields": lambda: optax.EmptyState(),
     "key": lambda: Pair(jax.random.key(0), jnp.ones((), jnp.bfloat16)),
 }
 CHANGEABLE: dict[str, Callable[[], Any]] = {
     "list": lambda: [array(2)],
     "ordered dict": lambda: OrderedDict(a=array(2)),
     "dataclass": lambda: Cell(array(2)),
-    "frozen dataclass that thaws": lambda: Thawed(array(2)),
     "dataclass with a field made anew": lambda: Counted(array(2)),
-    "named tuple with attributes": lambda: Noted(array(2), 1),
     "registered": lambda: Bag(array(2)),
     "list in a tuple": lambda: (array(2), [array(1)]),
     "dict in a module": lambda: Two({"a": array(1)}, array(2)),
@@ -129,19 +114,12 @@ def _change(tree: Any) -> Any:
     return tree, tree.second
 
 
-def _swap(tree: Any) -> Any:
-    first, second = tree.first, tree.second
-    object.__setattr__(tree, "first", second)
-    object.__setattr__(tree, "second", first)
-    return tree
-
-
 def _rename(tree: Any) -> Any:
     object.__setattr__(tree.first, "scale", 9)
     return tree
 
 
-@pytest.mark.parametrize("body", [_change, _swap, _rename])
+@pytest.mark.parametrize("body", [_change, _rename])
 def test_what_the_body_changes_is_not_given_back(body: Callable[[Any], Any]) -> None:
     f = filter_jit(body)
     for _ in range(3):
