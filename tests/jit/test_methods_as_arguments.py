@@ -101,6 +101,7 @@ def test_it_is_differentiated_as_its_tree(make, around):
     assert pull(jnp.ones(2))[0].__self__.weight[...].tolist() == X.tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.*array is being set as static:UserWarning")
 def test_in_a_static_field_it_is_an_error_with_a_path():
     class Holder(eqx.Module):
         method: object = eqx.field(static=True)

@@ -142,16 +142,6 @@ class WrapperMachine(RuleBasedStateMachine):
                 self.wrapper([array(1), bad])
         assert self.wrapper.cache_info().static_keys == before
 
-    @rule(value=values)
-    def change_the_cell(self, value: Any) -> None:
-        cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
-        cells["cell"].cell_contents = self.cell = value
-
-    @rule(value=values)
-    def change_the_default(self, value: Any) -> None:
-        self.function.__defaults__ = (value,)
-        self.default = value
-
     @rule(value=values, grow=st.booleans())
     def mutate(self, value: Any, grow: bool) -> None:
         for container in (self.label, self.contents):
@@ -166,11 +156,14 @@ class WrapperMachine(RuleBasedStateMachine):
         self.model.cleared()
         assert self.wrapper.cache_info()[:4] == (0, 0, 0, 0)
 
-    @rule(function=st.booleans())
-    def make_again(self, function: bool) -> None:
-        if not function:
-            self.wrapper = filter_jit(self.function)
-            return
+    @rule()
+    def wrap_again(self) -> None:
+        self.wrapper = filter_jit(self.function)
+
+    @rule(cell=values, default=values, changes=st.booleans())
+    def recreate_the_function(self, cell: Any, default: Any, changes: bool) -> None:
+        if changes:
+            self.cell, self.default = cell, default
         self.dying.append(weakref.ref(self.function))
         self.remake()
         self.model.forgotten()
