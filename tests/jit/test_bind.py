@@ -47,7 +47,6 @@ SPLITS: dict[str, tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[s
     "all": ((model(), jnp.ones(3)), {}, (), {}),
     "a later one by name": ((), {"by": jnp.full(3, 2.0)}, (model(), jnp.ones(3)), {}),
     "a static one": ((model(),), {"flag": "b"}, (jnp.ones(3),), {"by": 3}),
-    "more of **more": ((model(),), {"shift": jnp.ones(3)}, (jnp.ones(3), 2, jnp.ones(3)), {"after": jnp.ones(1)}),
     "values of *rest": ((model(), jnp.ones(3), 2, jnp.ones(3)), {}, (jnp.ones(3), 4), {}),
     "NumPy": ((model(),), {"by": np.arange(3.0, dtype="f4")}, (np.ones(3, "f4"),), {}),
 }
@@ -161,13 +160,11 @@ def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
 
 
 def test_nothing_outlives_the_bound_function_and_no_free_argument_its_call() -> None:
-    held = model()
-    bound = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)
-    for _ in range(3):
-        x = jnp.ones(3)
-        bound(x)
-    weight, free = weakref.ref(held.weight), weakref.ref(x)
-    del held, x
+    linear, x = model(), jnp.ones(3)
+    bound = partax.filter_jit(lambda model, x: model(x) * 2).bind(linear)
+    bound(x), bound(x)
+    weight, free = weakref.ref(linear.weight), weakref.ref(x)
+    del linear, x
     assert free() is None and weight() is not None
     del bound
     gc.collect()
@@ -216,10 +213,8 @@ STEP = partax.filter_jit(double)
 BOUND = STEP.bind(jnp.ones(3))
 IN_ITSELF = self_containing()["list"]
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "too many": (lambda: STEP.bind(1, 2, 3), TypeError, "too many positional"),
     "an unknown name": (lambda: STEP.bind(weight=1), TypeError, "'weight'"),
     "a bound name again": (lambda: STEP.bind(weights=1)(weights=2, x=1), TypeError, "'weights', which is bound"),
-    "a bound position again": (lambda: BOUND(weights=2, x=1), TypeError, "multiple values for argument 'weights'"),
     "too few in a call": (lambda: BOUND(), TypeError, "'x'"),
     "rebinding what is free": (lambda: BOUND.rebind(x=1), TypeError, "found 'x', expected .*: `weights`"),
     "rebinding twice": (lambda: BOUND.rebind(1, weights=2), TypeError, "found 'weights' by name and by position"),
@@ -259,14 +254,14 @@ class Scaling(Cell):
 jax.tree_util.register_dataclass(Scaling, ["weight", "bias"], ["mode"])
 
 
-@pytest.mark.parametrize("wrapped", [partax.filter_jit, lambda it: it.step, lambda it: partax.filter_jit(it.__call__)])
-def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any) -> None:
-    held = Scaling(np.full(3, 2.0, "f4"))
-    bound = wrapped(held).bind()
-    for value in (3.0, 4.0):
-        held.weight = np.full(3, value, "f4")
-        for x in (jnp.ones(3), jnp.ones((int(value), 3)), jnp.ones(3)):
-            assert float(bound(x).ravel()[0]) == value
+def test_a_callable_that_changes_counts_as_in_any_call() -> None:
+    for wrapped in (partax.filter_jit, lambda scaling: scaling.step):
+        scaling = Scaling(np.full(3, 2.0, "f4"))
+        bound = wrapped(scaling).bind()
+        for value in (3.0, 4.0):
+            scaling.weight = np.full(3, value, "f4")
+            for x in (jnp.ones(3), jnp.ones((int(value), 3)), jnp.ones(3)):
+                assert float(bound(x).ravel()[0]) == value
 
 
 def test_static_values_count_as_in_any_call() -> None:
