@@ -107,20 +107,15 @@ def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_
         assert_same(f(tree)[1].children, (array(2),))
 
 
-@pytest.mark.parametrize("donate", ["none", "all"])
-@pytest.mark.parametrize(
-    "x", [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")], ids=["str", "object", "time"]
-)
-def test_arrays_that_jax_does_not_know(x: Any, donate: str) -> None:
-    for sharding in (None, jax.sharding.SingleDeviceSharding(jax.devices()[0])):
-        f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate=donate, out_shardings=sharding)
-        told = rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
-        if x.ndim == 0:  # a scalar of such a type may get to jax before partax has met one
-            told = "not a valid JAX type|found a NumPy array of dtype datetime64"
-        for _ in range(2):
-            with pytest.raises(TypeError, match=told):
-                f({"k": x})
-        assert_same(f({"k": array(2)}), {"k": array(2)})
+@pytest.mark.parametrize("x", [np.array(["a"]), np.array([object()])], ids=["str", "object"])
+def test_arrays_that_jax_does_not_know(x: Any) -> None:
+    f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate="all")
+    for _ in range(2):
+        with pytest.raises(
+            TypeError, match=rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
+        ):
+            f({"k": x})
+    assert_same(f({"k": array(2)}), {"k": array(2)})
 
 
 @pytest.fixture(autouse=True)

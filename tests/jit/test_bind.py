@@ -17,7 +17,6 @@ from jax.experimental.layout import Format, Layout
 import partax
 from deep_trees import self_containing
 from reference import assert_exact
-from stored import written
 from trees import Cell
 
 
@@ -195,18 +194,6 @@ def test_a_program_with_callbacks_runs_them_in_each_call() -> None:
         bound(jnp.float32(3))
     jax.effects_barrier()
     assert seen == [6.0] * 4
-
-
-def test_with_the_store(tmp_path: Any) -> None:
-    step = partax.filter_jit(lambda w, x: (w * x, "a"))
-    for _ in range(2):
-        with partax.store(tmp_path):
-            step.clear_cache()
-            bound = step.bind(jnp.arange(3.0))
-            for _ in range(3):
-                assert np.allclose(bound(jnp.ones(3))[0], [0, 1, 2])
-            written()
-    assert step.cache_info().traces == 0 and step.cache_info().loads == 1
 
 
 STEP = partax.filter_jit(double)

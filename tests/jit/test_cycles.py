@@ -63,12 +63,6 @@ def explained(f: Any, args: Any, owner: Owner) -> Any:
     return report
 
 
-def with_jvp(f: Any, args: Any, owner: Owner) -> Any:
-    function = partax.filter_custom_jvp(f)
-    function.def_jvp(lambda primals, tangents: (f(*primals), tangents[0].sum() * owner.scale))
-    return called(partax.filter_grad(function), args)
-
-
 def with_vjp(f: Any, args: Any, owner: Owner) -> Any:
     function = partax.filter_custom_vjp(f)
     function.def_fwd(lambda perturbed, x, *rest: (f(x, *rest), x))
@@ -80,17 +74,14 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "filter_jit, called": lambda f, args, owner: called(filter_jit(f), args),
     "bound wrapper, called": lambda f, args, owner: called(owner.method, args[:1]),
     "bound arguments, called": lambda f, args, owner: called(filter_jit(f).bind(*args), ()),
-    "jax.jit of a wrapper": lambda f, args, owner: jax.jit(filter_jit(f)),
     "Traced": lambda f, args, owner: filter_jit(f).trace(*args),
     "Lowered": lambda f, args, owner: filter_jit(f).lower(*args),
     "Compiled, called": lambda f, args, owner: run(filter_jit(f).lower(*args).compile(), args),
     "eval_shape": lambda f, args, owner: filter_jit(lambda *args: (args, owner)).eval_shape(*args),
     "Diagnosis, compiled": lambda f, args, owner: partax.doctor(f, *args, compile=True),
     "explain": explained,
-    "report": lambda f, args, owner: (called(filter_jit(f), args), partax.report()),
     "filter_closure_convert": lambda f, args, owner: partax.filter_closure_convert(f, *args),
     "filter_grad": lambda f, args, owner: called(partax.filter_grad(f), args),
-    "filter_custom_jvp, called": with_jvp,
     "filter_custom_vjp, called": with_vjp,
     "filter_vjp": lambda f, args, owner: partax.filter_vjp(f, *args)[1],
 }
@@ -98,7 +89,6 @@ if HAS_FLAX:
     import partax.nnx
 
     PRODUCTS |= {
-        "nnx.jit": lambda f, args, owner: partax.nnx.jit(f),
         "nnx.jit, called": lambda f, args, owner: called(partax.nnx.jit(f), args),
         "nnx.jit, compiled": lambda f, args, owner: partax.nnx.jit(f).lower(*args).compile(),
     }

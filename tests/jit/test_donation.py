@@ -207,20 +207,13 @@ def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
     assert "`arrays[0]` and `arrays[1]` are one array" in note_of(f, [x, jax.device_put(x, x.sharding)])
 
 
-@pytest.mark.parametrize(
-    ("donate", "fate"),
-    [
-        (("args",), [False, True, False, False]),
-        (("kw",), [False, False, True, True]),
-        (("args", "kw"), [False, True, True, True]),
-    ],
-)
-def test_all_values_of_variadic_arguments_by_their_one_name(donate: Any, fate: list[bool]) -> None:
-    f = filter_jit(lambda x, *args, **kw: add_to((x, args, kw), jnp.ones(1)), donate=donate)
-    for _ in range(2):
-        x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
-        f(x, *a, y=y, z=z)
-        assert deleted(x, a, z, y) == fate
+def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
+    for donate, fate in (("args", [False, True, False, False]), (("args", "kw"), [False, True, True, True])):
+        f = filter_jit(lambda x, *args, **kw: add_to((x, args, kw), jnp.ones(1)), donate=donate)
+        for _ in range(2):
+            x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
+            f(x, *a, y=y, z=z)
+            assert deleted(x, a, z, y) == fate
 
 
 def test_a_wrapper_has_the_names_that_it_shows() -> None:

@@ -62,7 +62,7 @@ def assert_as_jax_jit(function: Any, make: Callable[[], tuple[Any, Any]]) -> Non
             np.testing.assert_array_equal(x, y)
 
 
-HOMES = ("none", "device 0", "device 1", "mesh", "explicit", "host")
+HOMES = ("none", "device 1", "mesh", "explicit", "host")
 ROLES = ("forwarded", "changed", "both", "unused", "donated")
 
 

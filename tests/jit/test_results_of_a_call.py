@@ -81,19 +81,6 @@ def test_a_returned_object_is_that_of_the_only_trace(jit: Any, make: Any, traces
         assert all(a is b or isinstance(a, jax.Array) for a, b in zip(one, other, strict=True))
 
 
-def test_a_state_of_equinox_goes_round_in_one_trace(traces: TraceCounter) -> None:
-    model, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(3, "batch", mode="batch")
-
-    @filter_jit
-    def step(model: Any, state: Any, x: Any) -> Any:
-        traces.tick()
-        return jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(x, state)
-
-    for _ in range(4):
-        _, state = step(model, state, jnp.ones((4, 3)))
-    assert traces.count == 1
-
-
 @pytest.mark.parametrize("make", [lambda: lambda x: x + 1, Equal], ids=["function", "value"])
 @pytest.mark.parametrize("hold", [lambda it: it, Module, OnlyStatic])
 @pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])

@@ -49,8 +49,7 @@ def nnx_linear() -> nnx.Linear:
         ({"weight": jnp.ones(2)}, "config.weight", lambda it: it.weight),
         ({"name": "a", "mean": np.ones(2)}, "config.mean", lambda it: it.mean),
         ({"layers": [1, {"b": jnp.ones(2)}]}, "config.layers[1]['b']", lambda it: it.layers[1]["b"]),
-        ({"inner": holder(pair=(jnp.ones(1), 2))}, "config.inner.pair[0]", lambda it: it.inner.pair[0]),
-        ({"recent": deque([jnp.ones(2)])}, "config.recent[0]", lambda it: it.recent[0]),
+        ({"inner": holder(recent=deque([jnp.ones(1)]))}, "config.inner.recent[0]", lambda it: it.inner.recent[0]),
         ({"losses": [0.5] * 3000 + [jnp.ones(2)]}, "config.losses[3000]", lambda it: it.losses[-1]),
     ],
 )
@@ -156,32 +155,18 @@ def test_an_array_that_a_program_in_the_program_reads_is_reported(name: str) -> 
         assert text.startswith("`static.model` is an array in a static")
 
 
-def test_a_class_with_its_own_equality_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+def test_an_instance_of_a_class_with_its_own_equality_is_not_reported(recwarn: pytest.WarningsRecorder) -> None:
     class Hashed:
         def __init__(self, value: np.ndarray) -> None:
             self.value = value
 
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Hashed) and np.array_equal(self.value, other.value)
-
-        def __hash__(self) -> int:
-            return hash(self.value.tobytes())
+        __eq__ = lambda self, other: np.array_equal(self.value, other.value)
+        __hash__ = lambda self: hash(self.value.tobytes())
 
     f = filter_jit(lambda table, x: x * table.value)
     for value in (1.0, 2.0):
         np.testing.assert_array_equal(f(Hashed(np.full(2, value)), array(2)), array(2) * value)
     assert [str(warning.message) for warning in recwarn] == []
-
-
-def test_an_error_of_the_warning_is_one_in_each_call() -> None:
-    f = filter_jit(lambda held, x: x * held.model)
-    held = Plain(jnp.ones(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(2):
-            with pytest.raises(UserWarning, match=r"`held\.model` is an array"):
-                f(held, array(2))
-    assert f.cache_info().traces == 0
 
 
 def test_what_is_traced_or_holds_no_array_is_not_reported(recwarn: pytest.WarningsRecorder) -> None:
@@ -206,26 +191,15 @@ class Field(eqx.Module):
     model: Any = eqx.field(static=True)
 
 
-@pytest.mark.parametrize(
-    ("tree", "path"),
-    [
-        (Net, "tree"),
-        (lambda: {"a": (1, Net())}, "tree['a'][1]"),
-        (lambda: [Net() for _ in range(20)], "tree[0]"),
-        (lambda: [1, Field(nnx.Sequential(nnx_linear()))], "tree[1].model"),
-    ],
-)
 @pytest.mark.filterwarnings("ignore:.*array is being set as static:UserWarning")
-def test_objects_of_flax_are_no_static_values(tree: Callable[[], Any], path: str) -> None:
+def test_objects_of_flax_are_not_static_values() -> None:
     f = filter_jit(lambda tree, x: x)
-    for call in (f, f.lower):
-        with pytest.raises(TypeError, match=re.escape(f"`{path}`: found a `") + ".*leave out `pytree=False`"):
-            call(tree(), array(2))
+    for tree, path in (
+        (Net(), "tree"),
+        ({"a": (1, Net())}, "tree['a'][1]"),
+        ([1, Field(nnx.Sequential(nnx_linear()))], "tree[1].model"),
+    ):
+        for call in (f, f.lower):
+            with pytest.raises(TypeError, match=re.escape(f"`{path}`: found a `") + ".*leave out `pytree=False`"):
+                call(tree, array(2))
     assert f.cache_info().traces == 0
-
-
-def test_an_object_of_flax_without_arrays_may_be_static() -> None:
-    class Sizes(nnx.Module, pytree=False):
-        width = 3
-
-    assert filter_jit(lambda sizes, x: x * sizes.width)(Sizes(), array(2)).shape == (2,)
