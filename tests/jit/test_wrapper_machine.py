@@ -4,10 +4,7 @@ calls: mutations, cleared caches, user code that raises or calls back, the garba
 import gc
 import itertools
 import os
-import sys
-import weakref
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import jax
@@ -16,7 +13,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from growth import IMMORTAL, Witness
 from machine_model import Expected, Hooked, Hooks, Touchy, WrapperModel
 from odd_values import Unhashable
 from partax import filter_jit
@@ -50,12 +46,6 @@ def make_function(cell: Any, default: Any, unique: int) -> Callable[..., Any]:
     return function
 
 
-def expect_dead(references: list[weakref.ref[Any]]) -> None:
-    alive = [it for it in (ref() for ref in references) if it is not None]
-    alive = [it for it in alive if not (IMMORTAL and isinstance(it, type | FunctionType))]
-    assert not alive, f"{alive} are kept alive"
-
-
 values = st.one_of(st.integers(0, 2), st.sampled_from([True, 1.0, -0.0, 0.0, "a", (1, 2), (True, 2.0)]), hashables)
 events = st.sampled_from(["eq", "hash", "flatten", "unflatten"])
 ways = st.sampled_from(["position", "keyword", "given", "more"])
@@ -69,8 +59,6 @@ class WrapperMachine(RuleBasedStateMachine):
         self.cell, self.default = cell, default
         self.model = WrapperModel()
         self.recipes = [recipe, *(near.draw(variants(recipe)) for _ in range(2))]
-        self.witness = Witness()
-        self.dying: list[weakref.ref[Any]] = []
         self.label: list[Any] = [1]
         self.contents: list[Any] = [array(2), "leaf"]
         self.remake()
@@ -131,10 +119,6 @@ class WrapperMachine(RuleBasedStateMachine):
         self.check(lambda: [self.contents, Bag(array(1), label=self.label)], way)
 
     @rule()
-    def call_with_a_witness(self) -> None:
-        self.check(lambda: [array(2), self.witness])
-
-    @rule()
     def call_with_what_cannot_be_static(self) -> None:
         before = self.wrapper.cache_info().static_keys
         for bad in (Unhashable(), Bag(label=array(1)), {1: 0, "a": 0}):
@@ -164,22 +148,8 @@ class WrapperMachine(RuleBasedStateMachine):
     def recreate_the_function(self, cell: Any, default: Any, changes: bool) -> None:
         if changes:
             self.cell, self.default = cell, default
-        self.dying.append(weakref.ref(self.function))
         self.remake()
         self.model.forgotten()
-
-    @rule()
-    def drop_the_witness(self) -> None:
-        self.model.died(self.witness)
-        self.dying.append(weakref.ref(self.witness))
-        self.witness = Witness()
-
-    @rule()
-    def collect(self) -> None:
-        for _ in range(3):
-            gc.collect()
-        expect_dead(self.dying)
-        self.dying.clear()
 
     @rule(i=st.integers(0, 2), every=st.sampled_from([1, 7]))
     def call_amid_collections(self, i: int, every: int) -> None:
@@ -243,14 +213,6 @@ class WrapperMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         Hooks.action = None
-        if not hasattr(self, "wrapper") or sys.exc_info()[0] is not None:  # a failure's traceback keeps everything
-            return
-        dead = [*self.dying, *map(weakref.ref, (self.function, self.wrapper, self.witness))]
-        self.model.known.clear()
-        del self.function, self.wrapper, self.witness
-        for _ in range(3):
-            gc.collect()
-        expect_dead(dead)
 
 
 TestWrapper = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")(WrapperMachine.TestCase)
