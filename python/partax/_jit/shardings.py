@@ -18,7 +18,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.short_text import array_text
-from partax._pytree.specs import misfit_text, spec_names
+from partax._pytree.specs import spec_names
 
 
 def is_sharding_leaf(prefix: Any) -> bool:
@@ -196,15 +196,11 @@ def _placed(path: str, leaf: Any, sharding: Any) -> Any:
             # A NumPy array is copied: on the CPU jax would share the user's memory, which may change later.
             return jax.device_put(leaf if isinstance(leaf, jax.Array) else np.array(leaf), sharding)
         return (jax.sharding.reshard if _is_explicit(sharding) else jax.lax.with_sharding_constraint)(leaf, sharding)
-    except Exception as error:
-        reason = _misfit_text(leaf, sharding)
-        if reason is None and not isinstance(error, (TypeError, ValueError, NotImplementedError)):
-            raise
-        kind = TypeError if reason is None and isinstance(error, TypeError) else ValueError
+    except (TypeError, ValueError, NotImplementedError, AssertionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
-            f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}, "
-            f"but {reason or 'it cannot'}; give it another one, or None to leave it where it is"
-            f"{'' if reason else f'. JAX says: {error}'}"
+            f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}; give it "
+            f"another one, or None to leave it where it is. JAX says: {error}"
         ) from error
 
 
@@ -212,23 +208,8 @@ def _is_explicit(sharding: Any) -> bool:
     """Whether a sharding is over a mesh with Explicit axes, and over no others of its axes."""
     if not isinstance(sharding, (NamedSharding, PartitionSpec)):
         return False
-    mesh, spec = _mesh_and_spec(sharding)
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()
+    spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     has_explicit = AxisType.Explicit in types.values()
     return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in spec_names(spec))
-
-
-def _mesh_and_spec(sharding: NamedSharding | PartitionSpec) -> tuple[Any, Any]:
-    if isinstance(sharding, NamedSharding):
-        return sharding.mesh, sharding.spec
-    return jax.sharding.get_abstract_mesh(), sharding
-
-
-def _misfit_text(leaf: Any, sharding: Any) -> str | None:
-    """Why an array that jax does not place cannot have a sharding, if its mesh is the reason."""
-    if not isinstance(sharding, (NamedSharding, PartitionSpec)):
-        return None
-    mesh, spec = _mesh_and_spec(sharding)
-    if mesh.empty:
-        return "no mesh is set: use it within `jax.set_mesh`, or make it a `jax.sharding.NamedSharding`"
-    return misfit_text(np.shape(leaf), spec, mesh.shape)
