@@ -14,7 +14,7 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
-from partax._jit.options import ANY_SIGNATURE, signature_of
+from partax._jit.options import ANY_SIGNATURE, is_of_nnx, signature_of
 from partax._pytree.call_site import call_site, run_for
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
@@ -165,12 +165,11 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call looks at the arguments that are free alone. The trees and arrays that are bound count as they were when they
-    were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
-    of Flax that `partax.nnx.jit` changes in place, each call reads the arrays of the Variables; after you set another
-    attribute, as `model.eval()` does, bind again. A callable object, and the instance of a method, are not arguments:
-    they count as in any call. A call under a trace of jax's, and one with settings of jax that make its dispatch do
-    more, is an ordinary one. It can be pickled.
+    A call reads only the arguments that are free. Bound trees and arrays count as they were when they were bound;
+    functions, other static values and the callable itself as in any call. Of the objects of Flax that `partax.nnx.jit`
+    changes in place, each call reads the arrays of the Variables; after you set another attribute, as `model.eval()`
+    does, bind again. A call under a trace of jax's, or with settings for which its dispatch does more, is an ordinary
+    one. It can be pickled.
 
     Args:
       args: the leading arguments.
@@ -221,8 +220,7 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    is_object = changes_objects and any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
-    level = None if is_object else flatten_one_level(value)
+    level = None if changes_objects and is_of_nnx(value) else flatten_one_level(value)
     if level is None:
         return value
     children = [_as_now(child, changes_objects) for child in level[0]]

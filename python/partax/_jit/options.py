@@ -23,6 +23,10 @@ def is_traced_array(leaf: Any) -> bool:
     return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
+def is_of_nnx(value: Any) -> bool:
+    return any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Options:
     """The options of one filter_jit, checked, and comparable by the rules of static values."""

@@ -3,7 +3,6 @@
 import collections
 import functools
 import inspect
-import sys
 import types
 import warnings
 from collections.abc import Iterable, Iterator
@@ -13,8 +12,8 @@ import jax
 import numpy as np
 
 from partax._functions.classes import compares_fields
-from partax._functions.objects import attribute_of
 from partax._jax.programs import open_constants
+from partax._jit.options import is_of_nnx
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import SpecData, repr_text, static_path
 
@@ -145,14 +144,9 @@ def _warn_once(path: str, holder: Any, history: Any) -> None:
 def refuse_static_trees(data: SpecData) -> None:
     """Raises a TypeError for a static object of Flax with arrays: the program would not see its changes."""
     for index, value in _objects(data):
-        if _is_of_flax(type(value)) and next(arrays_in("", value), None) is not None:
+        if is_of_nnx(value) and next(arrays_in("", value), None) is not None:
             raise TypeError(
                 f"`{static_path(data, index)}`: found a `{type(value).__qualname__}` of Flax with arrays as a static "
                 "value, expected a pytree, whose arrays are traced; leave out `pytree=False`, make a static field "
                 "dynamic, or use `partax.nnx.jit`"
             )
-
-
-def _is_of_flax(cls: Any) -> bool:
-    kind = attribute_of(sys.modules.get("flax.nnx"), "Pytree")
-    return isinstance(kind, type) and issubclass(cls, kind)
