@@ -133,25 +133,20 @@ def _in_force() -> tuple[Any, ...]:
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:
-    """Compiles or loads what a call needs; gives what that raises."""
-    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
-    try:
-        compile_call(wrapper, args, kwargs)
-    except Exception as error:
-        return error
-    return None
-
-
-def compile_call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Compiles or loads what a call needs, and runs nothing."""
+    """Compiles or loads what a call needs, and runs nothing; returns what that raises."""
 
     def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
         stored = prepared.stored
         if stored is None or stored.choose(arguments) is stored.target:  # it has no stored program
             target.trace(*arguments).lower().compile()
 
-    prepared = _core.PreparedCall(wrapper, args, kwargs, True)
-    prepared.run(compile_or_load)
+    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
+    try:
+        prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+        prepared.run(compile_or_load)
+    except Exception as error:
+        return error
+    return None
 
 
 def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -183,22 +178,21 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       ValueError: when called, the call would donate an array that is bound, as `donate` says.
       RuntimeError: when called, an array that is bound is gone; a ValueError where jax raises that.
     """
-    signature = signature_of(self.__wrapped__) or ANY_SIGNATURE
-    try:
-        signature.bind_partial(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{self.__name__}{signature} cannot be bound so: {error}") from None
     return _bound(self, args, kwargs)
 
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
+    signature = signature_of(wrapper.__wrapped__) or ANY_SIGNATURE
+    try:
+        signature.bind_partial(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
     changes_objects = wrapper._options.graph is not None
-    names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
+    names = [*signature.parameters]
     args = tuple(_snapshot(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
     kwargs = {name: _snapshot(name, value, changes_objects) for name, value in kwargs.items()}
-    callables = wrapper._function, wrapper.__self__
-    # If a callable may change, each call looks at it.
-    keeps_callable = all(_as_now(value, changes_objects) is value for value in callables)
+    # If a callable may change, each call reads it.
+    keeps_callable = all(_as_now(part, changes_objects) is part for part in (wrapper._function, wrapper.__self__))
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
