@@ -63,13 +63,6 @@ def explained(f: Any, args: Any, owner: Owner) -> Any:
     return report
 
 
-def with_vjp(f: Any, args: Any, owner: Owner) -> Any:
-    function = partax.filter_custom_vjp(f)
-    function.def_fwd(lambda perturbed, x, *rest: (f(x, *rest), x))
-    function.def_bwd(lambda x, grad, perturbed, *args: x * grad * owner.scale)
-    return called(partax.filter_grad(function), args)
-
-
 PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "filter_jit, called": lambda f, args, owner: called(filter_jit(f), args),
     "bound wrapper, called": lambda f, args, owner: called(owner.method, args[:1]),
@@ -82,7 +75,6 @@ PRODUCTS: dict[str, Callable[[Any, tuple[Any, ...], Owner], Any]] = {
     "explain": explained,
     "filter_closure_convert": lambda f, args, owner: partax.filter_closure_convert(f, *args),
     "filter_grad": lambda f, args, owner: called(partax.filter_grad(f), args),
-    "filter_custom_vjp, called": with_vjp,
     "filter_vjp": lambda f, args, owner: partax.filter_vjp(f, *args)[1],
 }
 if HAS_FLAX:

@@ -116,15 +116,6 @@ def test_disable_jit_runs_the_function_itself(traces: TraceCounter) -> None:
     assert traces.count == 2
 
 
-def test_dispatch_is_asynchronous() -> None:
-    slow = filter_jit(lambda x: jax.lax.fori_loop(0, 400, lambda _, y: jnp.tanh(y @ y), x))
-    x = jnp.ones((200, 200))
-    slow(x).block_until_ready()
-    y = slow(x)
-    assert not y.is_ready()
-    y.block_until_ready()
-
-
 def test_exceptions_pass_through_and_leave_nothing_behind() -> None:
     error = ValueError("boom")
     fail = [True]

@@ -1,7 +1,6 @@
 """A bound method of a tree is the tree with its function, wherever an argument or a result holds it."""
 
 import dataclasses
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,13 +28,6 @@ class Dataclass:
         return self.weight * x
 
 
-class Fields(NamedTuple):
-    weight: jax.Array
-
-    def scale(self, x):
-        return self.weight * x
-
-
 class Network(nnx.Module):
     def __init__(self, weight):
         self.weight = nnx.Param(weight)
@@ -55,7 +47,6 @@ class Plain:
 METHODS = {
     "equinox method": lambda weight: Module(weight).scale,
     "dataclass": lambda weight: Dataclass(weight).scale,
-    "named tuple": lambda weight: Fields(weight).scale,
     "nnx module": lambda weight: Network(weight).scale,
 }
 of_each_kind = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)

@@ -26,17 +26,6 @@ class Frozen:
     mode: Any = dataclasses.field(default="same", metadata={"static": True})
 
 
-@dataclasses.dataclass(frozen=True)
-class Counted:
-    """It has a field that is made anew with each instance."""
-
-    weight: Any
-    made: Any = dataclasses.field(default_factory=list, init=False)
-
-
-jax.tree_util.register_dataclass(Counted, ["weight"], [])
-
-
 class Two(eqx.Module):
     first: Any
     second: Any
@@ -61,7 +50,6 @@ CHANGEABLE: dict[str, Callable[[], Any]] = {
     "list": lambda: [array(2)],
     "ordered dict": lambda: OrderedDict(a=array(2)),
     "dataclass": lambda: Cell(array(2)),
-    "dataclass with a field made anew": lambda: Counted(array(2)),
     "registered": lambda: Bag(array(2)),
     "list in a tuple": lambda: (array(2), [array(1)]),
     "dict in a module": lambda: Two({"a": array(1)}, array(2)),
