@@ -1,4 +1,4 @@
-"""The methods of a wrapper: they trace or compile calls without running them, and bind arguments that are kept."""
+"""The methods of a wrapper that trace or compile calls without running them, or bind arguments."""
 
 import functools
 import inspect
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
-    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -38,8 +38,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
       The `Traced` call.
 
     Raises:
-      RetraceError: as a call would.
-      TypeError: as a call would. What the function raises when it is traced comes as it is.
+      RetraceError, TypeError: as a call would. What the function raises when it is traced is raised unchanged.
     """
     from partax._jit import ahead_of_time  # which few programs need
 
@@ -47,7 +46,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
-    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -68,7 +67,7 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
 
 
 def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Returns the result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> named = partax.filter_jit(lambda x, name: {name: x.sum()})
@@ -98,14 +97,13 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
     Args:
       *calls: of each call the positional arguments, a tuple, or the arguments by name, a dictionary.
-        `jax.ShapeDtypeStruct`s may stand for arrays.
-      threads: how many calls are worked for at once; as many as there are processors by default. Python traces in one
-        thread at a time; XLA compiles in all of them. Where this thread has settings of its own, as within
-        `with jax.enable_x64():`, it works for one call after the other, and the others for none.
+        `jax.ShapeDtypeStruct`s may replace arrays.
+      threads: how many calls are compiled at once; the number of processors by default. Python traces in one thread at
+        a time. With settings of this thread alone, as within `with jax.enable_x64():`, all calls are compiled in it.
 
     Raises:
       TypeError: one of the calls is neither of the two; or as the call would. What the function raises when it is
-        traced comes as it is, with a note that tells which call it was; the others are compiled all the same.
+        traced is raised with a note that names the call; the other calls are compiled all the same.
       ValueError: `threads` is not positive.
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
