@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from partax._functions.classes import compares_fields
+from partax._functions.objects import attribute_of
 from partax._jax.programs import open_constants
 from partax._jit.options import is_of_nnx
 from partax._pytree.call_site import call_site
@@ -62,9 +63,11 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
     elif issubclass(cls, (list, tuple, collections.deque)):
         yield from ((f"[{i}]", item) for i, item in enumerate(list(value)))
     elif cls.__module__.partition(".")[0] not in ("jax", "jaxlib"):  # a trace of jax's leads to all that it captures
-        state: Any = object.__getstate__(value)
-        for attributes in state if type(state) is tuple else (state,):  # the dictionary and the slots
-            yield from ((f".{name}", item) for name, item in (attributes or {}).copy().items())
+        # `object.__getstate__` would do, but it stores a cache in the class, which proofs of functions compare.
+        yield from ((f".{name}", item) for name, item in dict(attribute_of(value, "__dict__", ())).items())
+        for base in cls.__mro__:
+            slots = [name for name, entry in vars(base).items() if isinstance(entry, types.MemberDescriptorType)]
+            yield from ((f".{name}", attribute_of(value, name)) for name in slots)
 
 
 def is_held_by(constant: Any, array: Any) -> bool:
