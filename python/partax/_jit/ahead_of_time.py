@@ -182,7 +182,7 @@ class Lowered(_Stage):
           (3.0, 3.0)
 
         Returns:
-          Same as of `jax.stages.Lowered.cost_analysis`, or of `jax.stages.Compiled.cost_analysis`.
+          What `jax.stages.Lowered.cost_analysis` returns, or `jax.stages.Compiled.cost_analysis`.
         """
         return self._of_jax.cost_analysis()
 
