@@ -39,6 +39,14 @@ def test_a_prefix_chooses_by_subtree_and_none_leaves_arrays_alone(mesh: Mesh) ->
     assert filter_shard(tree, None)["b"].weight is layer.weight
 
 
+def test_numpy_arrays_are_copied(mesh: Mesh) -> None:
+    for sharding in (on(mesh, "d"), mesh.devices.flat[0]):
+        x = np.ones(1 << 16, np.float32)
+        placed = filter_shard(x, sharding)
+        x[:] = 2
+        assert float(placed.max()) == 1
+
+
 def test_partition_specs_are_of_the_mesh_in_context(mesh: Mesh, devices: list[Any]) -> None:
     explicit = mesh_of(devices, kind=Explicit)
     for one in (mesh, explicit):
