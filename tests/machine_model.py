@@ -7,16 +7,7 @@ from typing import Any
 
 import jax
 
-from reference import _Generic, abstract, canonical, dynamic_leaves, static_key, to_jax
-
-
-def mentions(key: Any, thing: Any) -> bool:
-    """Whether a canonical key holds this object, or an instance of this class."""
-    if key is thing:
-        return True
-    if isinstance(key, _Generic):
-        return key.value is thing or type(key.value) is thing
-    return isinstance(key, tuple | frozenset) and any(mentions(item, thing) for item in key)
+from reference import abstract, canonical, dynamic_leaves, static_key, to_jax
 
 
 class WrapperModel:
@@ -54,14 +45,6 @@ class WrapperModel:
         """Nothing is sure any more: the function was made anew, or the cache was cleared within a call."""
         for programs in self.known.values():
             programs.update(dict.fromkeys(programs, False))
-
-    def died(self, thing: Any) -> None:
-        """No key with this object will ever be asked for again."""
-        for state in [state for state in self.known if mentions(state, thing)]:
-            del self.known[state]
-        for programs in self.known.values():
-            for program in [program for program in programs if mentions(program, thing)]:
-                del programs[program]
 
 
 class Hooks:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from deep_trees import WRAPS, nested, self_containing
-from machine_model import Hooked, Hooks, Touchy
+from machine_model import Hooks, Touchy
 from partax import filter_jit
-from trees import Bag, Cell, Layer, array, assert_same
+from trees import Bag, Layer, array, assert_same
 
 
 def check_works(f: Any) -> None:
@@ -24,15 +24,6 @@ def identity() -> Any:
     f = filter_jit(lambda tree: tree, reuse_equal_functions=False)  # with a cache of its own
     check_works(f)
     return f
-
-
-def text_of(error: BaseException | None) -> str:
-    """The message, the notes, and those of the causes."""
-    words = []
-    while error is not None:
-        words += [type(error).__name__, str(error), *getattr(error, "__notes__", [])]
-        error = error.__cause__ or error.__context__
-    return "\n".join(words)
 
 
 @pytest.mark.parametrize("name", WRAPS)
@@ -81,10 +72,6 @@ class Broken:
 jax.tree_util.register_pytree_node(Broken, lambda node: Broken.flatten(node), lambda _, children: Broken(*children))
 
 
-def raises(_: Broken) -> Any:
-    raise ZeroDivisionError("flatten broke")
-
-
 def raises_later(b: Broken) -> Any:
     def children() -> Iterator[Any]:
         yield from b.children
@@ -95,39 +82,40 @@ def raises_later(b: Broken) -> Any:
 
 NONSENSE: dict[str, Callable[[Broken], Any]] = {
     "a number": lambda _: 3,
-    "a list": lambda b: [b.children, None],
     "no aux data": lambda b: (b.children,),
-    "four": lambda b: (b.children, None, 1, 2),
     "no children": lambda _: (None, None),
-    "raises": raises,
+    "raises": lambda _: 1 / 0,
     "raises later": raises_later,
 }
 
 
-@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("form", NONSENSE)
 def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_path(
-    monkeypatch: pytest.MonkeyPatch, form: str, known: bool
+    monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     f, tree = identity(), [1, Broken(array(2))]
-    if known:
-        f(tree)
-    with monkeypatch.context() as patch:
-        patch.setattr(Broken, "flatten", NONSENSE[form])
-        with pytest.raises(Exception) as of_jax:
-            jax.tree.leaves(tree)
-        for _ in range(2):
-            with pytest.raises(type(of_jax.value)) as found:
+    for _ in ("a new class", "one that has been read"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Broken, "flatten", NONSENSE[form])
+            with pytest.raises(Exception) as of_jax:
+                jax.tree.leaves(tree)
+            with pytest.raises(type(of_jax.value)) as of_partax:
                 f(tree)
-            assert str(found.value) == str(of_jax.value)
-            assert any("tree[1]" in note for note in found.value.__notes__)
-        check_works(f)
-    assert_same(f(tree)[1].children, (array(2),))
+            assert str(of_partax.value) == str(of_jax.value)
+            assert any("tree[1]" in note for note in of_partax.value.__notes__)
+            check_works(f)
+        assert_same(f(tree)[1].children, (array(2),))
 
 
-def when(event: str, countdown: int, action: Callable[[], object]) -> None:
-    """Something is done in the midst of that many calls of `==` or of hash on."""
-    Hooks.event, Hooks.countdown, Hooks.action = event, countdown, action
+@pytest.mark.parametrize("x", [np.array(["a"]), np.array([object()])], ids=["str", "object"])
+def test_arrays_that_jax_does_not_know(x: Any) -> None:
+    f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate="all")
+    for _ in range(2):
+        with pytest.raises(
+            TypeError, match=rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
+        ):
+            f({"k": x})
+    assert_same(f({"k": array(2)}), {"k": array(2)})
 
 
 @pytest.fixture(autouse=True)
@@ -136,51 +124,17 @@ def _nothing_is_left_to_do() -> Iterator[None]:
     Hooks.action = None
 
 
-def fails() -> None:
-    raise ZeroDivisionError("unflatten broke")
-
-
-def test_an_unflatten_function_that_raises() -> None:
-    f, tree = identity(), [1, Hooked(array(2), "label")]
-    for _ in ("while the argument is made again for the function", "while the result is made"):
-        when("unflatten", 1, fails)
-        with pytest.raises(ZeroDivisionError, match="unflatten broke"):
-            f(tree)
-        assert_same(f(tree)[1].children, array(2))
-    check_works(f)
-
-
-@pytest.mark.parametrize("donate", ["none", "all"])
-@pytest.mark.parametrize(
-    "x", [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")], ids=["str", "object", "time"]
-)
-def test_arrays_that_jax_does_not_know(x: Any, donate: str) -> None:
-    for sharding in (None, jax.sharding.SingleDeviceSharding(jax.devices()[0])):
-        f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate=donate, out_shardings=sharding)
-        told = rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
-        if x.ndim == 0:  # a scalar of such a type may get to jax before partax has met one
-            told = "not a valid JAX type|found a NumPy array of dtype datetime64"
-        for _ in range(2):
-            with pytest.raises(TypeError, match=told):
-                f({"k": x})
-        assert_same(f({"k": array(2)}), {"k": array(2)})
-
-
 def touchy_trees() -> dict[str, tuple[Any, Callable[[], object]]]:
     """For each kind of node: a tree with a leaf that does something when it is compared, and what changes the tree."""
     lst: list[Any] = [Touchy(1), array(2), array(2), "x"]
     dct: dict[str, Any] = {"a": Touchy(1), "b": array(2), "c": "x"}
     layer = Layer(array(2, 2), array(2), rate=Touchy(1))
     bag = Bag(Touchy(1), array(2), label=[1, 2])
-    cell = Cell([Touchy(1), array(2)], array(2))
-    aux: list[Any] = [Touchy(1), 1, 2]
     return {
         "list": (lst, lst.clear),
         "dict": (dct, dct.clear),
         "module field": (layer, lambda: object.__delattr__(layer, "weight")),
         "registered": (bag, lambda: (setattr(bag, "items", ()), bag.label.clear())),
-        "dataclass": (cell, lambda: (cell.weight.clear(), setattr(cell, "bias", 3))),
-        "aux list": (Bag(array(2), label=aux), aux.clear),
     }
 
 
@@ -188,17 +142,15 @@ def touchy_trees() -> dict[str, tuple[Any, Callable[[], object]]]:
 @pytest.mark.parametrize("kind", touchy_trees())
 def test_a_tree_that_changes_while_it_is_walked(kind: str, event: str) -> None:
     f = identity()
-    for countdown in (1, 1, 2, 3):
+    for countdown in (1, 2):
         f(touchy_trees()[kind][0])  # so that there is a key to be compared with
         tree, change = touchy_trees()[kind]
-        as_it_was = jax.tree.structure(tree).num_leaves
-        when(event, countdown, change)
+        num_leaves = jax.tree.structure(tree).num_leaves
+        Hooks.event, Hooks.countdown, Hooks.action = event, countdown, change
         try:
-            got = f(tree)
+            result = f(tree)
         except RuntimeError as error:
-            assert "changed" in text_of(error)
+            assert "changed" in str(error) + "".join(getattr(error, "__notes__", []))
         else:  # as it was, or as it is, and nothing in between
-            assert jax.tree.structure(got).num_leaves in (as_it_was, jax.tree.structure(tree).num_leaves)
-        assert countdown > 1 or Hooks.action is None
+            assert jax.tree.structure(result).num_leaves in (num_leaves, jax.tree.structure(tree).num_leaves)
         check_works(f)
-    assert_same(f([Touchy(1), array(2)])[1], array(2))

@@ -1,7 +1,6 @@
 """Donation gives away exactly the buffers that were promised, by mode or by argument name."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import partax.nnx
 from odd_values import gone
 from partax import filter_jit
 from trees import array, assert_same
@@ -38,12 +36,11 @@ MODES: list[tuple[dict[str, Any], list[bool]]] = [
 
 
 @pytest.mark.parametrize(("options", "gone"), MODES, ids=str)
-@pytest.mark.parametrize("keywords", [False, True])
-def test_modes_and_names(options: dict[str, Any], gone: list[bool], keywords: bool) -> None:
+def test_modes_and_names(options: dict[str, Any], gone: list[bool]) -> None:
     f = filter_jit(three, **options)
-    for _ in range(3):
+    for by_name in (False, True, False):
         a, b, c = array(4), [array(5), array(6)], array(7)
-        out = f(c=c, b=b, a=a) if keywords else f(a, b, c)
+        out = f(c=c, b=b, a=a) if by_name else f(a, b, c)
         assert_same(out, (array(4) + 1, {"b": [array(5) * 2, array(6) * 2]}, array(7) - 1))
         assert deleted(a, b, c) == gone
 
@@ -59,10 +56,8 @@ class Owner(eqx.Module):
     ("donate", "is_bound", "fate"),
     [
         ("all", False, [True, True]),
-        ("all-except-first", False, [False, True]),
         (("self",), False, [True, False]),
-        ("all", True, [True, True]),
-        ("all-except-first", True, [True, False]),  # a bound method is no argument, but it is donated from
+        ("all-except-first", True, [True, False]),  # the object of a bound method is not an argument, but is donated
         (("x",), True, [False, True]),
     ],
 )
@@ -74,7 +69,7 @@ def test_self_of_a_method_is_an_argument(donate: Any, is_bound: bool, fate: list
     assert deleted(owner, x) == fate
 
 
-@pytest.mark.parametrize("donate", ["all", "all-except-first", ("model", "x")])
+@pytest.mark.parametrize("donate", ["all", ("model", "x")])
 def test_a_forwarded_leaf_is_not_donated(donate: Any) -> None:
     @filter_jit(donate=donate)
     def f(first: Any, model: Any, x: jax.Array) -> Any:
@@ -88,11 +83,22 @@ def test_a_forwarded_leaf_is_not_donated(donate: Any) -> None:
         assert_same((y, again, model), (array(5) * 2, array(100), {"frozen": array(100), "w": array(4) + i + 1}))
 
 
-@pytest.mark.parametrize("donate", [None, 1, ("a", 1)])
-def test_a_wrong_mode_is_a_value_error(donate: Any) -> None:
-    for use in (lambda: filter_jit(three, donate=donate), lambda: filter_jit(donate=donate)(three)):
-        with pytest.raises(ValueError, match="donate"):
-            use()
+MISSPELLED = r"found 'modle' in donate, expected names of arguments of .*: x, kwargs$"
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"donate": None}, ValueError, "found donate="),
+    ({"donate": ("a", 1)}, ValueError, "found donate="),
+    ({"donate": "modle"}, ValueError, MISSPELLED),
+    ({"donate": ("x", "modle")}, ValueError, MISSPELLED),
+    ({"donate_argnums": 0}, TypeError, "filter_jit: found donate_argnums=0, expected donate="),
+    ({"static_argnames": "x"}, TypeError, "filter_jit: found static_argnames='x', expected no such option"),
+    ({"x": 1}, TypeError, "filter_jit: found x=1, expected one of donate, inline"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), WRONG, ids=str)
+def test_wrong_options_are_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        filter_jit(lambda x, **kwargs: x + 1, **options)
 
 
 USED = "Attempt to use a buffer that was previously donated"
@@ -103,7 +109,7 @@ GONE = r"Array has been deleted with shape=float32\[3\]\."
 def refused(f: Any, *args: Any, match: str) -> None:
     """With an error of the right kind, and all arrays that are there left alone."""
     living = [x for x in jax.tree.leaves(args) if isinstance(x, jax.Array) and not x.is_deleted()]
-    of_jax = type(f) is type(jax.jit(forwards))  # which raises another type where its native dispatch is under way
+    of_jax = type(f) is type(jax.jit(forwards))  # which raises another type if its native dispatch is under way
     kinds = (RuntimeError,) if "deleted" in match else (jax.errors.JaxRuntimeError, *of_jax * (ValueError,))
     with pytest.raises(kinds, match=match):
         f(*args)
@@ -114,37 +120,27 @@ def forwards(state: Any, ema: Any, other: Any) -> Any:
     return jax.tree.map(lambda x: x + 1, state), ema, other * 2
 
 
-def forwarding(donate: Any, warm: bool) -> Any:
-    f = filter_jit(forwards, donate=donate)
-    f.clear_cache()
-    if warm:
-        f(array(3), array(3), array(3))
-    return f
-
-
-@pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(
-    ("donate", "numbers", "match"),
-    [(("state",), 0, USED), (("state", "other"), (0, 2), USED), ("all", (0, 1, 2), TWICE)],
+    ("donate", "numbers", "match"), [(("state", "other"), (0, 2), USED), ("all", (0, 1, 2), TWICE)]
 )
-def test_an_array_that_is_donated_and_returned(donate: Any, numbers: Any, match: str, warm: bool) -> None:
-    ours, theirs = forwarding(donate, warm), jax.jit(forwards, donate_argnums=numbers)
-    for make in (lambda: theirs, lambda: ours, lambda: ours.lower(array(3), array(3), array(3)).compile()):
-        f, x, other = make(), array(3), array(3)
+def test_an_array_that_is_donated_and_returned(donate: Any, numbers: Any, match: str) -> None:
+    ours, theirs = filter_jit(forwards, donate=donate), jax.jit(forwards, donate_argnums=numbers)
+    for f in (theirs, ours, ours.lower(array(3), array(3), array(3)).compile()):
+        x, other = array(3), array(3)
         for _ in range(2):
             refused(f, x, x, other, match=match)
         assert_same(f(x, array(3), other)[0], array(3) + 1)
 
 
-@pytest.mark.parametrize("donate", ["none", "all", ("ema",), ("other",)])
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_deleted_array_that_is_returned(donate: Any, warm: bool) -> None:
-    f, key = forwarding(donate, warm), jax.random.key(0)
+@pytest.mark.parametrize("donate", ["none", "all", ("ema",)])
+def test_a_deleted_array_that_is_returned(donate: Any) -> None:
+    f, key = filter_jit(forwards, donate=donate), jax.random.key(0)
     key.delete()
-    for given in (gone(3), [array(3), {"x": gone(3)}], key, gone(3)):
-        refused(f, array(3), given, array(3), match=GONE if given is not key else "Array has been deleted")
+    for ema in (gone(3), [array(3), {"x": gone(3)}], key, gone(3)):
+        refused(f, array(3), ema, array(3), match=GONE if ema is not key else "Array has been deleted")
     compiled = f.lower(array(3), array(3), array(3)).compile()
-    refused(compiled, array(3), gone(3), array(3), match=GONE)
+    for call in (compiled, f):
+        refused(call, array(3), gone(3), array(3), match=GONE)
 
 
 def test_inside_another_program_nothing_is_donated() -> None:
@@ -172,19 +168,9 @@ def new_model(*weights: jax.Array) -> Model:
     return Model([Owner(weight) for weight in (*weights, array(3), array(3))[:2]])
 
 
-METHODS = [filter_jit(lambda self, x: add_to(self, x), donate=donate) for donate in ("all", ("self",))]
-
-
-def giving(donate: Any) -> Any:
-    return filter_jit(add_to, donate=donate)
-
-
-# What is called, giving away all and the model alone.
-CALLED: dict[str, Callable[[], list[Any]]] = {
-    "model, function": lambda: [giving("all"), giving(("model",))],
-    "model, compiled": lambda: [giving(it).lower(new_model(), array(3)).compile() for it in ("all", ("model",))],
-    "self, bound method": lambda: [lambda model, x, f=f: f.__get__(model)(x) for f in METHODS],
-}
+def giving(donate: Any, is_compiled: bool) -> Any:
+    f = filter_jit(add_to, donate=donate)
+    return f.lower(new_model(), array(3)).compile() if is_compiled else f
 
 
 def note_of(f: Any, *args: Any) -> str:
@@ -195,27 +181,22 @@ def note_of(f: Any, *args: Any) -> str:
     return note.removeprefix("partax: ")
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2])
-@pytest.mark.parametrize("kind", CALLED)
-def test_errors_of_arrays_that_are_given_away_or_gone_name_all_their_paths(kind: str, calls: int) -> None:
-    model, (gives_all, gives_model) = kind.partition(",")[0], CALLED[kind]()
-    for _ in range(calls):
-        gives_all(new_model(), array(3))
-        gives_model(new_model(), array(3))
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_errors_of_donated_or_deleted_arrays_name_all_their_paths(is_compiled: bool) -> None:
+    donates_all, donates_model = giving("all", is_compiled), giving(("model",), is_compiled)
     x, used = array(3), new_model()
-    first, second = f"`{model}.layers[0].weight`", f"`{model}.layers[1].weight`"
-    gives_model(used, array(3))
-    for f, *given, note in (
-        (gives_all, new_model(x, x), array(3), f"{first} and {second} are one array, and the call donates both:"),
-        (gives_all, new_model(x), x, f"{first} and `x` are one array, and the call donates both:"),
-        (gives_all, new_model(x, x), x, f"{first}, {second} and `x` are one array, and the call donates all of them:"),
-        (gives_model, new_model(array(3), x), x, f"{second} and `x` are one array, and the call donates {second}:"),
-        (gives_model, used, array(3), f"{first} and {second} are deleted already"),
-        (gives_model, new_model(gone(3)), array(3), f"{first} is deleted already"),
-        (gives_model, new_model(), gone(3), "`x` is deleted already"),
-    ):
-        assert note_of(f, *given).startswith(note)
-    gives_all(new_model(jnp.copy(x)), x)
+    first, second = "`model.layers[0].weight`", "`model.layers[1].weight`"
+    donates_model(used, array(3))
+    rows: list[tuple[Any, Any, Any, str]] = [
+        (donates_all, new_model(x, x), array(3), f"{first} and {second} are one array, and the call donates both:"),
+        (donates_all, new_model(x, x), x, f"{first}, {second} and `x` are one array, and the call donates all of them"),
+        (donates_model, new_model(array(3), x), x, f"{second} and `x` are one array, and the call donates {second}:"),
+        (donates_model, used, array(3), f"{first} and {second} are deleted already"),
+        (donates_model, new_model(), gone(3), "`x` is deleted already"),
+    ]
+    for f, model, second_argument, note in rows * 2:
+        assert note_of(f, model, second_argument).startswith(note)
+    donates_all(new_model(jnp.copy(x)), x)
 
 
 def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
@@ -225,51 +206,13 @@ def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
     assert "`arrays[0]` and `arrays[1]` are one array" in note_of(f, [x, jax.device_put(x, x.sharding)])
 
 
-@pytest.mark.parametrize(
-    ("donate", "fate"),
-    [
-        (("args",), [False, True, False, False]),
-        (("kw",), [False, False, True, True]),
-        (("args", "kw"), [False, True, True, True]),
-    ],
-)
-def test_all_values_of_variadic_arguments_by_their_one_name(donate: Any, fate: list[bool]) -> None:
-    f = filter_jit(lambda x, *args, **kw: add_to((x, args, kw), jnp.ones(1)), donate=donate)
-    for _ in range(2):
-        x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
-        f(x, *a, y=y, z=z)
-        assert deleted(x, a, z, y) == fate
-
-
-@pytest.mark.parametrize(
-    ("option", "named"),
-    [
-        ({"donate_argnums": 0}, "donate_argnums=0, expected donate="),
-        ({"static_argnums": (0, 1)}, "static_argnums=.*is static already"),
-        ({"static_argnames": "x"}, "static_argnames='x', expected no such option"),
-        ({"x": 1}, "x=1, expected one of donate, inline"),
-    ],
-)
-def test_an_option_of_jax_is_an_error_that_names_ours(option: dict[str, Any], named: str) -> None:
-    with pytest.raises(TypeError, match=f"filter_jit: found {named}"):
-        partax.filter_jit(lambda x: x, **option)
-
-
-def test_all_is_a_mode_and_for_a_function_with_such_an_argument_an_error() -> None:
-    def scaled(all: jax.Array, x: jax.Array) -> Any:
-        return all * 2, x + 1
-
-    with pytest.raises(ValueError, match=r"donate='all', which means all arguments, .*donate=\('all',\)"):
-        filter_jit(scaled, donate="all")
-    a, x = array(3), array(3)
-    filter_jit(scaled, donate=("all",))(a, x)
-    assert deleted(a, x) == [True, False]
-
-
-@pytest.mark.parametrize("names", ["modle", ("x", "modle"), ("modle", "kwargs")])
-def test_a_name_that_the_function_does_not_have(names: Any) -> None:
-    with pytest.raises(ValueError, match=r"found 'modle' in donate, expected names of arguments of .*: x, kwargs$"):
-        filter_jit(lambda x, **kwargs: x + 1, donate=names)
+def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
+    for donate, fate in (("args", [False, True, False, False]), (("args", "kw"), [False, True, True, True])):
+        f = filter_jit(lambda x, *args, **kw: add_to((x, args, kw), jnp.ones(1)), donate=donate)
+        for _ in range(2):
+            x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
+            f(x, *a, y=y, z=z)
+            assert deleted(x, a, z, y) == fate
 
 
 def test_a_wrapper_has_the_names_that_it_shows() -> None:

@@ -1,9 +1,10 @@
 """Guards that many calls neither grow memory nor leave anything alive, and that caches are bounded, least recently
 used first, and tell what they hold. bench/soak.py makes more."""
 
+import functools
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -80,16 +81,10 @@ def test_static_keys_of_one_wrapper_are_bounded(collect: Collect) -> None:
 @pytest.mark.slow
 def test_wrappers_of_callables_that_are_gone_are_bounded(collect: Collect) -> None:
     x, caches = array(2), alive("CallCache")
-    adding = lambda n: lambda x: x + n
     for n in range(MANY):
-        f = filter_jit(adding(n))
-        f.eval_shape(x)
-        if n % 200 == 0:
-            assert_same(f(x), x + n)
-    del f
+        filter_jit(functools.partial(lambda n, x: x + n, n)).eval_shape(x)
     collect()
     assert alive("CallCache") - caches <= 256
-    assert filter_jit(adding(MANY - 1)).cache_info().traces == 1
 
 
 def _counted(traces: TraceCounter, **options: Any) -> Any:
@@ -107,18 +102,17 @@ def test_cache_info_counts_keys_traces_hits_and_misses(traces: TraceCounter) -> 
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("calls", [(1, 2, 1, 3, 1, 3, 2, 3, 1), (1, 1, 2, 2, 1), range(20)], ids=str)
-def test_the_least_recently_used_key_goes_first(traces: TraceCounter, calls: Iterable[int], size: int) -> None:
-    f, known = _counted(traces, cache_size=size), list[int]()  # the latest one last
-    for n in calls:
-        before, is_new = traces.count, n not in known
+def test_the_least_recently_used_key_goes_first(traces: TraceCounter, size: int) -> None:
+    f, keys = _counted(traces, cache_size=size), list[int]()  # the latest one last
+    for n in (1, 2, 1, 3, 1, 3, 2, 3, 1, 1, 4, 5, 6, 7, 2):
+        before, is_new = traces.count, n not in keys
         assert_same(f(array(2), n), (array(2) * n, n))
         assert traces.count - before == is_new
-        known = [*(it for it in known if it != n), n][-size:]
-        assert (f.cache_info().static_keys, f.cache_info().max_size) == (len(known), size)
+        keys = [*(key for key in keys if key != n), n][-size:]
+        assert (f.cache_info().static_keys, f.cache_info().max_size) == (len(keys), size)
 
 
-@pytest.mark.parametrize("size", [-1, 0])
-def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="cache_size"):
-        filter_jit(lambda x: x, cache_size=size)
+def test_a_cache_size_that_makes_no_sense_is_an_error() -> None:
+    for size in (-1, 0, "1"):
+        with pytest.raises(ValueError, match="cache_size"):
+            filter_jit(lambda x: x, cache_size=size)  # type: ignore[arg-type]

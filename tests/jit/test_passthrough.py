@@ -26,28 +26,6 @@ class Frozen:
     mode: Any = dataclasses.field(default="same", metadata={"static": True})
 
 
-@dataclasses.dataclass(frozen=True)
-class Counted:
-    """It has a field that is made anew with each instance."""
-
-    weight: Any
-    made: Any = dataclasses.field(default_factory=list, init=False)
-
-
-class Thawed(Frozen):
-    """Anybody may set its fields."""
-
-    __setattr__ = object.__setattr__
-
-
-jax.tree_util.register_dataclass(Counted, ["weight"], [])
-jax.tree_util.register_dataclass(Thawed, ["weight"], ["mode"])
-
-
-class Noted(Pair):
-    """A named tuple whose instances have a dictionary."""
-
-
 class Two(eqx.Module):
     first: Any
     second: Any
@@ -64,19 +42,14 @@ IMMUTABLE: dict[str, Callable[[], Any]] = {
     "named tuple": lambda: Pair(array(2), 1.5),
     "frozen dataclass": lambda: Frozen(array(2), mode=("a", 1)),
     "nested": lambda: Two(Pair((array(1), 1), Frozen(linear())), (None, (array(2), ("x", jnp.tanh)))),
-    "leaves in a row": lambda: (*(array(1, start=i) for i in range(9)), *range(1000, 1009), array(2)),
     "optax state": lambda: optax.adam(1e-3).init({"w": array(2)})[1:],
     "no arrays": lambda: Two("a", (1, None, "b")),
-    "no fields": lambda: optax.EmptyState(),
     "key": lambda: Pair(jax.random.key(0), jnp.ones((), jnp.bfloat16)),
 }
 CHANGEABLE: dict[str, Callable[[], Any]] = {
     "list": lambda: [array(2)],
     "ordered dict": lambda: OrderedDict(a=array(2)),
     "dataclass": lambda: Cell(array(2)),
-    "frozen dataclass that thaws": lambda: Thawed(array(2)),
-    "dataclass with a field made anew": lambda: Counted(array(2)),
-    "named tuple with attributes": lambda: Noted(array(2), 1),
     "registered": lambda: Bag(array(2)),
     "list in a tuple": lambda: (array(2), [array(1)]),
     "dict in a module": lambda: Two({"a": array(1)}, array(2)),
@@ -112,16 +85,11 @@ class Same(eqx.Module):
     def __call__(self, x: jax.Array) -> Any:
         return self, self.weight * x
 
-    def part(self, x: jax.Array) -> Any:
-        return {"a": [self.weight]}, x
-
 
 def test_the_wrapped_callable_itself() -> None:
     model = Same(array(3))
-    wrapper, of_part = filter_jit(model), filter_jit(model.part)
     for _ in range(3):
-        assert wrapper(array(3))[0] is model
-        assert of_part(array(3))[0]["a"][0] is model.weight
+        assert filter_jit(model)(array(3))[0] is model
 
 
 def _change(tree: Any) -> Any:
@@ -129,38 +97,18 @@ def _change(tree: Any) -> Any:
     return tree, tree.second
 
 
-def _swap(tree: Any) -> Any:
-    first, second = tree.first, tree.second
-    object.__setattr__(tree, "first", second)
-    object.__setattr__(tree, "second", first)
-    return tree
-
-
-def _rename(tree: Any) -> Any:
-    object.__setattr__(tree.first, "scale", 9)
-    return tree
-
-
-@pytest.mark.parametrize("body", [_change, _swap, _rename])
-def test_what_the_body_changes_is_not_given_back(body: Callable[[Any], Any]) -> None:
-    f = filter_jit(body)
+def test_what_the_body_changes_is_not_returned_as_the_argument() -> None:
+    f = filter_jit(_change)
     for _ in range(3):
         tree = Two(linear(), linear(4))
         weight = tree.first.weight
-        found = f(tree)
-        assert found is not tree
-        assert_same(found, body(jax.tree.map(lambda x: x, tree)))
-        assert tree.first.weight is weight and tree.first.scale == 2
+        result = f(tree)
+        assert result is not tree
+        assert_same(result, _change(jax.tree.map(lambda x: x, tree)))
+        assert tree.first.weight is weight
 
 
-NUMPY = [
-    np.arange(3, dtype="f4"),
-    np.arange(3.0),
-    np.float64(1.5),
-    np.bool_(True),
-    np.ones((2, 0)),
-    np.ones(2, jnp.bfloat16),
-]
+NUMPY = [np.arange(3, dtype="f4"), np.arange(3.0), np.bool_(True), np.ones(2, jnp.bfloat16)]
 NUMPY += [np.arange(6.0).reshape(2, 3).T, np.arange(1 << 16, dtype="f4")]
 
 

@@ -30,9 +30,6 @@ class Config:
     def __init__(self, rate: float = 0.5) -> None:
         self.rate = rate
 
-    def get(self) -> float:
-        return self.rate
-
 
 class Module(eqx.Module):
     value: Any
@@ -54,23 +51,21 @@ CHANGEABLE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize(("make", "change", "expected"), CHANGEABLE.values(), ids=CHANGEABLE)
-@pytest.mark.parametrize("hold", [lambda it: it, Module, OnlyStatic])
+@pytest.mark.parametrize("hold", [Module, OnlyStatic])
 def test_what_a_caller_changes_no_other_call_gets(hold: Any, make: Any, change: Any, expected: Any) -> None:
-    f = filter_jit(lambda x: (x + 1, {"held": hold(make())}))
+    f = filter_jit(lambda x: (x + 1, make(), hold(make())))
     for _ in range(3):
-        held = f(array(2))[1]["held"]
-        got = held if hold not in (Module, OnlyStatic) else held.value
-        assert got == expected
-        change(got)
+        _, value, holder = f(array(2))
+        assert value == holder.value == expected
+        change(value)
+        change(holder.value)
 
 
 # What a function returns that is no array, and no argument's.
 RETURNED: dict[str, Callable[[], Any]] = {
     "a global object": lambda: CONFIG,
     "an object of its own": Config,
-    "a method": lambda: CONFIG.get,
     "a function": lambda: lambda x: x,
-    "a marker": object,
     "a class": lambda: Config,
     "a state of Equinox": lambda: eqx.nn.State({"model": eqx.nn.StateIndex(jnp.ones(2))}),
 }
@@ -83,30 +78,17 @@ def test_a_returned_object_is_that_of_the_only_trace(jit: Any, make: Any, traces
     results = [jax.tree.leaves(f(array(2))[1], is_leaf=lambda it: not isinstance(it, eqx.nn.State)) for _ in range(3)]
     assert traces.count == 1
     for one, other in itertools.pairwise(results):
-        assert all(a is b or isinstance(a, (jax.Array, type(CONFIG.get))) for a, b in zip(one, other, strict=True))
-
-
-def test_a_state_of_equinox_goes_round_in_one_trace(traces: TraceCounter) -> None:
-    model, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(3, "batch", mode="batch")
-
-    @filter_jit
-    def step(model: Any, state: Any, x: Any) -> Any:
-        traces.tick()
-        return jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(x, state)
-
-    for _ in range(4):
-        _, state = step(model, state, jnp.ones((4, 3)))
-    assert traces.count == 1
+        assert all(a is b or isinstance(a, jax.Array) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("make", [lambda: lambda x: x + 1, Equal], ids=["function", "value"])
-@pytest.mark.parametrize("hold", [lambda it: it, lambda it: [it, 1], Module, OnlyStatic])
+@pytest.mark.parametrize("hold", [lambda it: it, Module, OnlyStatic])
 @pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
 def test_an_argument_comes_back_as_the_calls_own(jit: Any, hold: Any, make: Any, traces: TraceCounter) -> None:
     f = jit(lambda a, x: (hold(a) if hold is OnlyStatic else jax.tree.map(lambda it: it, a), traces.seen(x)))
 
     def inside(held: Any) -> Any:
-        return held.value if isinstance(held, Module | OnlyStatic) else held[0] if type(held) is list else held
+        return held.value if isinstance(held, Module | OnlyStatic) else held
 
     objects = make(), make(), make()
     for own in (*objects, *objects):

@@ -1,6 +1,6 @@
 """A call taken apart: traced, lowered, compiled ahead of time."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,32 +20,31 @@ from partax._pytree.spec_data import leaf_paths, static_values
 
 
 class Program:
-    """What is kept of a call whose program is used later: its static part, not its arrays."""
+    """What the stages of a call share: its static part and the shapes of its result, but none of its arrays."""
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall, arrays: ArrayCall | Exception):
-        self.wrapper = wrapper
-        self.call = call
-        self.arrays = arrays
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, outputs: Any, arrays: ArrayCall):
+        self.wrapper, self.call, self.arrays, self.record = wrapper, call, arrays, call.record
         described, _ = call.described()
-        self.statics = static_values(described)
-        self.record = call.record
-        self.paths = leaf_paths(described)
+        self.statics, self.paths = static_values(described), leaf_paths(described)
+        self._outputs = jax.tree.leaves(outputs)
+        forwarded, _ = _core.output_info(outputs)
+        leaves = list(call.leaves)
+        infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
+        self._forwarded: list[tuple[Any, Any]] = []  # the shape and the sharding of each forwarded array
+        for i, info in zip(forwarded, infos, strict=True):
+            self._forwarded.append((info, getattr(leaves[i], "sharding", None)))
+            leaves[i] = info
+        result = call.result(outputs, tuple(leaves))
+        self.out_info = result if call.objects is None else result.abstract_result(call.objects)
+        """The result with `jax.ShapeDtypeStruct`s for its arrays, as it was traced."""
 
-
-class OutInfo(NamedTuple):
-    """The result of a call with `jax.ShapeDtypeStruct`s for its arrays, as it was traced."""
-
-    result: Any
-    outputs: list[Any]  # those of the program
-    forwarded: list[tuple[Any, Any]]  # the others, with the sharding that each argument has or is asked to have
-
-    def compiled(self, compiled: Any) -> Any:
-        """The result with the shardings of a compiled program."""
-        infos = {id(old): new for old, new in zip(self.outputs, jax.tree.leaves(compiled.out_info), strict=True)}
-        for info, sharding in self.forwarded:
+    def compiled_info(self, compiled: Any) -> Any:
+        """The result with the shardings of a compiled program, and for a forwarded array that of the argument."""
+        infos = {id(old): new for old, new in zip(self._outputs, jax.tree.leaves(compiled.out_info), strict=True)}
+        for info, sharding in self._forwarded:
             infos[id(info)] = info.update(sharding=sharding or SingleDeviceSharding(default_device()))
-        spec, of_paths, rest = flat_partition(self.result, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
-        return flat_combine(spec, {path: infos.get(id(info), info) for path, info in of_paths.items()}, rest)
+        spec, by_path, rest = flat_partition(self.out_info, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+        return flat_combine(spec, {path: infos.get(id(info), info) for path, info in by_path.items()}, rest)
 
 
 def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: dict[str, Any]) -> "Traced":
@@ -56,37 +55,18 @@ def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: d
     traced = call.run(
         lambda target, leaves: target.trace(*leaves) if call.stored is None else call.stored.trace(leaves)
     )
-    out_info = _out_info(call, traced.out_info)
-    try:
-        arrays = ArrayCall(wrapper, args, kwargs)
-    except Exception as error:  # no error before jax's own tools are used
-        arrays = error.with_traceback(None)
-    program = Program(wrapper, call, arrays)
+    program = Program(wrapper, call, traced.out_info, ArrayCall(wrapper, args, kwargs))
     call.detach()
-    return Traced(program, traced, out_info)
-
-
-def _out_info(call: _core.PreparedCall, of_jax: Any) -> OutInfo:
-    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
-    leaves = list(call.leaves)
-    forwarded, _ = _core.output_info(of_jax)
-    infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
-    shardings = [getattr(leaves[i], "sharding", None) for i in forwarded]
-    for i, info in zip(forwarded, infos, strict=True):
-        leaves[i] = info
-    result = call.result(of_jax, tuple(leaves))
-    result = result if call.objects is None else result.abstract_result(call.objects)
-    return OutInfo(result, jax.tree.leaves(of_jax), list(zip(infos, shardings, strict=True)))
+    return Traced(program, traced)
 
 
 class _Stage:
-    """A stage of a call: the call, what jax has of it, and the result with `jax.ShapeDtypeStruct`s for its arrays."""
+    """A stage of a call, and what jax has of it."""
 
-    def __init__(self, program: Program, of_jax: Any, traced: OutInfo):
+    def __init__(self, program: Program, of_jax: Any):
         self._program = program
         self._of_jax = of_jax
-        self._traced = traced
-        self.out_info = traced.result
+        self.out_info = program.out_info
 
     def __repr__(self) -> str:
         count = len(self._program.paths)
@@ -144,7 +124,7 @@ class Traced(_Stage):
           The `Lowered` program.
         """
         with during(record_at_work, self._program.record):
-            return Lowered(self._program, self._of_jax.lower(**options), self._traced)
+            return Lowered(self._program, self._of_jax.lower(**options))
 
 
 class Lowered(_Stage):
@@ -166,14 +146,14 @@ class Lowered(_Stage):
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
-          >>> "stablehlo.sine" in lowered.as_text()
-          True
+          >>> "stablehlo.sine" in lowered.as_text(), lowered.compile().as_text().startswith("HloModule")
+          (True, True)
 
         Args:
-          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`.
+          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`; none of a compiled program.
 
         Returns:
-          StableHLO, or what `dialect` asks for.
+          StableHLO, or what `dialect` asks for; of a compiled program, optimized HLO.
         """
         return self._of_jax.as_text(*args, **kwargs)
 
@@ -194,15 +174,15 @@ class Lowered(_Stage):
         return self._of_jax.compiler_ir(*args, **kwargs)
 
     def cost_analysis(self) -> Any:
-        """XLA's estimate of the program's cost.
+        """XLA's figures of the program's cost: of a lowered program an estimate.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3))
-          >>> lowered.cost_analysis()["flops"]
-          3.0
+          >>> lowered.cost_analysis()["flops"], lowered.compile().cost_analysis()["flops"]
+          (3.0, 3.0)
 
         Returns:
-          What `jax.stages.Lowered.cost_analysis` gives.
+          What `jax.stages.Lowered.cost_analysis` returns, or `jax.stages.Compiled.cost_analysis`.
         """
         return self._of_jax.cost_analysis()
 
@@ -225,7 +205,7 @@ class Lowered(_Stage):
         """
         with during(record_at_work, self._program.record):
             compiled = self._of_jax.compile(compiler_options=compiler_options)
-        return Compiled(self._program, compiled, self._traced, compiler_options)
+        return Compiled(self._program, compiled, compiler_options)
 
 
 class Compiled(_Stage):
@@ -241,39 +221,15 @@ class Compiled(_Stage):
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays, which have shardings.
     """
 
-    def __init__(self, program: Program, compiled: Any, traced: OutInfo, compiler_options: dict[str, Any] | None):
-        super().__init__(program, compiled, traced)
-        self.out_info = traced.compiled(compiled)
+    def __init__(self, program: Program, compiled: Any, compiler_options: dict[str, Any] | None):
+        super().__init__(program, compiled)
+        self.out_info = program.compiled_info(compiled)
         self._compiler_options = compiler_options
         self._of_arrays: Any = None
         self._run = program.call.compiled(compiled)
         self._has_run = False
 
-    def as_text(self) -> str:
-        """The compiled program as text.
-
-        Example:
-          >>> compiled = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3)).compile()
-          >>> compiled.as_text().startswith("HloModule")
-          True
-
-        Returns:
-          Optimised HLO.
-        """
-        return self._of_jax.as_text()
-
-    def cost_analysis(self) -> Any:
-        """XLA's figures of the compiled program.
-
-        Example:
-          >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
-          >>> compiled.cost_analysis()["flops"]
-          3.0
-
-        Returns:
-          What `jax.stages.Compiled.cost_analysis` gives.
-        """
-        return self._of_jax.cost_analysis()
+    as_text, cost_analysis = Lowered.as_text, Lowered.cost_analysis
 
     def memory_analysis(self) -> Any:
         """XLA's memory figures, in bytes.
@@ -333,21 +289,18 @@ class Compiled(_Stage):
         if not is_read_of_programs(name):
             raise AttributeError(f"'Compiled' object has no attribute {name!r}", name=name, obj=self)
         if self._of_arrays is None:
-            arrays = self._program.arrays
-            if isinstance(arrays, Exception):
-                raise arrays
             with during(record_at_work, self._program.record):
-                self._of_arrays = arrays.compiled(self._of_jax, self._compiler_options)
+                self._of_arrays = self._program.arrays.compiled(self._of_jax, self._compiler_options)
         return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-        """Says what of a call is otherwise than in the compiled one: a static value, a shape or a dtype."""
+        """Names a static value, a shape or a dtype of a call that differs from the compiled one."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
             described, _ = self._program.call.described_of(args, kwargs)
             return _static_difference(self._program.statics, static_values(described))
-        compiled_for = jax.tree.leaves(self._of_jax.args_info)
-        for path, info, leaf in zip(self._program.paths, compiled_for, call.leaves, strict=True):
+        infos = jax.tree.leaves(self._of_jax.args_info)
+        for path, info, leaf in zip(self._program.paths, infos, call.leaves, strict=True):
             now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
             if (now.shape, now.dtype) != (info.shape, info.dtype):
                 return TypeError(
@@ -357,16 +310,17 @@ class Compiled(_Stage):
         return None
 
 
-Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax.stages"  # where users find them
-
-
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
-    for path, value in before.items():
-        if path in now and not _core.static_equal(value, now[path]):
+    for path in before:
+        if path in now and not _core.static_equal(before[path], now[path]):
             return TypeError(
-                f"`{path}`: compiled with {value!r}, called with {now[path]!r}; static values are part of the program: "
-                "lower and compile again for the new value"
+                f"`{path}`: compiled with {before[path]!r}, called with {now[path]!r}; static values are part of the "
+                "program: lower and compile again for the new value"
             )
-    changed = sorted(set(before) ^ set(now))
-    where = f" (at {', '.join(changed[:5])})" if changed else ", or two equal objects where those had one"
-    return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
+    paths = ", ".join(sorted(before.keys() ^ now.keys())[:5]) or "two equal objects are one, or one is two"
+    return TypeError(
+        f"the arguments have another structure than the compiled ones (at {paths}): lower and compile again"
+    )
+
+
+Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax.stages"  # where users find them

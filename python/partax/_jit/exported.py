@@ -18,13 +18,12 @@ from partax._jax.programs import with_trees
 from partax._jit.options import Options, call_parameters, is_traced_array, names_of, parameter_at, parameter_of_keyword
 
 
-def _spec(leaf: Any) -> Any:
-    """Represents a traced leaf; each is a distinct object."""
-    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)) or isinstance(leaf, Tracer):
-        return leaf  # a Python number, which `trace` asks for
-    sharding = getattr(leaf, "sharding", None)
-    if isinstance(leaf, jax.Array) and not leaf.committed:
-        sharding = None
+def _abstract(leaf: Any) -> Any:
+    """A new object for each array; other leaves as they are."""
+    if isinstance(leaf, Tracer) or not isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
+        return leaf
+    is_placed = not isinstance(leaf, jax.Array) or leaf.committed
+    sharding = getattr(leaf, "sharding", None) if is_placed else None
     weak_type = bool(getattr(leaf, "weak_type", False))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak_type)
 
@@ -39,35 +38,26 @@ class ArrayCall:
     def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._wrapper = wrapper
         options: Options = wrapper._options
-        is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
-        is_bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
-        parameters = call_parameters(wrapper._function)
-        own = parameters.names[parameters.num_positional_only :]
-        # For each argument its place in the call and the parameter that takes it, in the order of the values.
-        takers: dict[int | str, str] = {i: parameter_at(parameters, i + is_bound) for i in range(len(args))}
-        takers |= {name: name for name in own if name in kwargs}
-        takers |= {name: parameter_of_keyword(parameters, name) for name in kwargs if name not in own}
-        self._parameters = takers
+        self._parameters = _parameters_of(wrapper, args, kwargs)
         leaves, self._tree = jax.tree.flatten((args, kwargs))
         in_order = [*enumerate(args), *sorted(kwargs.items())]  # as jax flattens them
-        of_leaves = [takers[place] for place, value in in_order for _ in jax.tree.leaves(value)]
+        of_leaves = [self._parameters[place] for place, value in in_order for _ in jax.tree.leaves(value)]
         self._traced = [options.traces(parameter, leaf) for parameter, leaf in zip(of_leaves, leaves, strict=True)]
-        self._leaves = [_spec(leaf) if traced else leaf for leaf, traced in zip(leaves, self._traced, strict=True)]
+        self._leaves = [_abstract(leaf) if traced else leaf for leaf, traced in zip(leaves, self._traced, strict=True)]
 
-    def arrays(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _shapes(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with shapes for their arrays, and None for each static leaf."""
         pairs = zip(self._leaves, self._traced, strict=True)
         return self._tree.unflatten([leaf if traced else None for leaf, traced in pairs])
 
     def trace(self) -> Any:
-        wrapper = self._wrapper
-        options: Options = wrapper._options
-        _refuse_objects(wrapper)
+        options: Options = self._wrapper._options
+        _refuse_objects(self._wrapper)
         places = [*self._parameters]
         donated = [places[i] for i in options.donated_values([*self._parameters.values()], False)]
-        call = wrapper
+        call = self._wrapper
         if options.compiler_options is not None:  # it is called while jax traces, where it may have none
-            call = _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))
+            call = _core.make_jit_function(call.__wrapped__, dataclasses.replace(options, compiler_options=None))
 
         def of_arrays(*args: Any, **kwargs: Any) -> Any:
             arrays = iter(jax.tree.leaves((args, kwargs)))
@@ -75,14 +65,14 @@ class ArrayCall:
             args, kwargs = self._tree.unflatten([next(arrays) if traced else leaf for leaf, traced in pairs])
             return _arrays_of(call(*args, **kwargs))
 
-        of_arrays.__name__, of_arrays.__qualname__ = names_of(wrapper)
+        of_arrays.__name__, of_arrays.__qualname__ = names_of(self._wrapper)
         jitted = jax.jit(
             of_arrays,
             donate_argnums=tuple([place for place in donated if isinstance(place, int)]),
             donate_argnames=tuple([place for place in donated if isinstance(place, str)]),
             keep_unused=options.keep_unused,
         )
-        args, kwargs = self.arrays()
+        args, kwargs = self._shapes()
         return jitted.trace(*args, **kwargs)
 
     def compiled(self, compiled: Any, compiler_options: Any) -> Any:
@@ -91,8 +81,7 @@ class ArrayCall:
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
-        program = None if trees is None else with_trees(compiled, *trees)
-        if program is not None:
+        if trees is not None and (program := with_trees(compiled, *trees)) is not None:
             return program
         options = {**(self._wrapper._options.compiler_options or {}), **(compiler_options or {})}
         return self.trace().lower().compile(compiler_options=options or None)
@@ -101,14 +90,25 @@ class ArrayCall:
         """The trees of the arguments and of the result, if the leaves of both are those of a program, in its order."""
         args, kwargs = self._tree.unflatten(self._leaves)
         again = _core.PreparedCall(self._wrapper, args, kwargs, True)
-        arrays = self.arrays()
-        if not identical(again.leaves, jax.tree.leaves(arrays)):
+        shapes = self._shapes()
+        if not identical(again.leaves, jax.tree.leaves(shapes)):
             return None
         outputs = compiled.out_info
         result = _arrays_of(again.result(outputs, again.leaves))
         if not identical(jax.tree.leaves(result), jax.tree.leaves(outputs)):
             return None
-        return jax.tree.structure(arrays), jax.tree.structure(result)
+        return jax.tree.structure(shapes), jax.tree.structure(result)
+
+
+def _parameters_of(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int | str, str]:
+    """For each argument, by position or name, the parameter that takes it, in the order of the signature."""
+    is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
+    is_bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
+    parameters = call_parameters(wrapper._function)
+    own = parameters.names[parameters.num_positional_only :]
+    takers: dict[int | str, str] = {i: parameter_at(parameters, i + is_bound) for i in range(len(args))}
+    takers |= {name: name for name in own if name in kwargs}
+    return takers | {name: parameter_of_keyword(parameters, name) for name in kwargs if name not in own}
 
 
 def _refuse_objects(wrapper: Any) -> None:

@@ -1,4 +1,4 @@
-"""filter_jit, and what its wrappers tell of themselves."""
+"""`filter_jit`, the counts of its cache, and how wrappers are pickled."""
 
 import copyreg
 import enum
@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 
 class CacheInfo(NamedTuple):
-    """What the cache of a wrapper holds, and what became of its calls.
+    """How many static keys, traces and calls the cache of a wrapper counts.
 
     Example:
       >>> @partax.filter_jit
@@ -36,7 +36,7 @@ class CacheInfo(NamedTuple):
 
     Attributes:
       static_keys: how many there are, each for other static values.
-      traces: how many there have been since `clear_cache()`, also of static keys that were dropped.
+      traces: how many there have been since `clear_cache()`, including those of static keys that were dropped.
       hits: the calls that did not trace.
       misses: the calls that did, or loaded a stored program instead.
       max_size: how many static keys are kept.
@@ -91,15 +91,15 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
-    """Pickles by name where there is one, else by content."""
+    """Pickles by name if there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
     return (wrapper_of, (wrapper._options, wrapper.__wrapped__)) if name is None else name
 
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
-    """The qualified name that leads to a wrapper itself in its module, as that of a decorated function; None if none
-    does. cloudpickle, whose globals are those of the caller then, takes by content what is in `__main__`, because
-    the process that unpickles it has another one.
+    """The qualified name by which its module has a wrapper, such as a decorated function, or None. `caller` is the
+    globals of what pickles: cloudpickle pickles what is in `__main__` by content, as the process that unpickles it has
+    another `__main__`.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
     if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):
@@ -114,12 +114,7 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
 
 
 def check_names(fun: Any, option: str, names: Any) -> None:
-    """Raises a ValueError where an option names an argument that a callable does not have, or means two things."""
-    if isinstance(names, str) and names == "all" and names in argument_names(fun):
-        raise ValueError(
-            f"found {option}='all', which means all arguments, but `{names_of(fun)[1]}` has one of that name; expected "
-            f"{option}=('all',) for that one alone, or the names of all of them"
-        )
+    """Raises a ValueError if an option names an argument that a callable does not have."""
     for name in names if isinstance(names, tuple) else ():
         expected_names = argument_names(fun)
         if name not in expected_names:
@@ -130,7 +125,7 @@ def check_names(fun: Any, option: str, names: Any) -> None:
 
 
 class Compilation(Protocol[_O]):
-    """A function that gives the compiled wrapper of a callable; without one, a decorator."""
+    """A function that returns the compiled wrapper of a callable, or without one a decorator."""
 
     @overload
     def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> JitFunction[_P, _R]: ...
@@ -141,7 +136,7 @@ class Compilation(Protocol[_O]):
 
 
 def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O]:
-    """The function itself, for type checkers one that takes a callable or none."""
+    """Types a function that accepts a callable or none."""
     return cast("Any", function)
 
 
@@ -187,14 +182,12 @@ def filter_jit(
         function. Its arguments may be any pytrees. Without it, a decorator.
       donate: whose arrays' buffers the call may reuse: `"none"`; `"all"`, also those of `fun` itself;
         `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
-        `"kw"` are all values of an `*args` and a `**kw`. An array that is returned unchanged is not donated, so of a
-        donated module the arrays that the call does not change stay alive: they are returned as the very same objects.
-        What the call changes is deleted in the old module; only its unchanged arrays can be used afterwards. As
-        with `jax.jit`, jax warns about donated buffers that it could not use.
-      inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
-        `jax.Inline`, where jax has that.
-      keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
-      compiler_options: options of the XLA compiler, as in `jax.jit`.
+        `"kw"` are all values of an `*args` and a `**kw`, and `("all",)` is a parameter of that name. An array that is
+        returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. As with
+        `jax.jit`, jax warns about donated buffers that it could not use.
+      inline: same as in `jax.jit`.
+      keep_unused: same as in `jax.jit`.
+      compiler_options: same as in `jax.jit`.
       in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
         applies to array leaves, and None leaves them to jax.
       out_shardings: a pytree prefix of the result, with the same entries.
@@ -202,22 +195,21 @@ def filter_jit(
       reuse_equal_functions: whether a re-created function, `fun` itself or one in the arguments, hits the program of an
         earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
         are compared by identity alone, as in `jax.jit`.
-      dynamic: which leaves other than arrays are traced: those for which a predicate is true, as `is_array_like` is for
-        Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
-        type in `fun`, and another number of the same type does not retrace.
+      dynamic: which leaves other than arrays are traced: those for which a predicate is true, such as `is_array_like`,
+        or all numbers in the arguments with these names. They are arrays of a weak type in `fun`, and another number of
+        the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` starts the count again.
-      store: the directory in which compiled programs are stored and looked up, same as in `partax.store`; False for
-        none, None for the setting of `partax.store`.
+      store: the directory for compiled programs; False for none, None for the setting of `partax.store`.
       of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
 
     Returns:
       A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
-      come back as they are, and arrays that are inputs are the very same objects. It shares its traces with every
-      wrapper of an equal callable with equal options, and is a pytree of the callable.
+      are returned unchanged, and arrays that are inputs as the same objects. It shares its traces with every wrapper of
+      an equal callable with equal options, and is a pytree of the callable.
 
     Raises:
-      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `donate` is `"all"` and the name
-        of an argument; `cache_size` is not positive, or `max_traces` is negative.
+      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `cache_size` is not positive, or
+        `max_traces` is negative.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned unchanged is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.

@@ -1,4 +1,4 @@
-"""The methods of a wrapper: they trace or compile calls without running them, and bind arguments that are kept."""
+"""The methods of a wrapper that trace or compile calls without running them, or bind arguments."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
-from partax._jit.options import ANY_SIGNATURE, signature_of
+from partax._jit.options import ANY_SIGNATURE, is_of_nnx, signature_of
 from partax._pytree.call_site import call_site, run_for
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
-    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -38,8 +38,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
       The `Traced` call.
 
     Raises:
-      RetraceError: as a call would.
-      TypeError: as a call would. What the function raises when it is traced comes as it is.
+      RetraceError, TypeError: as a call would. What the function raises when it is traced is raised unchanged.
     """
     from partax._jit import ahead_of_time  # which few programs need
 
@@ -47,7 +46,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
-    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -68,7 +67,7 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
 
 
 def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may stand for arrays.
+    """Returns the result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may replace arrays.
 
     Example:
       >>> named = partax.filter_jit(lambda x, name: {name: x.sum()})
@@ -98,14 +97,13 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
     Args:
       *calls: of each call the positional arguments, a tuple, or the arguments by name, a dictionary.
-        `jax.ShapeDtypeStruct`s may stand for arrays.
-      threads: how many calls are worked for at once; as many as there are processors by default. Python traces in one
-        thread at a time; XLA compiles in all of them. Where this thread has settings of its own, as within
-        `with jax.enable_x64():`, it works for one call after the other, and the others for none.
+        `jax.ShapeDtypeStruct`s may replace arrays.
+      threads: how many calls are compiled at once; the number of processors by default. Python traces in one thread at
+        a time. With settings of this thread alone, as within `with jax.enable_x64():`, all calls are compiled in it.
 
     Raises:
       TypeError: one of the calls is neither of the two; or as the call would. What the function raises when it is
-        traced comes as it is, with a note that tells which call it was; the others are compiled all the same.
+        traced is raised with a note that names the call; the other calls are compiled all the same.
       ValueError: `threads` is not positive.
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -128,30 +126,25 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
 
 def _in_force() -> tuple[Any, ...]:
-    """The settings that are in force in this thread: what `with` statements have set holds in their thread alone."""
+    """The settings of this thread: those of `with` statements hold in their thread alone."""
     return configuration(), every_setting(), mesh_of_call()
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:
-    """Compiles or loads what a call needs; gives what that raises."""
-    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
-    try:
-        compile_call(wrapper, args, kwargs)
-    except Exception as error:
-        return error
-    return None
-
-
-def compile_call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Compiles or loads what a call needs, and runs nothing."""
+    """Compiles or loads what a call needs, and runs nothing; returns what that raises."""
 
     def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
         stored = prepared.stored
         if stored is None or stored.choose(arguments) is stored.target:  # it has no stored program
             target.trace(*arguments).lower().compile()
 
-    prepared = _core.PreparedCall(wrapper, args, kwargs, True)
-    prepared.run(compile_or_load)
+    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
+    try:
+        prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+        prepared.run(compile_or_load)
+    except Exception as error:
+        return error
+    return None
 
 
 def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -165,12 +158,11 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call looks at the arguments that are free alone. The trees and arrays that are bound count as they were when they
-    were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
-    of Flax that `partax.nnx.jit` changes in place, each call reads the arrays of the Variables; after you set another
-    attribute, as `model.eval()` does, bind again. A callable object, and the instance of a method, are not arguments:
-    they count as in any call. A call under a trace of jax's, and one with settings of jax that make its dispatch do
-    more, is an ordinary one. It can be pickled.
+    A call reads only the arguments that are free. Bound trees and arrays count as they were when they were bound;
+    functions, other static values and the callable itself as in any call. Of the objects of Flax that `partax.nnx.jit`
+    changes in place, each call reads the arrays of the Variables; after you set another attribute, as `model.eval()`
+    does, bind again. A call under a trace of jax's, or with settings for which its dispatch does more, is an ordinary
+    one. It can be pickled.
 
     Args:
       args: the leading arguments.
@@ -184,27 +176,25 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       ValueError: when called, the call would donate an array that is bound, as `donate` says.
       RuntimeError: when called, an array that is bound is gone; a ValueError where jax raises that.
     """
-    signature = signature_of(self.__wrapped__) or ANY_SIGNATURE
-    try:
-        signature.bind_partial(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{self.__name__}{signature} cannot be bound so: {error}") from None
     return _bound(self, args, kwargs)
 
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
+    signature = signature_of(wrapper.__wrapped__) or ANY_SIGNATURE
+    try:
+        signature.bind_partial(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
     changes_objects = wrapper._options.graph is not None
-    names = [*(signature_of(wrapper.__wrapped__) or ANY_SIGNATURE).parameters]
-    args = tuple(_kept(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
-    kwargs = {name: _kept(name, value, changes_objects) for name, value in kwargs.items()}
-    callables = wrapper._function, wrapper.__self__
-    keeps_callable = all(
-        _as_now(value, changes_objects) is value for value in callables
-    )  # else each call looks at them
+    names = [*signature.parameters]
+    args = tuple(_snapshot(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
+    kwargs = {name: _snapshot(name, value, changes_objects) for name, value in kwargs.items()}
+    # If a callable may change, each call reads it.
+    keeps_callable = all(_as_now(part, changes_objects) is part for part in (wrapper._function, wrapper.__self__))
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
-def _kept(name: str, value: Any, changes_objects: bool) -> Any:
+def _snapshot(name: str, value: Any, changes_objects: bool) -> Any:
     try:
         return _as_now(value, changes_objects)
     except RecursionError:
@@ -213,17 +203,16 @@ def _kept(name: str, value: Any, changes_objects: bool) -> Any:
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
-    """A tree with containers, objects and arrays of its own where these may be changed; else the very same. Objects
-    that the function itself changes count as they are.
+    """A tree with containers, objects and arrays of its own if these may be changed; else the same object. Objects that
+    the function itself changes are returned as they are.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
-    if type(value) is dict:
+    if type(value) is dict:  # jax would sort its keys
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    is_object = changes_objects and any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
-    level = None if is_object else flatten_one_level(value)
+    level = None if changes_objects and is_of_nnx(value) else flatten_one_level(value)
     if level is None:
         return value
     children = [_as_now(child, changes_objects) for child in level[0]]

@@ -23,6 +23,10 @@ def is_traced_array(leaf: Any) -> bool:
     return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
+def is_of_nnx(value: Any) -> bool:
+    return any(cls.__module__.startswith("flax.nnx") for cls in type(value).__mro__)
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Options:
     """The options of one filter_jit, checked, and comparable by the rules of static values."""
@@ -149,13 +153,13 @@ the names of those in `**kwargs`, and whether the callable itself is the first v
 ANY_SIGNATURE = inspect.signature(lambda *args, **kwargs: None)
 _Kinds = inspect.Parameter
 _POSITIONAL = (_Kinds.POSITIONAL_ONLY, _Kinds.POSITIONAL_OR_KEYWORD)
-_NAMED = (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)
 _VARIABLE = (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)
+_NAMED = (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)
 
 
 def _without_wrappers(fun: Any) -> Callable[..., Any] | None:
-    """A callable with the parameters by which `fun` is really called, or None where they are unknown. `__wrapped__`
-    and `__signature__` only say what `fun` shows: a wrapper may add, drop, rename and reorder parameters.
+    """A callable with the parameters by which `fun` is really called, or None if they are unknown. `__wrapped__` and
+    `__signature__` are for readers: a wrapper may add, drop, rename and reorder parameters.
     """
     if isinstance(fun, types.FunctionType):
         plain = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
@@ -163,37 +167,26 @@ def _without_wrappers(fun: Any) -> Callable[..., Any] | None:
         return plain
     if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
         return _without_wrappers(fun.__wrapped__)
-    # Equinox makes a module of a method that is looked up, which is called as the method is.
-    is_of_module = is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
-    if isinstance(fun, types.MethodType) or is_of_module:
-        return _bound(_without_wrappers(fun.__func__))
     if isinstance(fun, functools.partial):
         inner = _without_wrappers(fun.func) if type(fun).__call__ is functools.partial.__call__ else None
         return None if inner is None else functools.partial(inner, *fun.args, **fun.keywords)
-    if isinstance(fun, type):
-        is_plain = type(fun).__call__ is type.__call__ and fun.__new__ is object.__new__
-        has_init = is_plain and isinstance(fun.__init__, types.FunctionType)
-        return _bound(_without_wrappers(fun.__init__)) if has_init else None
-    call = _call_method(fun)
-    return None if call is None else _bound(_without_wrappers(call))
+    # Equinox makes a module of a method that is looked up.
+    is_of_module = is_module(type(fun)) and type(fun).__name__ == "BoundMethod"
+    if isinstance(fun, types.MethodType) or is_of_module:
+        method = fun.__func__
+    else:
+        method = getattr(type(fun), "__call__", None)  # noqa: B004 - not whether there is one, but which
+        static_method = inspect.getattr_static(type(fun), "__call__", None)
+        is_function = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
+        if not is_function or isinstance(static_method, staticmethod):
+            return None
+    inner = _without_wrappers(method)
+    return None if inner is None else types.MethodType(inner, inner)
 
 
 def _is_called_as_wrapped(fun: Any) -> bool:
-    """Whether `fun` is an object of partax that calls what it wraps with the arguments as they are."""
+    """Whether `fun` is an object of partax that passes its arguments to what it wraps."""
     return getattr(type(fun), "_is_called_as_wrapped", False) is True
-
-
-def _call_method(obj: Any) -> Any:
-    """The function that calling an object calls with the object as its first argument, or None."""
-    if isinstance(inspect.getattr_static(type(obj), "__call__", None), (staticmethod, classmethod)):
-        return None
-    method = getattr(type(obj), "__call__", None)  # noqa: B004 - not whether there is one, but which
-    is_function = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
-    return method if is_function else None
-
-
-def _bound(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    return None if function is None else types.MethodType(function, function)
 
 
 def names_of(fun: Any) -> tuple[str, str]:
@@ -214,27 +207,25 @@ def call_parameters(fun: Any) -> CallParameters:
     """Describes how `fun` is called. Called by the native wrapper."""
     plain = _without_wrappers(fun)
     called_as = (None if plain is None else signature_of(plain)) or ANY_SIGNATURE
+    public = (signature_of(fun) or called_as).parameters.values()
     real = called_as.parameters.values()
-    public_parameters = (signature_of(fun) or called_as).parameters.values()
-    own = [p for p in real if p.kind in _POSITIONAL]
-    num_positional = len(own)
-    own += [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
-    names = tuple(p.name for p in own)
-    var_positional, var_named = (any(p.kind is kind for p in real) for kind in _VARIABLE)
-    positional = [p.name for p in public_parameters if p.kind in _POSITIONAL][num_positional:] if var_positional else []
-    named = [p.name for p in public_parameters if p.kind in _NAMED] if var_named else []
-    var_names = [next((p.name for p in public_parameters if p.kind is kind), "") for kind in _VARIABLE]
+    positional = [p for p in real if p.kind in _POSITIONAL]
+    by_name = positional + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
+    names = tuple(p.name for p in by_name)
+    has_args, has_kwargs = (any(p.kind is kind for p in real) for kind in _VARIABLE)
+    public_positional = [p.name for p in public if p.kind in _POSITIONAL][len(positional) :]
+    rest = {p.kind: p.name for p in public}
     return CallParameters(
-        name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
-        names,
-        tuple(p.default is not _Kinds.empty for p in own),
-        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in own),
-        num_positional,
-        var_positional,
-        var_named,
-        tuple(named),
-        tuple("" if name in names else name for name in positional),
-        (var_names[0] if var_positional else "", var_names[1] if var_named else ""),
+        function=name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
+        names=names,
+        optional=tuple(p.default is not _Kinds.empty for p in by_name),
+        num_positional_only=sum(p.kind is _Kinds.POSITIONAL_ONLY for p in positional),
+        num_positional=len(positional),
+        var_positional=has_args,
+        var_named=has_kwargs,
+        shown_named=tuple(p.name for p in public if p.kind in _NAMED) if has_kwargs else (),
+        shown_positional=tuple("" if name in names else name for name in public_positional) if has_args else (),
+        var_names=(has_args * rest.get(_VARIABLE[0], ""), has_kwargs * rest.get(_VARIABLE[1], "")),
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -18,7 +18,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.short_text import array_text
-from partax._pytree.specs import misfit_text, names_in
+from partax._pytree.specs import spec_names
 
 
 def is_sharding_leaf(prefix: Any) -> bool:
@@ -42,21 +42,20 @@ class NoEntry(PrefixOfValue):
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix of a tree in which each `PrefixOfValue` has made its part. If it is not a prefix, the other parts
-    stay, from which `broadcast_prefix` reports that.
+    """A prefix of a tree, with a part for each `PrefixOfValue`. If it is not a prefix, the other parts stay, from which
+    `broadcast_prefix` reports that.
     """
     leaves, structure = jax.tree.flatten(
         prefix, is_leaf=lambda node: is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
     )
-    made = [isinstance(leaf, PrefixOfValue) for leaf in leaves]
-    if not any(made):
+    if not any(isinstance(leaf, PrefixOfValue) for leaf in leaves):
         return prefix
     try:
         values = structure.flatten_up_to(tree)
     except ValueError:
-        return structure.unflatten([None if is_made else leaf for is_made, leaf in zip(made, leaves, strict=True)])
-    parts = zip(made, leaves, values, strict=True)
-    return structure.unflatten([leaf.of(value) if is_made else leaf for is_made, leaf, value in parts])
+        return structure.unflatten([None if isinstance(leaf, PrefixOfValue) else leaf for leaf in leaves])
+    pairs = zip(leaves, values, strict=True)
+    return structure.unflatten([leaf.of(value) if isinstance(leaf, PrefixOfValue) else leaf for leaf, value in pairs])
 
 
 def array_shardings(
@@ -67,40 +66,43 @@ def array_shardings(
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
-def _parts_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
-    """The parts of `in_shardings` for the values of a call, from the first."""
-    parameters, left_out, num_extra, keywords, _ = call
-    parts = list(prefix)
-    while len(parts) > len(parameters.names) + num_extra + len(keywords) and isinstance(parts[-1], NoEntry):
-        parts.pop()
-    return [part for i, part in enumerate(parts) if i not in left_out]  # a default that was left out is not an argument
-
-
 def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     """The explicit sharding of each input leaf of the call under way, or None."""
-    prefix = options.in_shardings
     call = _core.call_shape()
-    names, first = value_names(call), int(call[-1])  # where there is one, the callable comes first
-    traces = [functools.partial(options.traces, own) for own in value_parameters(call)]
-    per_value: list[Any] = [None] * len(values)
+    names, num_callables = value_names(call), int(call[-1])  # the callable comes first and has no entry
+    arguments = len(values) - num_callables
+    prefix = options.in_shardings
+    entries = [prefix] * arguments
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
-        parts = _parts_of_call(prefix, call)
-        num_entries = sum(not isinstance(part, NoEntry) for part in prefix)
-        has_entries = f"in_shardings has {num_entries} {'entry' if num_entries == 1 else 'entries'}"
-        if len(parts) > len(values) - first:
-            every = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
-            takers = [name for name, part in zip_longest(every, prefix) if name and not isinstance(part, NoEntry)]
-            raise ValueError(f"{has_entries}, expected at most one for each argument ({', '.join(takers)})")
-        per_value[first : first + len(parts)] = parts
-        for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(parts) :]:
-            if array_shardings(None, value, "in_shardings", name, is_traced):
-                raise ValueError(f"{has_entries} and none for the arrays of `{name}`; use None to leave it to jax")
-    else:
-        per_value[first:] = [prefix] * (len(values) - first)
+        entries = _entries_of_call(prefix, call)
+        if len(entries) > arguments:
+            every_name = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
+            pairs = zip_longest(every_name, prefix)
+            takers = [name for name, entry in pairs if name and not isinstance(entry, NoEntry)]
+            raise ValueError(f"{_count_text(prefix)}, expected at most one for each argument ({', '.join(takers)})")
     shardings: list[Any] = []
-    for name, value, part, is_traced in zip(names, values, per_value, traces, strict=True):
-        shardings += array_shardings(part, value, "in_shardings", name, is_traced)
+    entries = [*[None] * num_callables, *entries]
+    for i, (name, value, parameter) in enumerate(zip(names, values, value_parameters(call), strict=True)):
+        is_traced = functools.partial(options.traces, parameter)
+        of_value = array_shardings(entries[i] if i < len(entries) else None, value, "in_shardings", name, is_traced)
+        if of_value and i >= len(entries):
+            raise ValueError(f"{_count_text(prefix)} and none for the arrays of `{name}`; use None to leave it to jax")
+        shardings += of_value
     return shardings
+
+
+def _entries_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
+    """The entries of `in_shardings` for the arguments of a call, from the first."""
+    parameters, left_out, num_extra, keywords, _ = call
+    entries = list(prefix)
+    while len(entries) > len(parameters.names) + num_extra + len(keywords) and isinstance(entries[-1], NoEntry):
+        entries.pop()
+    return [entry for i, entry in enumerate(entries) if i not in left_out]  # a default that is left out
+
+
+def _count_text(prefix: tuple[Any, ...]) -> str:
+    count = sum(not isinstance(entry, NoEntry) for entry in prefix)
+    return f"in_shardings has {count} {'entry' if count == 1 else 'entries'}"
 
 
 def misplaced_leaf(
@@ -109,10 +111,9 @@ def misplaced_leaf(
     """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
-    shardings = leaf_in_shardings(options, values)
-    for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
-        array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
-        if isinstance(sharding, Sharding) and not _fits(array, sharding):
+    for i, (leaf, sharding) in enumerate(zip(leaves, leaf_in_shardings(options, values), strict=True)):
+        if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
+            array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
             return i, (
                 f"found {array_text(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
                 f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
@@ -121,15 +122,11 @@ def misplaced_leaf(
 
 
 def _fits(leaf: Any, sharding: Sharding) -> bool:
-    if isinstance(sharding, NamedSharding) and len(sharding.spec) > leaf.ndim:
-        return False
     try:
-        sharding.shard_shape(leaf.shape)
+        jax.jit(lambda x: x, in_shardings=sharding).lower(leaf)
     except ValueError:
         return False
-    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not leaf.committed:
-        return True
-    return leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+    return True
 
 
 def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
@@ -138,13 +135,7 @@ def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
     if prefix is None:
         return None
     # Of an object that is changed in place, the result is a field of what the program returns.
-    pairs = [(prefix, result)] if options.graph is None else list(zip(prefix, result, strict=True))
-    own, value = pairs[0]
-    if isinstance(own, (tuple, list)) and len(own) == 1 and not is_sharding_leaf(own) and is_traced_array(value):
-        raise ValueError(
-            f"`the result`: found {array_text(value)}, expected the structure of out_shardings, which has a "
-            f"`{type(own).__name__}` with 1 child here; give its sharding without the `{type(own).__name__}`"
-        )
+    pairs = [(prefix, result)] if options.graph is None else zip(prefix, result, strict=True)
     every = [array_shardings(part, value, "out_shardings", "the result") for part, value in pairs]
     return tuple(chain.from_iterable(every))
 
@@ -174,119 +165,51 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
       RecursionError: `tree` is nested too deeply or contains itself.
 
     Outside of functions that JAX transforms, arrays are moved by `jax.device_put`. It may use the memory of the given
-    arrays for the placed ones: donate these, and the given ones are deleted too. Within
-    them, the layout is prescribed at this point of the program: over the axes of a mesh that are `Auto` by
-    `jax.lax.with_sharding_constraint`, over those that are `Explicit` by `jax.sharding.reshard`.
+    arrays for the placed ones: donate these, and the given ones are deleted too. Within them, the layout is prescribed
+    at this point of the program: by `jax.lax.with_sharding_constraint`, or over axes of a mesh that are `Explicit` by
+    `jax.sharding.reshard`. One sharding cannot do both: place by axes of one type after those of the other.
     """
     shardings = array_shardings(sharding, tree, "sharding", "tree", _can_be_placed)
     spec, arrays, rest = flat_partition(tree, _can_be_placed)
-    chosen = {path: _checked(path, one) for path, one in zip(arrays, shardings, strict=True) if one is not None}
-    inside = under_trace()
-    groups: dict[_Place, list[str]] = {}
-    for path in chosen:
-        is_struct = isinstance(arrays[path], jax.ShapeDtypeStruct)
-        is_traced = inside or isinstance(arrays[path], Tracer)
-        groups.setdefault(_described if is_struct else _constrained if is_traced else _moved, []).append(path)
-    for place, paths in groups.items():
-        arrays.update(_placed(place, {path: (arrays[path], chosen[path]) for path in paths}))
-    return flat_combine(spec, arrays, rest)
-
-
-_Place = Callable[[Sequence[Any], Sequence[Any]], Iterable[Any]]  # places arrays by as many shardings
+    pairs = list(zip(arrays, shardings, strict=True))
+    for path, entry in pairs:
+        if not isinstance(entry, (Sharding, PartitionSpec, jax.Device, type(None))):
+            raise TypeError(
+                f"`tree{path}`: found a `{type(entry).__name__}` as its sharding, expected a `jax.sharding.Sharding`, "
+                "a device, a `jax.sharding.PartitionSpec`, or None to leave it where it is"
+            )
+    placed = {path: _placed(path, arrays[path], entry) for path, entry in pairs if entry is not None}
+    return flat_combine(spec, {**arrays, **placed}, rest)
 
 
 def _can_be_placed(leaf: Any) -> bool:
     return is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _checked(path: str, sharding: Any) -> Any:
+def _placed(path: str, leaf: Any, sharding: Any) -> Any:
     if isinstance(sharding, jax.Device):
-        return SingleDeviceSharding(sharding)
-    if isinstance(sharding, (Sharding, PartitionSpec)):
-        return sharding
-    raise TypeError(
-        f"`tree{path}`: found a `{type(sharding).__name__}` as its sharding, expected a `jax.sharding.Sharding`, a "
-        "device, a `jax.sharding.PartitionSpec`, or None to leave it where it is"
-    )
-
-
-def _placed(place: _Place, leaves: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """All at once; what fails is tried one by one, to say which it is."""
-    arrays, shardings = zip(*leaves.values(), strict=True)
+        sharding = SingleDeviceSharding(sharding)
     try:
-        return dict(zip(leaves, place(arrays, shardings), strict=True))
-    except Exception:
-        for path, (leaf, sharding) in leaves.items():
-            try:
-                place([leaf], [sharding])
-            except Exception as error:
-                reason = _misfit_text(leaf, sharding)
-                if reason is None and not isinstance(error, (TypeError, ValueError, NotImplementedError)):
-                    raise
-                kind = TypeError if reason is None and isinstance(error, TypeError) else ValueError
-                raise kind(
-                    f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}, "
-                    f"but {reason or 'it cannot'}; give it another one, or None to leave it where it is"
-                    f"{'' if reason else f'. JAX says: {error}'}"
-                ) from error
-        raise
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf.update(sharding=sharding)
+        if not under_trace() and not isinstance(leaf, Tracer):
+            # A NumPy array is copied: on the CPU jax would share the user's memory, which may change later.
+            return jax.device_put(leaf if isinstance(leaf, jax.Array) else np.array(leaf), sharding)
+        return (jax.sharding.reshard if _is_explicit(sharding) else jax.lax.with_sharding_constraint)(leaf, sharding)
+    except (TypeError, ValueError, NotImplementedError, AssertionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}; give it "
+            f"another one, or None to leave it where it is. JAX says: {error}"
+        ) from error
 
 
-def _misfit_text(leaf: Any, sharding: Any) -> str | None:
-    """Why an array that jax does not place cannot have a sharding, where its mesh tells."""
-    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()
-    if isinstance(sharding, NamedSharding) or (isinstance(sharding, PartitionSpec) and not mesh.empty):
-        spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
-        return misfit_text(np.shape(leaf), spec, mesh.shape)
-    if isinstance(sharding, PartitionSpec):
-        return "no mesh is set: use it within `jax.set_mesh`, or make it a `jax.sharding.NamedSharding`"
-    return None
-
-
-def _described(structs: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
-    return [struct.update(sharding=sharding) for struct, sharding in zip(structs, shardings, strict=True)]
-
-
-def _moved(arrays: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
-    # NumPy arrays are copied: on the CPU jax would share the user's memory, which may change later.
-    own = [array if isinstance(array, jax.Array) else np.array(array) for array in arrays]
-    return jax.device_put(own, list(shardings))
-
-
-def _constrained(arrays: Sequence[Any], shardings: Sequence[Any]) -> Iterable[Any]:
-    parts = list(map(_by_axis_type, shardings))
-    placed = list(arrays)
-    for constrain, which in ((jax.sharding.reshard, 0), (jax.lax.with_sharding_constraint, 1)):
-        at = [i for i, part in enumerate(parts) if part[which] is not None]
-        if at:
-            some = constrain([placed[i] for i in at], [parts[i][which] for i in at])
-            for i, array in zip(at, some, strict=True):
-                placed[i] = array
-    return placed
-
-
-def _by_axis_type(sharding: Any) -> tuple[Any, Any]:
-    """What of a sharding is over Explicit axes of its mesh, and what over the others; None where there are none."""
+def _is_explicit(sharding: Any) -> bool:
+    """Whether a sharding is over a mesh with Explicit axes, and over no others of its axes."""
     if not isinstance(sharding, (NamedSharding, PartitionSpec)):
-        return None, sharding
-    named = sharding if isinstance(sharding, NamedSharding) else None
-    mesh = jax.sharding.get_abstract_mesh() if named is None else named.mesh
-    spec: Any = sharding if named is None else named.spec
-    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit}
-    if not explicit:
-        return None, sharding
-    if len(explicit) == len(mesh.axis_names):
-        return sharding, None
-
-    def over(wanted: bool) -> Any:
-        """With those of each dimension's axes that are Explicit, or those that are not."""
-
-        def own(names: Any) -> Any:
-            if names is None or names is PartitionSpec.UNCONSTRAINED:
-                return None if wanted else names
-            return tuple(axis for axis in names_in(names) if (axis in explicit) == wanted)
-
-        part = PartitionSpec(*map(own, spec))
-        return part if named is None else NamedSharding(named.mesh, part, memory_kind=named.memory_kind)
-
-    return over(True), over(False)
+        return False
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()
+    spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    has_explicit = AxisType.Explicit in types.values()
+    return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in spec_names(spec))
