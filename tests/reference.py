@@ -1,12 +1,8 @@
-"""Guards the core from itself: a slow model of filter_jit's semantics, in Python over jax.tree.
-
-The static key is computed by the rules of the semantics table (type-exact, floats by bits, mutable
-containers by value), and a call traces once for each new pair of static key and abstract values.
-"""
+"""A slow model of filter_jit's static keys, in Python over jax.tree: type-exact, floats by bits, mutable containers by
+value. A call traces once for each new pair of static key and abstract values."""
 
 import dataclasses
 import enum
-import inspect
 import struct
 import types
 from collections.abc import Callable, Hashable
@@ -68,10 +64,6 @@ class _Generic:
         return self.hash == other.hash and (self.value == other.value) is True
 
 
-def _bits(value: float) -> bytes:
-    return struct.pack("d", value)
-
-
 def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -> Hashable:
     """A hashable that equals another one exactly if the two static values are the same."""
 
@@ -84,9 +76,9 @@ def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -
     if isinstance(value, np.generic):
         return kind, str(value.dtype), value.tobytes()
     if kind is float:
-        return kind, _bits(value)
+        return kind, struct.pack("d", value)
     if kind is complex:
-        return kind, _bits(value.real), _bits(value.imag)
+        return kind, struct.pack("2d", value.real, value.imag)
     if kind in (int, bool, str, bytes, types.NoneType) or isinstance(value, enum.Enum):
         return kind, value
     if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")) or kind in (list, set, frozenset):
@@ -127,27 +119,6 @@ def to_jax(tree: Any) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray | np.generic) else x, tree)
 
 
-class JitModel:
-    """Call it as the wrapper of `body`: it gives the expected result and counts expected traces."""
-
-    def __init__(self, body: Callable[..., Any]) -> None:
-        self.body = body
-        self.signature = inspect.signature(body)
-        self.seen: set[Hashable] = set()
-
-    @property
-    def traces(self) -> int:
-        return len(self.seen)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = self.signature.bind(*args, **kwargs)
-        call = (bound.args, bound.kwargs)
-        avals = tuple(abstract(x) for _, x in dynamic_leaves(call))
-        self.seen.add((static_key(call), avals))
-        call_args, call_kwargs = to_jax(call)
-        return to_jax(self.body(*call_args, **call_kwargs))
-
-
 def exact_leaf(actual: Any, expected: Any, path: str, weak: bool = True) -> None:
     """Equal arrays of one dtype, and of one kind of it if ``weak``; what else is equal as a static value."""
     if not is_dynamic(expected):
@@ -171,12 +142,12 @@ def assert_exact(
         leaf(actual, expected, path)
         return
     assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
-    found = children_of(actual)
-    assert found is not None, f"{path}: a leaf"
-    assert [name for name, _ in found] == [name for name, _ in wanted], path
+    children = children_of(actual)
+    assert children is not None, f"{path}: a leaf"
+    assert [name for name, _ in children] == [name for name, _ in wanted], path
     aux, wanted_aux = (canonical(aux_of(x), path, compared_only=True) for x in (actual, expected))
     assert aux == wanted_aux, f"{path}: aux data {aux!r} is not {wanted_aux!r}"
     if isinstance(expected, dict):
         assert list(actual) == list(expected), f"{path}: key order"
-    for (name, a), (_, b) in zip(found, wanted, strict=True):
+    for (name, a), (_, b) in zip(children, wanted, strict=True):
         assert_exact(a, b, path + name, leaf)
