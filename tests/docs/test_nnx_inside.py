@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
-from test_name_tables import FLAX_NNX, told
+from test_name_tables import FLAX_NNX, listed_names
 
 from trees import assert_close
 
@@ -88,4 +88,6 @@ def test_it_does_the_same_inside(name: str) -> None:
 
 
 def test_each_name_of_the_page_is_here() -> None:
-    assert {*CASES} == {*told(FLAX_NNX, "stays")} - {"StateSharding"}  # of which test_nnx_options.py has the cases
+    assert {*CASES} == {*listed_names(FLAX_NNX, "stays")} - {
+        "StateSharding"
+    }  # of which test_nnx_options.py has the cases
