@@ -7,12 +7,9 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 CALLS = 8_000
 # Python 3.13t keeps functions and classes for ever, once a thread has been started.
 IMMORTAL = bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and sys.version_info < (3, 14)
-dies = pytest.mark.skipif(IMMORTAL, reason="this Python keeps functions and classes for ever")
 
 
 class Witness:

@@ -92,21 +92,6 @@ def test_the_static_part_of_a_tree_is_that_of_the_model(pair: Any) -> None:
             break
 
 
-@thorough
-@given(recipes, recipes, st.sampled_from([None, "/", ".", ""]))
-def test_flat_dictionaries_compare_and_combine(left_recipe: Any, right_recipe: Any, separator: str | None) -> None:
-    left, right = build(left_recipe, 0), build(right_recipe, 0)
-    spec, arrays, others = partax.flat_partition(left, is_dynamic, separator=separator)
-    assert_identical(partax.flat_combine(spec, others, arrays), jax.tree.map(lambda x: x, left))
-    specs = [partax.flat_partition(t, is_dynamic, rest="static", separator=separator)[0] for t in (left, right)]
-    is_same = static_key(left) == static_key(right)
-    assert (specs[0] == specs[1]) is is_same
-    assert not is_same or hash(specs[0]) == hash(specs[1])
-    other = partax.flat_partition(right, separator=separator)[1]
-    crossed = outcome(lambda: partax.flat_combine(spec, other), (KeyError,))
-    assert isinstance(crossed, KeyError) is (set(other) != set(spec.paths))
-
-
 # --- static values
 
 statics = st.recursive(
