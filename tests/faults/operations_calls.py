@@ -14,7 +14,7 @@ import numpy as np
 from case import Case, operation, raising, returning
 
 import trees
-from partax import _core, filter_jit
+from partax import filter_jit
 
 X = trees.array(2)
 
@@ -65,18 +65,6 @@ def hit_with_arguments_in_every_form() -> Case:
 
     in_odd_order = lambda: f(b=3, a=X, *(X,))  # noqa: B026 - the order is under test
     return hit(f, lambda: f(X, a=1), lambda: f(X, 1, 2, 3, 4, key="other", z=X, y=5), in_odd_order, watched=(X,))
-
-
-@operation
-def hit_of_a_method_and_of_a_module() -> Case:
-    class Scaled(trees.Layer):
-        @filter_jit
-        def times(self, x: Any) -> Any:
-            return self.weight * x
-
-    layer, model, x = Scaled(trees.array(2)), trees.make_model(), trees.array(3)
-    f = filter_jit(model)
-    return hit(f, lambda: layer.times(trees.array(2)), lambda: f(x), watched=(layer, model, x))
 
 
 @operation
@@ -137,25 +125,10 @@ def slow_first_call_with_weakly_referenced_values_in_a_full_cache() -> Case:
 
 
 @operation
-def slow_error_of_the_traced_function() -> Case:
-    @filter_jit
-    def f(x: Any) -> Any:
-        raise LookupError("always")
-
-    return raising(LookupError, "always", lambda: f(X), X, f, state=has_complete_keys(f))
-
-
-@operation
 def slow_lower_compile_and_call() -> Case:
     f = filter_jit(lambda tree, n: {"y": tree["x"] * n, "n": n})
     run = lambda: f.lower({"x": X}, n=3).compile()({"x": X}, n=3)
     return returning(run, X, f, prepare=f.clear_cache, state=has_complete_keys(f))
-
-
-@operation
-def compiled_call() -> Case:
-    compiled = filter_jit(lambda tree, n: {"y": tree["x"] * n, "n": n}).lower({"x": X}, 3).compile()
-    return returning(lambda: compiled({"x": X}, 3), X, compiled)
 
 
 @operation
@@ -197,15 +170,6 @@ def copies_and_attributes_of_a_wrapper() -> Case:
 
 
 @operation
-def information_about_a_cache() -> Case:
-    f = filter_jit(lambda x, n: x, reuse_equal_functions=False)
-    prepare = lambda: (f(X, 1), f(X, 2))
-    prepare()
-    run = lambda: (*f.cache_info()[:2], len(f._cache.entries()), f._cache in _core.caches())
-    return returning(run, X, f, prepare=prepare)
-
-
-@operation
 def functions_that_are_freed() -> Case:
     functions: list[Any] = []
 
@@ -238,17 +202,6 @@ def error_for_an_array_in_a_static_field() -> Case:
     model = trees.make_model()
     object.__setattr__(model.layers[1], "scale", trees.array(1))
     return refused(TypeError, "x.layers[1].scale", model)
-
-
-@operation
-def error_for_keys_that_cannot_be_sorted() -> Case:
-    return refused(TypeError, "x[0]['a']", [{"a": {1: 2, "b": 3}}])
-
-
-@operation
-def error_for_wrong_arguments() -> Case:
-    f = filter_jit(lambda x, y: x)
-    return raising(TypeError, "unexpected keyword argument", lambda: f(1, z=2), state=f.cache_info)
 
 
 @operation

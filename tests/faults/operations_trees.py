@@ -43,14 +43,9 @@ def of_spec(run: Callable[[Any, Any], Any], argument: Any) -> Case:
 
 @operation
 def flatten_and_match() -> Case:
-    argument = every_family()
-    return of_spec(lambda spec, leaves: (_core.flatten(argument), spec.match(argument)), argument)
-
-
-@operation
-def match_of_another_tree() -> Case:
-    argument = every_family() | {"ключ": [trees.array(1), *range(299), -1]}
-    return of_spec(lambda spec, leaves: spec.match(argument), argument)
+    argument, other = every_family(), every_family() | {"ключ": [trees.array(1), *range(299), -1]}
+    run = lambda spec, leaves: (_core.flatten(argument), spec.match(argument), spec.match(other))
+    return of_spec(run, argument)
 
 
 @operation
@@ -175,17 +170,6 @@ def at_and_equal() -> Case:
 
 
 @operation
-def static_wrappers() -> Case:
-    value = ([1, {"a": (2, "x")}], bytearray(b"y"))
-
-    def run() -> Any:
-        one, other = tree.Static(value), tree.Static(([1, {"a": (2, "x")}], bytearray(b"y")))
-        return hash(one) == hash(other), one == other, repr(one), one.value
-
-    return returning(run, value)
-
-
-@operation
 def error_for_what_cannot_be_static() -> Case:
     value = {"a": [trees.Bag(label=trees.array(2))]}
     return raising(TypeError, "model['a'][0]", lambda: _core.flatten(value, "model"), value)
@@ -206,9 +190,3 @@ def error_of_a_flatten_function() -> Case:
     value = trees.Tray(1, [Failing()])
     # CPython 3.11 loses the exception if it cannot create the frame of the caller, so that is created first.
     return raising(LookupError, "flatten failed", lambda: (sys._getframe(), _core.flatten(value, "model")), value)
-
-
-@operation
-def error_for_parts_that_differ() -> Case:
-    first, second = {"a": [trees.array(1), 2]}, {"a": [None]}
-    return raising(ValueError, "pytrees[1]['a']", lambda: partax.combine(first, second), first, second)
