@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from library_trees import PAIRS
-from reference import is_dynamic
+from reference import canonical, is_dynamic
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "20"))
@@ -216,3 +216,8 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
     if recipe.family in ("tuple", "list"):
         return replace(recipe, family=draw(st.sampled_from(["tuple", "list", "bag"])))
     return draw(recipes)
+
+
+def describe(tree: Any) -> Any:
+    """A static result that shows what the traced program saw: texts, since an object would be each call's own."""
+    return [f"{type(x)} {canonical(x)!r}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]

@@ -137,7 +137,7 @@ def test_no_file_is_too_long() -> None:
     assert {path.name: length for path, length in lengths.items() if length > LONGEST} == {}
 
 
-def test_python_functions_that_cpp_names_exist() -> None:
+def test_what_cpp_names_of_python_is_there() -> None:
     table = (CSRC / "base/python_hooks.h").read_text(encoding="utf-8")
     named = {(module, name) for name, module in re.findall(r'PythonFunction (\w+)\{"([\w.]+)",\s*"\1"\}', table)}
     assert len(named) == table.count("inline PythonFunction ") > 10
