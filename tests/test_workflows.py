@@ -1,7 +1,6 @@
 """Guards the promise that nothing is published which the tests have not passed, by actions that nobody can exchange."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +55,3 @@ def test_what_is_published_has_passed_all_tests_and_the_check() -> None:
     (taken,) = [step["with"]["pattern"] for step in publish["publish"]["steps"] if "download" in step.get("uses", "")]
     assert taken == "{wheels-*,sdist}" and all(it == "sdist" or it.startswith("wheels-") for it in names)
     assert "check_wheel.py" in (ROOT / ".ci/wheels").read_text()
-
-
-@pytest.mark.parametrize(("file", "job", "step"), [it for it in STEPS if "run" in it[2]])
-def test_the_lines_of_a_step_are_of_the_shell(file: str, job: str, step: dict[str, Any]) -> None:
-    command = re.sub(r"\$\{\{.*?\}\}", "full", step["run"])
-    done = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (file, job, done.stderr)
-    for script in re.findall(r"(?:^|\s)(\.ci/\w+(?:\.py)?|tests/\S+\.(?:py|txt))", command):
-        assert (ROOT / script).exists(), (file, job, script)
