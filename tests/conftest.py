@@ -147,9 +147,9 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.fixture
 def devices() -> list[jax.Device]:
     """Eight CPU devices, whatever else the machine has."""
-    found = jax.devices("cpu")
-    assert len(found) >= 8, "conftest.py must be imported before anything initialises jax"
-    return found[:8]
+    cpus = jax.devices("cpu")
+    assert len(cpus) >= 8, "conftest.py must be imported before anything initialises jax"
+    return cpus[:8]
 
 
 @pytest.fixture

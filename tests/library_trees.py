@@ -76,9 +76,11 @@ if HAS_FLAX:
     PAIRS["flax struct"] = FlaxPair
     PAIRS["knot"] = Knot
     PAIRS["variable"] = lambda x, y, aux: Marked((x, y), mark=aux)
-    PAIRS["frozen"] = lambda *it: FrozenDict(items(*it))
-    PAIRS["state"] = lambda *it: nnx.State(items(*it))
-    PAIRS["flat"] = lambda *it: nnx.FlatState([((key,), child) for key, child in items(*it).items()], sort=False)
+    PAIRS["frozen"] = lambda *arguments: FrozenDict(items(*arguments))
+    PAIRS["state"] = lambda *arguments: nnx.State(items(*arguments))
+    PAIRS["flat"] = lambda *arguments: nnx.FlatState(
+        [((key,), child) for key, child in items(*arguments).items()], sort=False
+    )
 
 
 def samples() -> dict[str, Any]:

@@ -61,12 +61,12 @@ def layouts(strategy: str, mesh: Mesh, tree: Any) -> tuple[Any, NamedSharding]:
     def of(path: Any, leaf: Any) -> NamedSharding | None:
         if not partax.is_array(leaf):
             return None
-        found = re.search(r"layers\[(\d)\]\.(\w+)", jax.tree_util.keystr(path))
-        if found is None:
+        match = re.search(r"layers\[(\d)\]\.(\w+)", jax.tree_util.keystr(path))
+        if match is None:
             return NamedSharding(mesh, P())
         # Layers are split by their outputs and by their inputs in turn: one sum for each pair, and no gather.
-        by_outputs = int(found[1]) % 2 == 0
-        if found[2] == "weight":
+        by_outputs = int(match[1]) % 2 == 0
+        if match[2] == "weight":
             return NamedSharding(mesh, P("model", None) if by_outputs else P(None, "model"))
         return NamedSharding(mesh, P("model") if by_outputs else P())
 

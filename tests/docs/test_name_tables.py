@@ -40,7 +40,7 @@ def names_in(cell: str) -> list[str]:
 
 def listed_names(page: Path, name: str) -> list[str]:
     """The names in the first column of a table."""
-    return [it for row in read_rows(page, name) for it in names_in(row[0])]
+    return [one for row in read_rows(page, name) for one in names_in(row[0])]
 
 
 def ours_of(page: Path, name: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ def test_partax_equinox_has_the_names_of_the_first_table_and_equinox_those_of_th
 def test_names_lead_somewhere_there_and_here(page: Path, name: str, prefix: str) -> None:
     pairs = ours_of(page, name)
     assert pairs.keys() == {*listed_names(page, name)}
-    assert all(callable(resolve_name(it)) for theirs, ours in pairs.items() for it in (f"{prefix}{theirs}", ours))
+    assert all(callable(resolve_name(one)) for theirs, ours in pairs.items() for one in (f"{prefix}{theirs}", ours))
     if page == JAX_JIT:  # each filter function is beside what jax has
         filters = {f"partax.{name}" for name in partax.__all__ if name.startswith("filter_")}
         assert {*pairs.values()} == filters - {"partax.filter_jit"}

@@ -211,7 +211,7 @@ def test_nothing_is_kept_of_a_run() -> None:
 def test_nothing_is_kept_of_a_run_that_is_left() -> None:
     gc.disable()
     try:
-        over = (it for it in batches(8))
+        over = (batch for batch in batches(8))
         dead, chunks = weakref.ref(over), partax.scan_steps(partax.filter_jit(carry_first), 2)(*state(), over=over)
         assert len(next(chunks)) == 3
         del over, chunks

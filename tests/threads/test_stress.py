@@ -68,10 +68,10 @@ def test_one_wrapper_with_one_key_and_with_many() -> None:
 
     def work(rng: random.Random) -> None:
         w, x, mode = numbers(rng), numbers(rng), rng.choice(modes)
-        kept = jnp.asarray(w)
-        out = f({"w": kept, "rest": ["s", x], "name": "m"}, jnp.asarray(x))
+        array = jnp.asarray(w)
+        out = f({"w": array, "rest": ["s", x], "name": "m"}, jnp.asarray(x))
         assert_equal(out["sum"], w + x * x)
-        assert out["name"] == "m" and out["w"] is kept
+        assert out["name"] == "m" and out["w"] is array
         product, static = g(x, mode)
         assert_equal(product, x * len(mode[0]))
         assert static == mode

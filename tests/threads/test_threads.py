@@ -86,8 +86,8 @@ def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
         return (x, y * 2) if x.shape[0] % 2 else (x + 1, y * 2)
 
     def work(size: int) -> None:
-        kept, doubled = f(array(size), array(size))
-        assert_equal(kept, array(size) + (size + 1) % 2)
+        x_or_next, doubled = f(array(size), array(size))
+        assert_equal(x_or_next, array(size) + (size + 1) % 2)
         assert_equal(doubled, array(size) * 2)
 
     for _ in range(2):
