@@ -88,8 +88,20 @@ def by_name(state: Any, /, x: Any, scale: Any, *, unused: int = 1) -> Any:
     return by_position(x, state, scale)
 
 
-@pytest.mark.parametrize("step", [by_position, by_name])
-@pytest.mark.parametrize("donate", ["all-except-first", ("state",), ("x", "scale")])
+def by_any_name(x: Any, state: Any, **more: Any) -> Any:
+    return by_position(x, state, more["scale"])
+
+
+@pytest.mark.parametrize(
+    ("step", "donate"),
+    [
+        (by_position, "all-except-first"),
+        (by_position, ("x", "scale")),
+        (by_name, "all-except-first"),
+        (by_name, ("state",)),
+        (by_any_name, ("x", "more")),
+    ],
+)
 def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any) -> None:
     jitted, deleted = partax.filter_jit(step, donate=donate), []
     chunk = lambda *args, **kwargs: list(partax.scan_steps(jitted, 1, carry={"state": 0})(*args, over=[ONE], **kwargs))
