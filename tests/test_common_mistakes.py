@@ -25,60 +25,46 @@ def loss_and_aux(model: Any, x: Any) -> Any:
     return loss(model, x), {"accuracy": 1}
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (
-            lambda: apply_updates(TREE, {"layers": [{"w": X}], "name": None}),
-            ValueError,
-            ("`updates['layers']`", "1 child", "which has a `list` with 2 children"),
-        ),
-        (
-            lambda: apply_updates(TREE, {"layers": [{"w": X}, {"v": X}], "name": None}),
-            ValueError,
-            ("`updates['layers'][1]`", "['v']", "['w']"),
-        ),
-        (lambda: apply_updates(TREE, X), ValueError, ("`updates`", "found an array", "`dict`")),
-        (
-            lambda: apply_updates({"a": [1, jnp.ones(3)]}, {"a": [None, jnp.ones(4)]}),
-            TypeError,
-            ("`updates['a'][1]`", "float32[4]", "float32[3]"),
-        ),
-        (lambda: filter_grad(loss, wrt="layers")(MODEL, X), ValueError, ("wrt='layers'", "wrt=by_path('layers/**')")),
-        (lambda: filter_value_and_grad(loss, wrt=0)(MODEL, X), ValueError, ("wrt=0", "no argument's number")),
-        (lambda: filter_grad(loss_and_aux)(MODEL, X), TypeError, ("loss_and_aux()", "has_aux=True")),
-        (
-            lambda: tree.at(lambda t: t["layers"][0]["w"] + 1, TREE, 3),
-            TypeError,
-            ("`where`", "computes with a leaf", "lambda tree:"),
-        ),
-        (lambda: tree.at(lambda t: t["layers"][0]["w"][0], TREE, 3), TypeError, ("`where`", "looks into one")),
-        (lambda: tree.at(lambda t: "layers", TREE, 3), TypeError, ("'layers' is not a leaf", "`where`")),
-        (
-            lambda: tree.at(lambda t: (t["layers"][0], t["layers"][1]), TREE, (3,)),
-            ValueError,
-            ("`replace`", "2 nodes and 1"),
-        ),
-        (
-            lambda: tree.at(TREE, lambda t: t["name"], 3),
-            TypeError,
-            ("`where`", "found a `dict`", "expected a function of the tree"),
-        ),
-        (lambda: tree.stack({"a": X}), ValueError, ("`layers`", "found a `dict`", "a list")),
-        (
-            lambda: partax.doctor(loss, MODEL, X, memory_limit="8 MiB"),
-            TypeError,
-            ("memory_limit='8 MiB'", "number of bytes"),
-        ),
-        (lambda: partax.doctor(loss, MODEL, X, memory_limit=-1), TypeError, ("memory_limit=-1", "number of bytes")),
-    ],
-)
-def test_the_error_names_the_place_and_the_remedy(
-    call: Callable[[], Any], error: type[Exception], words: tuple[str, ...]
-) -> None:
+def assert_error(error: type[Exception], call: Callable[[], Any], *words: str) -> None:
     with pytest.raises(error) as caught:
         call()
     assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+def test_updates_that_do_not_fit() -> None:
+    updates: Any = {"layers": [{"w": X}], "name": None}
+    text = "which has a `list` with 2 children"
+    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`updates['layers']`", "1 child", text)
+    updates = {"layers": [{"w": X}, {"v": X}], "name": None}
+    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`updates['layers'][1]`", "['v']", "['w']")
+    assert_error(ValueError, lambda: apply_updates(TREE, X), "`updates`", "found an array", "`dict`")
+    call = lambda: apply_updates({"a": [1, jnp.ones(3)]}, {"a": [None, jnp.ones(4)]})
+    assert_error(TypeError, call, "`updates['a'][1]`", "float32[4]", "float32[3]")
+
+
+def test_a_wrong_wrt_and_a_loss_with_aux() -> None:
+    wrong = ("wrt='layers'", "wrt=by_path('layers/**')")
+    assert_error(ValueError, lambda: filter_grad(loss, wrt="layers")(MODEL, X), *wrong)
+    assert_error(ValueError, lambda: filter_value_and_grad(loss, wrt=0)(MODEL, X), "wrt=0", "no argument's number")
+    assert_error(TypeError, lambda: filter_grad(loss_and_aux)(MODEL, X), "loss_and_aux()", "has_aux=True")
+
+
+def test_a_where_that_is_not_a_node() -> None:
+    words = ("`where`", "computes with a leaf", "lambda tree:")
+    assert_error(TypeError, lambda: tree.at(lambda t: t["layers"][0]["w"] + 1, TREE, 3), *words)
+    assert_error(TypeError, lambda: tree.at(lambda t: t["layers"][0]["w"][0], TREE, 3), "`where`", "looks into one")
+    assert_error(TypeError, lambda: tree.at(lambda t: "layers", TREE, 3), "'layers' is not a leaf", "`where`")
+    two = lambda: tree.at(lambda t: (t["layers"][0], t["layers"][1]), TREE, (3,))
+    assert_error(ValueError, two, "`replace`", "2 nodes and 1")
+    words = ("`where`", "found a `dict`", "expected a function of the tree")
+    assert_error(TypeError, lambda: tree.at(TREE, lambda t: t["name"], 3), *words)
+
+
+def test_arguments_of_another_type() -> None:
+    assert_error(ValueError, lambda: tree.stack({"a": X}), "`layers`", "found a `dict`", "a list")
+    for limit in ("8 MiB", -1):
+        call = lambda limit=limit: partax.doctor(loss, MODEL, X, memory_limit=limit)
+        assert_error(TypeError, call, f"memory_limit={limit!r}", "number of bytes")
 
 
 def test_save_and_load_name_arguments_in_the_wrong_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
