@@ -8,6 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from partax._functions.proof import Proof
+
+
+def unproven(fun: Any) -> str:
+    """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
+    return Proof(fun).reason
+
 
 def scaled(n: Any) -> Any:
     return lambda x: x * n
