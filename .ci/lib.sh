@@ -263,7 +263,7 @@ leak_tests=(
   tests/statics/test_static_keys.py
   tests/pytree/test_partition.py
   tests/pytree/test_flat_spec.py
-  tests/test_fuzz_corpus.py
+  tests/test_fuzz.py
 )
 
 # leaks_of PYTHON DIRECTORY ARGUMENT...: runs it like `sanitized_python`, and fails where native code of partax made what

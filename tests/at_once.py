@@ -52,5 +52,5 @@ def all_right(results: list[Any]) -> None:
             raise result
 
 
-def assert_equal(found: Any, expected: Any) -> None:
-    assert np.array_equal(np.asarray(found), np.asarray(expected)), (found, expected)
+def assert_equal(actual: Any, expected: Any) -> None:
+    assert np.array_equal(np.asarray(actual), np.asarray(expected)), (actual, expected)

@@ -1,7 +1,7 @@
-"""Guards every promise: eight CPU devices, one way to count traces, and programs that are compiled once.
+"""Eight CPU devices, one way to count traces, and programs that are compiled once.
 
-Most of a test's time is lowering and XLA's compiler, which take half as long here; `PARTAX_OPTIMIZED=1` leaves both as
-users have them.
+Most of a test's time is lowering and XLA's compiler, which take half as long here; with `PARTAX_OPTIMIZED=1` both are
+as for users.
 """
 
 import mmap
@@ -16,10 +16,7 @@ def _add_flag(name: str, value: str) -> None:
 
 
 def _xla_knows(name: str) -> bool:
-    """XLA ends the process where it meets a flag that it does not know.
-
-    The texts in its library end with a zero; the name of a flag that has gone stays in other data there.
-    """
+    """Whether the library of XLA has this name as a string that ends with a zero. XLA ends at an unknown flag."""
     package = find_spec("jaxlib")
     assert package is not None and package.origin is not None
     for library in Path(package.origin).parent.glob("*jax_common.*"):
@@ -36,7 +33,6 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
     if "PYTEST_XDIST_WORKER" not in os.environ and _xla_knows("xla_cpu_use_fusion_emitters"):
         _add_flag("xla_cpu_use_fusion_emitters", "false")
 
-import functools
 import gc
 import importlib.metadata
 import itertools
@@ -48,7 +44,6 @@ from typing import Any
 
 import jax
 import pytest
-from jax._src import traceback_util
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
 from packaging.version import Version
@@ -61,12 +56,12 @@ from meshes import mesh_of, on
 collect_ignore = [] if find_spec("safetensors") else ["io"]
 if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
     sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
-# What a file names that has threads.
+# A file with one of these names has threads.
 THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio", "at_once"}
 
 
 def _share_contexts() -> None:
-    """Ten lowerings in a thread have one context of MLIR, as newer jax has it: to make one takes as long as a test."""
+    """Ten lowerings in a thread share one context of MLIR, as in newer jax: creating one takes as long as a test."""
     make, own = mlir.make_ir_context, threading.local()
 
     def make_ir_context() -> Any:
@@ -81,21 +76,18 @@ def _share_contexts() -> None:
 
 if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_local_context"):
     _share_contexts()
-if os.environ.get("PARTAX_OPTIMIZED") != "1" and hasattr(traceback_util, "_path_starts_with"):
-    # Of each frame of an error jax asks whether its file is jax's, and the file system whether two paths are one.
-    traceback_util._path_starts_with = functools.cache(traceback_util._path_starts_with)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker gets the tests of a file one after the other: what they share is made and compiled once."""
+    """A worker gets the tests of a file in order, so that what they share is compiled once."""
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
 
 
 class _Module(pytest.Module):
-    """A file that needs Flax is left out where there is none."""
+    """A file that needs Flax is skipped if it is not installed."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
@@ -113,7 +105,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 @pytest.fixture(autouse=True, scope="session")
 def _hypothesis_has_its_generator() -> None:
-    """Hypothesis looks for who holds its generator of random numbers, and would not find them among what is frozen."""
+    """Hypothesis searches the collector's objects for references to its generator, before these are frozen."""
     hypothesis: Any = sys.modules.get("hypothesis")
     if hypothesis is not None:
         hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
@@ -123,8 +115,8 @@ _tests = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _what_is_here_stays() -> None:
-    """What earlier tests have left is not walked again by each collection, of which many tests make some."""
+def _freeze_objects() -> None:
+    """Collections, of which many tests make some, do not walk the objects of earlier tests again."""
     if next(_tests) % 20 == 0:
         gc.collect()
         gc.freeze()
@@ -147,9 +139,9 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.fixture
 def devices() -> list[jax.Device]:
     """Eight CPU devices, whatever else the machine has."""
-    found = jax.devices("cpu")
-    assert len(found) >= 8, "conftest.py must be imported before anything initialises jax"
-    return found[:8]
+    cpus = jax.devices("cpu")
+    assert len(cpus) >= 8, "conftest.py must be imported before anything initialises jax"
+    return cpus[:8]
 
 
 @pytest.fixture
@@ -177,16 +169,16 @@ def compiled() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a worker keeps what it has compiled."""
+    """The directory of a worker's compilation cache."""
     return tmp_path_factory.mktemp("compiled")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once(request: pytest.FixtureRequest, compiled_programs: Path) -> Iterator[None]:
-    """A program that several tests trace is compiled once, which takes a fifth of a test's time.
+    """Programs that several tests trace are compiled once, which saves a fifth of the time.
 
-    But not in files with threads, of which one may read what another has half written, not where a file's mark
-    `compiled_anew` says so, and not with `PARTAX_OPTIMIZED=1`.
+    Not in files with threads, which may read half-written files, in files with the mark `compiled_anew`, and with
+    `PARTAX_OPTIMIZED=1`.
     """
     has_threads = not THREADS.isdisjoint(vars(request.module))
     if os.environ.get("PARTAX_OPTIMIZED") == "1" or has_threads or request.node.get_closest_marker("compiled_anew"):
@@ -211,7 +203,7 @@ def _compiled_once(request: pytest.FixtureRequest, compiled_programs: Path) -> I
 
 @pytest.fixture
 def collect() -> Callable[[], None]:
-    """Everything unreachable is gone afterwards, also what only a finalizer let go of."""
+    """Collects everything unreachable, also what only a finalizer releases."""
 
     def run() -> None:
         for _ in range(3):

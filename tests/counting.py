@@ -1,6 +1,6 @@
 """Counts how often Python bodies run.
 
-It is registered as pure, so that a function which counts its traces reads nothing that changes.
+It is declared pure, so that a function which counts its traces reads nothing that changes.
 """
 
 import itertools
@@ -16,12 +16,10 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class TraceCounter:
+    """Call ``tick()`` in the body, or ``seen`` with an argument, and read ``count``."""
+
     number: int = field(default_factory=lambda: next(_numbers))
-
-
-class TraceCounter(_Numbered):
-    """Counts how often a Python body runs: call ``tick()`` in the body, or ``seen`` of an argument; read ``count``."""
 
     def tick(self) -> None:
         _counts[self.number] += 1
@@ -33,18 +31,6 @@ class TraceCounter(_Numbered):
     @property
     def count(self) -> int:
         return _counts[self.number]
-
-    @count.setter
-    def count(self, count: int) -> None:
-        _counts[self.number] = count
-
-
-SEEN = TraceCounter()
-
-
-def seen(x: Any) -> Any:
-    """Counts a run of the body that it is in, in `SEEN`; gives its argument."""
-    return SEEN.seen(x)
 
 
 def pause() -> None:

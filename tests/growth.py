@@ -1,4 +1,4 @@
-"""What many calls leave behind, and what is still alive."""
+"""Memory that many calls leave behind."""
 
 import gc
 import resource
@@ -7,20 +7,17 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 CALLS = 8_000
 # Python 3.13t keeps functions and classes for ever, once a thread has been started.
 IMMORTAL = bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and sys.version_info < (3, 14)
-dies = pytest.mark.skipif(IMMORTAL, reason="this Python keeps functions and classes for ever")
 
 
 class Witness:
-    """Hashed by identity and weakly referable: shows what is still alive."""
+    """Hashed by identity and weakly referable."""
 
 
 def resident() -> int:
-    """Bytes of memory this process holds now."""
+    """Bytes of memory of this process."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * resource.getpagesize()
@@ -40,7 +37,7 @@ def grows(run: Callable[[int], object], calls: int) -> tuple[int, int]:
 def check_steady(run: Callable[[int], object], calls: int = CALLS, warm: int = 500) -> None:
     for i in range(warm):
         run(i)
-    # A leak is there in each quarter; what the rest of the process does (threads, caches, free lists) comes to an end.
+    # A leak shows in each quarter; growth of threads, caches and free lists ends.
     most = 20 + calls // 80
     quarters: list[tuple[int, int]] = []
     while len(quarters) < 4 or (len(quarters) < 12 and min(quarters)[0] >= most):

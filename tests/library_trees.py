@@ -76,25 +76,14 @@ if HAS_FLAX:
     PAIRS["flax struct"] = FlaxPair
     PAIRS["knot"] = Knot
     PAIRS["variable"] = lambda x, y, aux: Marked((x, y), mark=aux)
-    PAIRS["frozen"] = lambda *it: FrozenDict(items(*it))
-    PAIRS["state"] = lambda *it: nnx.State(items(*it))
-    PAIRS["flat"] = lambda *it: nnx.FlatState([((key,), child) for key, child in items(*it).items()], sort=False)
+    PAIRS["frozen"] = lambda *arguments: FrozenDict(items(*arguments))
+    PAIRS["state"] = lambda *arguments: nnx.State(items(*arguments))
+    PAIRS["flat"] = lambda *arguments: nnx.FlatState(
+        [((key,), child) for key, child in items(*arguments).items()], sort=False
+    )
 
 
 def samples() -> dict[str, Any]:
     """An object of each library."""
     inner = {name: make(jnp.ones(2), jnp.zeros(1), ("m", 1)) for name, make in PAIRS.items()}
     return inner | {"in another": PAIRS["declared"](*list(inner.values())[-2:], None)}
-
-
-def parts_of(obj: Any) -> dict[str, Any] | list[Any] | None:
-    """Where an object of these keeps what may change in place: a dictionary, or a list; None where there is none."""
-    for name in ("_var_metadata", "_mapping", "_dict", "_values"):
-        found = getattr(type(obj), name, None)
-        if hasattr(found, "__get__") and hasattr(type(found), "__set__"):
-            return found.__get__(obj)
-        if isinstance(found := getattr(obj, "__dict__", {}).get(name), dict):
-            return found
-    if callable(obj):  # a partial, or a function, which is a static leaf
-        return None
-    return getattr(obj, "__dict__", None)

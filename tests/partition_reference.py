@@ -1,7 +1,7 @@
-"""A slow model of filters, partitions and flat dictionaries over jax.tree_util: it runs no native code of partax.
+"""A slow model of filters, partitions and flat dictionaries over jax.tree_util, without native code of partax.
 
-A filter that only partax can make (`by_path`, `|`, `&`, `~`) is described by a class of this module, and `for_partax`
-makes the real one of it. All other filters are what users write.
+Filters that only partax can make (`by_path`, `|`, `&`, `~`) are described by classes, of which `for_partax` makes the
+filters of partax. All other filters are as users write them.
 """
 
 import functools
@@ -96,7 +96,7 @@ def for_partax(model: Any) -> Any:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a leaf is: its key path, everything from the root down to it, and which child each step takes."""
+    """The place of a leaf: the key path, the nodes from the root down to the leaf, and the number of each child."""
 
     path: tuple[Key, ...]
     chain: tuple[Any, ...]
@@ -126,16 +126,13 @@ def places(tree: Any, is_leaf: IsLeaf = None) -> list[Place]:
         for i, (key, child) in enumerate(pairs):
             yield from visit(Place((*place.path, key), (*place.chain, child), (*place.steps, i)))
 
-    found = list(visit(Place((), (tree,), ())))
-    expected = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)[0]
-    assert [(p.path, id(p.leaf)) for p in found] == [(path, id(leaf)) for path, leaf in expected]
-    return found
+    return list(visit(Place((), (tree,), ())))
 
 
-def keys_of(found: Sequence[Place], separator: str | None = None) -> list[str]:
-    """The keys of a flat dictionary, as jax writes them; of equal ones the later are numbered from 2."""
+def keys_of(leaf_places: Sequence[Place], separator: str | None = None) -> list[str]:
+    """The keys of a flat dictionary, as jax writes them; repeated keys are numbered from 2."""
     style: dict[str, Any] = {} if separator is None else {"simple": True, "separator": separator}
-    raw = [jax.tree_util.keystr(place.path, **style) for place in found]
+    raw = [jax.tree_util.keystr(place.path, **style) for place in leaf_places]
     keys: list[str] = []
     for key in raw:
         number, name = 1, key
@@ -149,14 +146,14 @@ def keys_of(found: Sequence[Place], separator: str | None = None) -> list[str]:
 # --- globs
 
 
-ESCAPED = 0x10F000  # from here on are characters that no path has; they stand for those after a backslash
+ESCAPED = 0x10F000  # added to characters after a backslash; no path has the results
 
 
 def alternatives(pattern: str) -> list[str]:
     """Every way to choose one of each group in braces."""
 
-    def hide(found: re.Match[str]) -> str:
-        return chr(ESCAPED + ord(found[1])) if found[1] in "*{},/\\" else found[1]
+    def hide(match: re.Match[str]) -> str:
+        return chr(ESCAPED + ord(match[1])) if match[1] in "*{},/\\" else match[1]
 
     def chosen(text: str) -> list[str]:
         group = re.search(r"\{([^{}]*)\}", text)
@@ -177,13 +174,12 @@ def _segments_match(pattern: Sequence[str], segments: Sequence[str]) -> bool:
         return any(_segments_match(pattern[1:], segments[i:]) for i in range(len(segments) + 1))
     if not segments:
         return False
-    shown = [[chr(ord(c) - ESCAPED * (c >= chr(ESCAPED))) for c in text] for text in pattern[0].split("*")]
-    regex = ".*".join(re.escape("".join(literal)) for literal in shown)
+    literals = [[chr(ord(c) - ESCAPED * (c >= chr(ESCAPED))) for c in text] for text in pattern[0].split("*")]
+    regex = ".*".join(re.escape("".join(literal)) for literal in literals)
     return re.fullmatch(regex, segments[0], re.DOTALL) is not None and _segments_match(pattern[1:], segments[1:])
 
 
 def glob_matches(pattern: str, segments: Sequence[str]) -> bool:
-    """Whether the glob takes the leaf whose path has these segments."""
     return any(_segments_match(text.split("/") if text else [], segments) for text in alternatives(pattern))
 
 
@@ -191,18 +187,15 @@ def glob_matches(pattern: str, segments: Sequence[str]) -> bool:
 
 
 def depth_taken(f: Any, place: Place, start: int = 0) -> int | None:
-    """The depth at which the filter, which stands over the subtree at depth `start`, takes a leaf; None if it does not.
-
-    A type counts nodes from `start` on, so in a prefix it sees only its subtree.
-    """
+    """The depth at which the filter of the subtree at depth `start` matches a leaf; None if it does not."""
     if isinstance(f, type) or (type(f) is tuple and len(f) > 0 and all(isinstance(x, type) for x in f)):
         return next((i for i in range(start, len(place.chain)) if isinstance(place.chain[i], f)), None)
     if isinstance(f, AnyOf | AllOf):
         depths = [depth_taken(member, place, start) for member in f.members]
-        taken = [depth for depth in depths if depth is not None]
+        matches = [depth for depth in depths if depth is not None]
         if isinstance(f, AnyOf):
-            return min(taken, default=None)
-        return min(taken, default=place.depth) if len(taken) == len(depths) else None
+            return min(matches, default=None)
+        return min(matches, default=place.depth) if len(matches) == len(depths) else None
     match f:
         case bool():
             takes = f
@@ -230,12 +223,13 @@ def owner(filters: Sequence[Any], place: Place) -> int:
 
 
 def partition(tree: Any, filters: Sequence[Any], *, replace: Any = None, is_leaf: IsLeaf = None) -> tuple[Any, ...]:
-    """The trees that `partax.partition` returns."""
-    found = places(tree, is_leaf)
-    owners = [owner(filters, place) for place in found]
+    leaf_places = places(tree, is_leaf)
+    owners = [owner(filters, place) for place in leaf_places]
     treedef = jax.tree.structure(tree, is_leaf=is_leaf)
     return tuple(
-        jax.tree.unflatten(treedef, [p.leaf if o == part else replace for p, o in zip(found, owners, strict=True)])
+        jax.tree.unflatten(
+            treedef, [p.leaf if o == part else replace for p, o in zip(leaf_places, owners, strict=True)]
+        )
         for part in range(len(filters) + 1)
     )
 
@@ -243,10 +237,9 @@ def partition(tree: Any, filters: Sequence[Any], *, replace: Any = None, is_leaf
 def flat_partition(
     tree: Any, filters: Sequence[Any], *, separator: str | None = None, is_leaf: IsLeaf = None
 ) -> tuple[dict[str, Any], ...]:
-    """The dictionaries that `partax.flat_partition` returns, that of the rest included."""
-    found = places(tree, is_leaf)
+    leaf_places = places(tree, is_leaf)
     parts: tuple[dict[str, Any], ...] = tuple({} for _ in range(len(filters) + 1))
-    for place, key in zip(found, keys_of(found, separator), strict=True):
+    for place, key in zip(leaf_places, keys_of(leaf_places, separator), strict=True):
         parts[owner(filters, place)][key] = place.leaf
     return parts
 
@@ -254,13 +247,13 @@ def flat_partition(
 # --- comparisons
 
 
-def _identical(actual: Any, expected: Any, path: str) -> None:
-    assert actual is expected, f"{path}: {actual!r} is not {expected!r}"
-
-
 def assert_identical(actual: Any, expected: Any) -> None:
-    """Same types of nodes, aux data and key order, exactly; the same objects as leaves."""
-    assert_exact(actual, expected, leaf=_identical)
+    """Exactly the same types of nodes, aux data and key order, and the same objects as leaves."""
+
+    def assert_same_leaf(actual: Any, expected: Any, path: str) -> None:
+        assert actual is expected, f"{path}: {actual!r} is not {expected!r}"
+
+    assert_exact(actual, expected, leaf=assert_same_leaf)
 
 
 def assert_identical_dicts(actual: Any, expected: dict[str, Any]) -> None:
@@ -305,7 +298,6 @@ def takes(tree: list[Any], f: Any, **options: Any) -> list[bool]:
 # --- cases
 
 
-# As the model writes them; `for_partax` makes those that users write.
 FILTERS: dict[str, tuple[Any, ...]] = {
     "no filter": (),
     "one": (is_array,),

@@ -143,8 +143,8 @@ def fresh(value: Any) -> Any:
         return type(value)(value)  # their order is that of hashes, and the hash of a NaN is that of its object
     if type(value) in (tuple, list):
         return type(value)([fresh(x) for x in value])
-    if type(value) is dict:
-        return {k: fresh(v) for k, v in value.items()}
+    if isinstance(value, dict):
+        return type(value)((k, fresh(v)) for k, v in value.items())
     if type(value) is Pair:
         return Pair(*map(fresh, value))
     if type(value) is Config:

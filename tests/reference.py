@@ -1,8 +1,5 @@
-"""Guards the core from itself: a slow model of filter_jit's semantics, in Python over jax.tree.
-
-The static key is computed by the rules of the semantics table (type-exact, floats by bits, mutable
-containers by value), and a call traces once for each new pair of static key and abstract values.
-"""
+"""A slow model of filter_jit's static keys, in Python over jax.tree: type-exact, floats by bits, mutable containers by
+value. A call traces once for each new pair of static key and abstract values."""
 
 import dataclasses
 import enum
@@ -67,10 +64,6 @@ class _Generic:
         return self.hash == other.hash and (self.value == other.value) is True
 
 
-def _bits(value: float) -> bytes:
-    return struct.pack("d", value)
-
-
 def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -> Hashable:
     """A hashable that equals another one exactly if the two static values are the same."""
 
@@ -83,9 +76,9 @@ def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -
     if isinstance(value, np.generic):
         return kind, str(value.dtype), value.tobytes()
     if kind is float:
-        return kind, _bits(value)
+        return kind, struct.pack("d", value)
     if kind is complex:
-        return kind, _bits(value.real), _bits(value.imag)
+        return kind, struct.pack("2d", value.real, value.imag)
     if kind in (int, bool, str, bytes, types.NoneType) or isinstance(value, enum.Enum):
         return kind, value
     if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")) or kind in (list, set, frozenset):
@@ -149,12 +142,12 @@ def assert_exact(
         leaf(actual, expected, path)
         return
     assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
-    found = children_of(actual)
-    assert found is not None, f"{path}: a leaf"
-    assert [name for name, _ in found] == [name for name, _ in wanted], path
+    children = children_of(actual)
+    assert children is not None, f"{path}: a leaf"
+    assert [name for name, _ in children] == [name for name, _ in wanted], path
     aux, wanted_aux = (canonical(aux_of(x), path, compared_only=True) for x in (actual, expected))
     assert aux == wanted_aux, f"{path}: aux data {aux!r} is not {wanted_aux!r}"
     if isinstance(expected, dict):
         assert list(actual) == list(expected), f"{path}: key order"
-    for (name, a), (_, b) in zip(found, wanted, strict=True):
+    for (name, a), (_, b) in zip(children, wanted, strict=True):
         assert_exact(a, b, path + name, leaf)

@@ -29,10 +29,10 @@ def nan(payload: int) -> float:
 
 
 def _numbers() -> list[Any]:
-    found: list[Any] = [int("1"), True, float("1"), 1 + 0j, Number.ONE, 0, False, 0.0, -0.0, 10**30, 2**62, 2**64]
-    found += [float(2**62), -(2**62), nan(0), nan(1), -nan(0), nan(12345), math.inf, -math.inf]
-    found += [complex(0, 0), complex(-0.0, 0), complex(0, -0.0), complex(-0.0, -0.0)]
-    return [*found, complex(nan(0), 0), complex(0, nan(0)), complex(nan(1), 0)]
+    values: list[Any] = [int("1"), True, float("1"), 1 + 0j, Number.ONE, 0, False, 0.0, -0.0, 10**30, 2**62, 2**64]
+    values += [float(2**62), -(2**62), nan(0), nan(1), -nan(0), nan(12345), math.inf, -math.inf]
+    values += [complex(0, 0), complex(-0.0, 0), complex(0, -0.0), complex(-0.0, -0.0)]
+    return [*values, complex(nan(0), 0), complex(0, nan(0)), complex(nan(1), 0)]
 
 
 def _texts() -> list[Any]:
@@ -40,9 +40,9 @@ def _texts() -> list[Any]:
 
 
 def _others() -> list[Any]:
-    sets = [frozenset(it) for it in ([1], [True], [1.0], [1, 2], ["".join("a")])]
-    found = [Colour(1), Colour.BLUE, range(3), PurePosixPath("a/b"), np.dtype("float32"), double]
-    return [*found, int, bool, float, np.float32, jnp.float32, *sets]
+    sets = [frozenset(items) for items in ([1], [True], [1.0], [1, 2], ["".join("a")])]
+    values = [Colour(1), Colour.BLUE, range(3), PurePosixPath("a/b"), np.dtype("float32"), double]
+    return [*values, int, bool, float, np.float32, jnp.float32, *sets]
 
 
 def _of_numpy() -> list[Any]:
@@ -60,11 +60,11 @@ def _containers() -> list[Any]:
 
 
 def _of(*makers: Callable[[], list[Any]]) -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {}
+    values: dict[str, Callable[[], Any]] = {}
     for make in makers:
         for i, value in enumerate(make()):
-            found[f"{type(value).__name__} {value!r}, {make.__name__} {i}"] = lambda make=make, i=i: make()[i]
-    return found
+            values[f"{type(value).__name__} {value!r}, {make.__name__} {i}"] = lambda make=make, i=i: make()[i]
+    return values
 
 
 LEAVES = _of(_numbers, _texts, _others)

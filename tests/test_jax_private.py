@@ -1,28 +1,39 @@
-"""Guards that partax works, if slower, where names of jax that are not public are gone: all at once, and at night each
-alone (with fewer than 100 `PARTAX_EXAMPLES` in six groups)."""
+"""Guards the promise that partax works, if slower, without the private names of jax: without all of them, and nightly
+without each (in six groups, if `PARTAX_EXAMPLES` is less than 100)."""
 
 import ast
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 
 import pytest
 
 import partax
 from processes import python
-from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
 _FILES = [
     *(_PACKAGE / "_jax" / f"{name}.py" for name in ("private", "nodes", "programs", "watched")),
     _PACKAGE / "_families/equinox_private.py",
 ]
-_NAMES = private_names(*(file.read_text() for file in _FILES))
+
+
+def private_names() -> Iterator[str]:
+    """The names in calls of `_name` and `_attribute`, and those of events."""
+    for node in (node for file in _FILES for node in ast.walk(ast.parse(file.read_text()))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("_name", "_attribute"):
+            yield ast.literal_eval(node.args[0 if node.func.id == "_name" else 1])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/jax/"):
+            yield node.value
+
+
+_NAMES = list(dict.fromkeys(private_names()))
 
 
 def asked_without(names: list[str]) -> list[str]:
-    """Runs tests where jax is imported, these names are gone, and then partax is imported; gives those it asks for."""
+    """Runs tests in a process in which these names are hidden from partax, and returns those that it asks for."""
     script = pathlib.Path(__file__).with_name("without_private_names.py")
     return json.loads(python(str(script), json.dumps(names)).stdout.splitlines()[-1])
 
@@ -33,20 +44,17 @@ _GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 els
 @pytest.mark.nightly
 @pytest.mark.parametrize("names", [_NAMES[i::_GROUPS] for i in range(_GROUPS)], ids=", ".join)
 def test_all_works_without(names: list[str]) -> None:
-    assert asked_without(names) == sorted(names), "partax does not ask for one: nothing has been tested"
+    assert asked_without(names) == sorted(names), "partax does not ask for one, which is not tested"
 
 
 @pytest.mark.slow
 def test_all_works_without_any_of_them() -> None:
-    # What names a registry or says nothing else where another one is gone is not asked for.
+    # Without some of them, partax does not ask for others.
     assert len(asked_without(_NAMES)) > len(_NAMES) / 2
 
 
-_MODULES_OF_THEIRS = ("jax", "jaxlib", "equinox", "flax")
-
-
-def _uses(source: str) -> Iterator[str]:
-    """What a file imports of private modules, and the attributes it has of modules of jax's that begin with `_`."""
+def _private_uses(source: str) -> Iterator[str]:
+    """Private modules and attributes of jax, Equinox and Flax that a file imports, reads, or names in a string."""
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -56,22 +64,17 @@ def _uses(source: str) -> Iterator[str]:
         elif isinstance(node, ast.Attribute):
             names = [ast.unparse(node)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names = [node.value] if node.value.replace(".", "").replace("_", "").isalnum() else []
-            if node.value.startswith("/jax/"):
-                yield node.value
+            names = [node.value]
         for name in names:
-            first, *others = name.split(".")
-            if first in _MODULES_OF_THEIRS and (
-                (first == "jaxlib" and others) or any(part.startswith("_") and part[1:2] != "_" for part in others)
-            ):
+            is_dotted = re.fullmatch(r"(jax|jaxlib|equinox|flax)(\.\w+)+", name)
+            if name.startswith("/jax/") or (is_dotted and (name.startswith("jaxlib.") or re.search(r"\._[^_]", name))):
                 yield name
 
 
 def test_private_names_are_in_these_files_alone() -> None:
     """So that the tests above are about all of them."""
-    assert "jax._src.core" in list(_uses("from jax import _src\nimport jax._src.core"))
+    assert "jax._src.core" in list(_private_uses("from jax import _src\nimport jax._src.core"))
     for file in _PACKAGE.rglob("*.py"):
-        found = sorted(set(_uses(file.read_text())))
-        if file in _FILES:
-            found = [name for name in found if name not in _NAMES]
-        assert not found, f"{file.relative_to(_PACKAGE)}: {found}"
+        allowed = _NAMES if file in _FILES else []
+        uses = set(_private_uses(file.read_text())) - {*allowed}
+        assert not uses, f"{file.relative_to(_PACKAGE)}: {uses}"

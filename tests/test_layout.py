@@ -1,5 +1,5 @@
-"""Guards the promise that the folders stand in one direction, also in includes and imports, that no file is longer than
-400 lines, and that Python calls no C++ without its turn, and C++ only what is there."""
+"""Guards the layout of the code: includes and imports follow the order of the directories, no file is longer than 400
+lines, each function that Python calls takes a turn, and C++ names only Python functions that exist."""
 
 import ast
 import graphlib
@@ -14,9 +14,8 @@ ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "python" / "partax"
 
-# The folders of csrc/ and the sub-packages, in order: each may include or import only what comes before it, and in its
-# own folder no circle of files. The native module and the top files of the package stand apart: all may import
-# `partax._core`, and the top files all.
+# The directories of csrc/ and the sub-packages, in order: each may include or import only earlier ones. All may import
+# `partax._core`, and the top files of the package may import all.
 FOLDERS = ["base", "classes", "statics", "tree", "partition", "call"]  # of which `call` needs no partition
 PACKAGES = [
     "_jax", "_families", "_functions", "_pytree", "_jit", "_transforms", "_libraries", "_explain", "_steps", "_io",
@@ -31,32 +30,27 @@ def sources(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".cpp", ".py", ".pyi"))
 
 
-def includes(csrc: Path) -> Iterator[Edge]:
-    for path in sources(csrc):
+def includes() -> Iterator[Edge]:
+    for path in sources(CSRC):
         for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(encoding="utf-8"), re.MULTILINE):
-            yield path.relative_to(csrc).as_posix(), name
+            yield path.relative_to(CSRC).as_posix(), name
 
 
-def wrong_includes(csrc: Path) -> list[Edge]:
-    """Those against the order of the folders, or to what only some files may include."""
-    wrong: list[Edge] = []
-    for source, name in includes(csrc):
-        folder, target = source.split("/")[0], name.split("/")[0]
-        if target in FOLDERS:
-            before = FOLDERS[: FOLDERS.index(folder) + 1] if folder in FOLDERS else FOLDERS
-            is_wrong = target not in before or (folder, target) == ("call", "partition")
-        elif name.startswith("pybind11/"):
-            is_wrong = re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.cpp)", source) is None
-        else:
-            is_wrong = name == "Python.h" and source != "base/python_api.h"
-        wrong += [(source, name)] * is_wrong
-    return wrong
+def is_wrong_include(source: str, name: str) -> bool:
+    """Against the order of the directories, or of what only some files may include."""
+    directory, target = source.split("/")[0], name.split("/")[0]
+    if target in FOLDERS:
+        before = FOLDERS[: FOLDERS.index(directory) + 1] if directory in FOLDERS else FOLDERS
+        return target not in before or (directory, target) == ("call", "partition")
+    if name.startswith("pybind11/"):
+        return re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.cpp)", source) is None
+    return name == "Python.h" and source != "base/python_api.h"
 
 
-def imports(package: Path) -> Iterator[Edge]:
-    """From each file to the modules of the package that it imports, wherever in it that is written."""
-    for path in sources(package):
-        inside = ("partax", *path.relative_to(package).parent.parts)
+def imports() -> Iterator[Edge]:
+    """From each file to the modules of the package that it imports, at any place."""
+    for path in sources(PACKAGE):
+        inside = ("partax", *path.relative_to(PACKAGE).parent.parts)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names: list[str] = []
             if isinstance(node, ast.Import):
@@ -65,36 +59,30 @@ def imports(package: Path) -> Iterator[Edge]:
                 start = inside[: len(inside) - node.level + 1] if node.level else ()
                 module = ".".join((*start, *([node.module] if node.module else [])))
                 names = [f"{module}.{alias.name}" for alias in node.names]
-            for name in names:
-                if name.split(".")[0] == "partax":
-                    yield path.relative_to(package).as_posix(), name
+            yield from ((path.relative_to(PACKAGE).as_posix(), name) for name in names if name.startswith("partax"))
 
 
-def wrong_imports(package: Path) -> list[Edge]:
-    """Those from a sub-package to one after it, or to a top file."""
-    wrong: list[Edge] = []
-    for source, name in imports(package):
-        folder, target = source.split("/")[0], name.split(".")[1:2]
-        if "/" not in source or target == ["_core"] or target == [folder]:
-            continue
-        if target[0:1] == [] or target[0] not in PACKAGES[: PACKAGES.index(folder)]:
-            wrong.append((source, name))
-    return wrong
+def is_wrong_import(source: str, name: str) -> bool:
+    """From a sub-package to a later one, or to a top file."""
+    directory, target = source.split("/")[0], name.split(".")[1:2]
+    if "/" not in source or target in (["_core"], [directory]):
+        return False
+    return target == [] or target[0] not in PACKAGES[: PACKAGES.index(directory)]
 
 
-def circles(package: Path) -> list[tuple[str, ...]]:
-    """Files that import one another, be it by way of others."""
-    files = {"partax." + ".".join(path.relative_to(package).with_suffix("").parts): path for path in sources(package)}
+def find_import_cycle() -> list[str]:
+    files = {"partax." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sources(PACKAGE)}
     edges: dict[str, set[str]] = {name: set() for name in files}
-    for source, name in imports(package):
-        reached = next((it for it in (name, name.rpartition(".")[0], f"{name}.__init__") if it in files), None)
-        at = "partax." + source.removesuffix(".py").removesuffix(".pyi").replace("/", ".")
-        if reached is not None and reached not in (at, "partax._core"):
-            edges[at].add(reached)
+    for source, name in imports():
+        candidates = (name, name.rpartition(".")[0], f"{name}.__init__")
+        target = next((candidate for candidate in candidates if candidate in files), None)
+        importer = "partax." + source.rpartition(".")[0].replace("/", ".")
+        if target is not None and target not in (importer, "partax._core"):
+            edges[importer].add(target)
     try:
         graphlib.TopologicalSorter(edges).prepare()
     except graphlib.CycleError as error:
-        return [tuple(error.args[1])]
+        return error.args[1]
     return []
 
 
@@ -107,43 +95,40 @@ def called_by_python(text: str) -> set[str]:
     }
 
 
-def without_a_turn(csrc: Path) -> list[str]:
-    """Those whose body begins without one; but the collector's visits, which run while all threads are stopped."""
+def find_missing_turns() -> list[str]:
+    """Functions whose body begins without one, except the collector's visits, which run while all threads stand."""
     wrong: list[str] = []
-    for path in sources(csrc):
+    for path in sources(CSRC):
         text = path.read_text(encoding="utf-8")
-        name = path.relative_to(csrc).as_posix()
-        if name != "base/binding.h":
-            wrong += [f"{name}: module.def"] * len(re.findall(r"module\.def\(|cpp_function\(", text))
+        if path.name != "binding.h":
+            wrong += re.findall(r"module\.def\(|cpp_function\(", text)
         for function in called_by_python(text):
             body_of = rf"\b{function}\([^;{{]*\) (?:noexcept )?\{{(\n.*?(?=^\}})|[^\n]*(?=\}}$))"
-            found = re.search(body_of, text, re.DOTALL | re.MULTILINE)
-            if found is None or "visitproc" in found[0]:
+            match = re.search(body_of, text, re.DOTALL | re.MULTILINE)
+            if match is None or "visitproc" in match[0]:
                 continue
-            body = found[1]
-            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_nested\(", body)
-            if re.search(r"Turn turn;.*PyObject_GC_UnTrack", body, re.DOTALL):
-                wrong.append(f"{name}: {function} untracks too late")
-            if takes is None and body.strip() not in ("return Py_NewRef(self);", "return 1;"):
-                wrong.append(f"{name}: {function}")
-    return sorted(wrong)
+            has_turn = re.search(r"const Turn turn;|\bguarded<|dealloc_nested\(", match[1])
+            untracks_late = re.search(r"Turn turn;.*PyObject_GC_UnTrack", match[1], re.DOTALL)
+            if untracks_late or (not has_turn and match[1].strip() not in ("return Py_NewRef(self);", "return 1;")):
+                wrong.append(f"{path.name}: {function}")
+    return wrong
 
 
-def test_what_python_calls_takes_a_turn() -> None:
+def test_functions_called_by_python_take_a_turn() -> None:
     assert sum(len(called_by_python(path.read_text(encoding="utf-8"))) for path in sources(CSRC)) > 30
-    assert without_a_turn(CSRC) == []
+    assert find_missing_turns() == []
 
 
-def test_nothing_goes_against_the_direction() -> None:
-    assert len(set(includes(CSRC))) > 100 and len(set(imports(PACKAGE))) > 100
-    assert wrong_includes(CSRC) == []
-    assert wrong_imports(PACKAGE) == []
-    assert circles(PACKAGE) == []
+def test_includes_and_imports_follow_the_order_of_the_directories() -> None:
+    assert len(set(includes())) > 100 and len(set(imports())) > 100
+    assert [edge for edge in includes() if is_wrong_include(*edge)] == []
+    assert [edge for edge in imports() if is_wrong_import(*edge)] == []
+    assert find_import_cycle() == []
 
 
-def test_the_folders_are_those_that_have_a_place_in_it() -> None:
-    for parent, folders in ((CSRC, FOLDERS), (PACKAGE, PACKAGES)):
-        assert {path.parent.name for path in parent.glob("*/*") if path.suffix in (".h", ".py")} == {*folders}
+def test_every_directory_has_a_place_in_the_order() -> None:
+    for parent, directories in ((CSRC, FOLDERS), (PACKAGE, PACKAGES)):
+        assert {path.parent.name for path in parent.glob("*/*") if path.suffix in (".h", ".py")} == {*directories}
     assert [path.name for path in CSRC.iterdir() if path.is_file()] == ["module.cpp"]
 
 

@@ -10,16 +10,10 @@ import tomllib
 import pytest
 
 import partax
-from partax import _core
 from processes import python
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = pathlib.Path(partax.__file__).parent
-
-
-def test_what_the_native_module_has_is_documented() -> None:
-    names = [name for name in dir(_core) if not name.startswith("_")]
-    assert names and [name for name in names if not inspect.getdoc(getattr(_core, name))] == []
 
 
 def test_the_public_names_are_there_once_and_typed() -> None:

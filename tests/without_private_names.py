@@ -1,8 +1,8 @@
-"""Run by test_jax_private.py: takes names of jax away before partax is imported, then runs tests of each part."""
+"""Run by test_jax_private.py: hides names of jax before partax is imported, then runs tests of each part."""
 
-import ast
 import builtins
 import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import io
@@ -13,13 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox  # noqa: F401 - what the names are taken of
+import equinox  # noqa: F401 - has some of the names
 import jax
 import pytest
 
 _FILE = "partax._jax.private"
 HERE = pathlib.Path(__file__).parent
-# All of them pass without any of the names.
 TESTS = """
 jit/test_bind.py settings_of_jax_count_between_two_calls under_transformations
 jit/test_donation.py an_array_that_is_donated_and_returned inside_another_program_nothing_is_donated
@@ -41,7 +40,6 @@ transforms/test_vmap.py equals_equinox
 
 
 def test_ids() -> Iterator[str]:
-    """Of `TESTS`, and of one of files where these can be."""
     file = ""
     for word in TESTS.split():
         if word.endswith(".py"):
@@ -52,34 +50,21 @@ def test_ids() -> Iterator[str]:
         yield f"{HERE}/io/test_files.py::test_the_keys_are_those_of_flat_partition"
 
 
-def private_names(*sources: str) -> list[str]:
-    """All private names that the files use, by the text of their calls and their event names."""
-    names: list[str] = []
-    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("_name", "_attribute"):
-            named = node.args[0 if node.func.id == "_name" else 1]
-            assert isinstance(named, ast.Constant), ast.unparse(node)
-            names.append(named.value)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/jax/"):
-            names.append(node.value)
-    return list(dict.fromkeys(names))
-
-
 def take_away(names: list[str]) -> set[str]:
-    """Hides names from all of partax, which is not imported yet; returns, as it goes on, those that were asked for."""
+    """Hides names from partax, which is not imported yet. Returns those that were asked for, which grow later."""
     asked: set[str] = set()
     by_attribute: dict[str, set[str]] = {}
-    for it in names:
-        if not it.startswith("/"):
-            by_attribute.setdefault(it.rpartition(".")[2], set()).add(it)
+    for name in names:
+        if not name.startswith("/"):
+            by_attribute.setdefault(name.rpartition(".")[2], set()).add(name)
 
     def blind_getattr(owner: Any, name: str, *default: Any) -> Any:
-        if name in by_attribute:
-            asked.update(by_attribute[name])
-            if default:
-                return default[0]
-            raise AttributeError(name)
-        return builtins.getattr(owner, name, *default)
+        if name not in by_attribute:
+            return builtins.getattr(owner, name, *default)
+        asked.update(by_attribute[name])
+        if default:
+            return default[0]
+        raise AttributeError(name)
 
     load = importlib.machinery.SourceFileLoader.exec_module
 
@@ -90,43 +75,41 @@ def take_away(names: list[str]) -> set[str]:
 
     importlib.machinery.SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign]
 
-    def renamed(listener: Callable[..., None]) -> Callable[..., None]:
-        def hear(event: str, *args: Any, **kwargs: Any) -> None:
+    def rename_events(register: Callable[..., None], listener: Callable[..., None]) -> None:
+        def listen(event: str, *args: Any, **kwargs: Any) -> None:
             if event in names:
                 asked.add(event)
                 event = f"/new{event}"
             listener(event, *args, **kwargs)
 
-        return hear
+        register(listen)
 
-    for register in ("register_event_duration_secs_listener", "register_event_listener"):
-        real = getattr(jax.monitoring, register)
-        setattr(jax.monitoring, register, lambda listener, real=real: real(renamed(listener)))
-
+    for name in ("register_event_duration_secs_listener", "register_event_listener"):
+        setattr(jax.monitoring, name, functools.partial(rename_events, getattr(jax.monitoring, name)))
     return asked
 
 
-def the_command_line() -> None:
-    """Runs a script by each command, in this process: what they hear of jax stays."""
+def run_commands() -> None:
+    """Runs a script by each command in this process, since listeners of jax cannot be removed."""
     import partax.__main__
 
-    with tempfile.TemporaryDirectory() as folder:
-        script = pathlib.Path(folder, "script.py")
-        for command, told in (("explain", ("trace 1", "1 trace")), ("doctor", ("programs were compiled",))):
+    with tempfile.TemporaryDirectory() as directory:
+        script = pathlib.Path(directory, "script.py")
+        for command, word in (("explain", "trace"), ("doctor", "programs were compiled")):
             function = f"lambda x: x * {len(command)}"
             script.write_text(f"import jax, partax\npartax.filter_jit({function})(jax.numpy.ones(2))\n")
             text = io.StringIO()
             with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
                 partax.__main__.main([command, str(script)])
-            assert any(it in text.getvalue() for it in told) and "<lambda>" in text.getvalue(), text.getvalue()
+            assert word in text.getvalue() and "<lambda>" in text.getvalue(), text.getvalue()
 
 
 def main() -> None:
-    """Runs the tests without the names that it is given; the last line tells which of these were asked for."""
+    """Runs the tests without the names in the argument, and prints those that were asked for on the last line."""
     asked = take_away(json.loads(sys.argv[1]))
     code = pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *test_ids()])
     if code == pytest.ExitCode.OK:
-        the_command_line()
+        run_commands()
     print(json.dumps(sorted(asked)))
     sys.exit(code)
 

@@ -1,12 +1,12 @@
-"""Runs the suites of Equinox and of libraries that stand on it on partax, and that of Flax with our nnx.jit.
+"""Runs the suites of Equinox and of libraries built on it on partax, and that of Flax with `partax.nnx.jit`.
 
     python -m pip install -r tests/clients/requirements.txt
     python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--into DIR]
 
-There are two ways: with `accelerate()`, and with `partax.equinox` in the place of Equinox. The suites are fetched, in
-the versions of requirements.txt, and each of their files runs in a process of its own: first with partax, then, where a
-test failed, that file once more without, and the tests that pass only there once more with: some measure speed. It ends
-with 1 if a test fails that passes without, except those of what differs on purpose.
+There are two ways: with `accelerate()`, and with `partax.equinox` instead of Equinox. The suites are fetched in the
+versions of requirements.txt, and each file runs in its own process: with partax; if a test failed, again without; and
+the tests that pass only there once more with partax, as some measure speed. The exit status is 1 if a test passes only
+without partax, except those of deliberate differences.
 """
 
 import argparse
@@ -26,52 +26,57 @@ ENDS = ("failure", "error", "skipped")
 
 @dataclass(frozen=True)
 class Suite:
-    """Where the tests of a library are, and the pytest plugins by which they run on partax, one for each way."""
+    """The tests of a library, and the ways in which they run on partax."""
 
     owner: str
     tests: str
     files: str = "test_*.py"
-    plugins: tuple[str, ...] = ("accelerated", "replaced")
-    differs: tuple[str, ...] = ()  # tests of what differs on purpose
+    ways: tuple[str, ...] = ("accelerated", "replaced")
+    differs: tuple[str, ...] = ()  # tests of deliberate differences
 
 
-_STAYS_WHERE_IT_IS = ("TestJIT::test_apply_shardings", "TestVmap::test_equivalent_state_sharding_mapping")
-_FLAX = Suite(
-    "google",
-    "tests/nnx",
-    "**/*_test.py",
-    ("nnx_replaced",),
-    # What does not change is not touched, and hijax Variables are refused.
-    (*_STAYS_WHERE_IT_IS, "HijaxTransformCoverageTest::test_hijax_variable_in_jit_graph_updates_false"),
-)
-_EQUINOX = Suite(
-    "patrick-kidger",
-    "tests",
-    plugins=("accelerated",),  # its tests are of what is in its own modules
-    # The class of a module that is jitted itself names a generator of keys, which can be changed.
-    differs=("test_buffer_donation_instance",),
-)
-_SCORES = (
-    "TestSlicedScoreMatching::test_multivariate_gaussian_score",
-    "TestSlicedScoreMatching::test_match_no_noise_conditioning",
-)
 SUITES = {
-    "equinox": _EQUINOX,
+    "equinox": Suite(
+        "patrick-kidger",
+        "tests",
+        ways=("accelerated",),  # the tests name its own modules
+        # The class of a module that is jitted itself names a generator of keys, which can be changed.
+        differs=("test_buffer_donation_instance",),
+    ),
     "lineax": Suite("patrick-kidger", "tests"),
     "optimistix": Suite("patrick-kidger", "tests"),
     "diffrax": Suite("patrick-kidger", "test"),
-    "flax": _FLAX,
+    "flax": Suite(
+        "google",
+        "tests/nnx",
+        "**/*_test.py",
+        ("nnx_replaced",),
+        # What does not change is not touched, and hijax Variables are refused.
+        (
+            "TestJIT::test_apply_shardings",
+            "TestVmap::test_equivalent_state_sharding_mapping",
+            "HijaxTransformCoverageTest::test_hijax_variable_in_jit_graph_updates_false",
+        ),
+    ),
     "flowjax": Suite("danielward27", "tests", "**/test_*.py"),
     "quax": Suite("nstarman", "tests", "**/test_*.py"),
-    # Its warnings are errors, and a number in the state of its loops is a trace at each step, of which ours warns.
-    "coreax": Suite("gchq", "tests/unit", "test_[!b]*.py", differs=_SCORES),  # test_benchmark.py needs torch
+    "coreax": Suite(
+        "gchq",
+        "tests/unit",
+        "test_[!b]*.py",  # test_benchmark.py needs torch
+        # Warnings are errors, and partax warns of a number in the state of a loop, which is a trace in each step.
+        differs=(
+            "TestSlicedScoreMatching::test_multivariate_gaussian_score",
+            "TestSlicedScoreMatching::test_match_no_noise_conditioning",
+        ),
+    ),
     "gpjax": Suite("QuantClimate", "tests", "**/test_*.py"),
 }
 
 
 @dataclass
 class Outcome:
-    """What came of one test file: the outcome of each test by name, and what was printed."""
+    """The outcome of each test of a file by name, and the output."""
 
     tests: dict[str, str] = field(default_factory=dict)
     output: str = ""
@@ -82,7 +87,7 @@ class Outcome:
 
 
 def fetch(name: str, directory: Path) -> Path:
-    """A checkout of the suite, of the version that is installed; without the library, which would be imported there."""
+    """A checkout of the tests of the installed version, without the library, which would be imported there."""
     checkout = directory / name
     if not checkout.exists():
         tag = f"v{importlib.metadata.version(name)}"
@@ -94,64 +99,62 @@ def fetch(name: str, directory: Path) -> Path:
     return checkout
 
 
-def pytest(checkout: Path, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=path)
-    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
-
-
-def run_file(checkout: Path, file: Path, plugin: str, seconds: float, tests: Sequence[str] = ()) -> Outcome:
-    """Runs a test file, or some tests of it by name, with a plugin or none."""
+def run_file(checkout: Path, file: Path, way: str, seconds: float, tests: Sequence[str] = ()) -> Outcome:
+    """Runs a test file, or some tests of it by name, in one of the ways, or without partax if that is empty."""
+    here, path = str(Path(__file__).parent), str(file.relative_to(checkout))
+    environment = {"JAX_PLATFORMS": "cpu", "PARTAX_WAY": way}
+    environment["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
-        by = ["-p", plugin] if plugin else []
-        path = str(file.relative_to(checkout))
-        which = [f"{path}::{name}" for name in tests] or [path]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
+        command += [*(["-p", "on_partax"] if way else []), f"--junitxml={report}"]
+        command += [f"{path}::{name}" for name in tests] or [path]
         try:
-            done = pytest(checkout, f"--junitxml={report}", *by, "--tb=short", *which, seconds=seconds)
-            output, ended = done.stdout, done.returncode in (0, 1, 5)
+            done = subprocess.run(
+                command,
+                cwd=checkout,
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
+            return Outcome(outcomes(report, file.stem), done.stdout, done.returncode in (0, 1, 5))
         except subprocess.TimeoutExpired as error:
-            output, ended = str(error.stdout or ""), False
-        return Outcome(outcomes(report, file.stem), output, ended)
+            return Outcome(outcomes(report, file.stem), str(error.stdout or ""), False)
 
 
 def outcomes(report: Path, module: str) -> dict[str, str]:
-    """The outcome of each test of a module: `passed`, `failure`, `error` or `skipped`."""
-    if not report.exists():
-        return {}
-    cases = ElementTree.parse(report).iter("testcase")
-    return {name_of(case, module): next((child.tag for child in case if child.tag in ENDS), "passed") for case in cases}
+    """By the name of each test as pytest takes it: `passed`, `failure`, `error` or `skipped`."""
+    by_name: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
+        classes = str(case.get("classname")).rpartition(module)[2].strip(".")
+        name = "::".join([*filter(None, classes.split(".")), str(case.get("name"))])
+        by_name[name] = next((child.tag for child in case if child.tag in ENDS), "passed")
+    return by_name
 
 
-def name_of(case: ElementTree.Element, module: str) -> str:
-    """As pytest takes it: `TestClass::test_name[parameter]`."""
-    classes = str(case.get("classname")).rpartition(module)[2].strip(".")
-    return "::".join([*filter(None, classes.split(".")), str(case.get("name"))])
-
-
-def compared(
-    checkout: Path, file: Path, suite: Suite, plugin: str, seconds: float
+def compare(
+    checkout: Path, file: Path, suite: Suite, way: str, seconds: float
 ) -> tuple[Path, str, Outcome, Outcome | None, set[str]]:
-    """The outcome with partax; that without, where something failed with it; and what passes only without."""
-    ours = run_file(checkout, file, plugin, seconds)
+    """The outcome with partax, the outcome without if something failed, and the tests that pass only without."""
+    ours = run_file(checkout, file, way, seconds)
     if ours.ended and not ours.failed():
-        return file, plugin, ours, None, set()
+        return file, way, ours, None, set()
     theirs = run_file(checkout, file, "", seconds)
     passed = {name for name, outcome in theirs.tests.items() if outcome == "passed"}
     if not ours.ended:
-        return file, plugin, ours, theirs, {name for name in passed if ours.tests.get(name) != "passed"}
+        return file, way, ours, theirs, {name for name in passed if ours.tests.get(name) != "passed"}
     lost = passed & ours.failed() - {*suite.differs}
     if lost:
-        lost &= run_file(checkout, file, plugin, seconds, sorted(lost)).failed()
-    return file, plugin, ours, theirs, lost
+        lost &= run_file(checkout, file, way, seconds, sorted(lost)).failed()
+    return file, way, ours, theirs, lost
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", choices=SUITES, action="append", help="this suite; may be repeated")
     parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
-    parser.add_argument("--way", metavar="NAME", default="", help="only by the plugin of this name")
+    parser.add_argument("--way", metavar="NAME", default="", help="only in this way")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
     parser.add_argument("--seconds", metavar="S", type=float, default=2400, help="for each file")
     parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
@@ -165,22 +168,22 @@ def main() -> int:
             suite = SUITES[name]
             files = sorted((checkout / suite.tests).glob(suite.files))
             files = [file for file in files if options.files in file.name]
-            ways = [plugin for plugin in suite.plugins if options.way in ("", plugin)]
-            tasks = [(checkout, file, suite, plugin, options.seconds) for plugin in ways for file in files]
-            running += [pool.submit(compared, *task) for task in tasks]
+            ways = [way for way in suite.ways if options.way in ("", way)]
+            tasks = [(checkout, file, suite, way, options.seconds) for way in ways for file in files]
+            running += [pool.submit(compare, *task) for task in tasks]
         if not running:
             sys.exit(f"no test file holds {options.files!r}")
         for done in concurrent.futures.as_completed(running):
-            file, plugin, ours, theirs, found = done.result()
-            where = f"{file.parent.parent.name}/{file.name} {plugin}"
+            file, way, ours, theirs, only_without = done.result()
+            where = f"{file.parent.parent.name}/{file.name} {way}"
             passed = sum(outcome == "passed" for outcome in ours.tests.values())
             line = f"{where:55} {passed:5} passed, {len(ours.failed()):3} failed"
             if theirs is not None:
-                line += f" ({len(theirs.failed())} without), {len(found)} by partax"
+                line += f" ({len(theirs.failed())} without), {len(only_without)} by partax"
             print(line + ("" if ours.ended else ", did not end"), flush=True)
-            if found:
-                print(ours.output[-20000:], *sorted(found), sep="\n", flush=True)
-            lost += [f"{where} {name}" for name in found]
+            if only_without:
+                print(ours.output[-20000:], *sorted(only_without), sep="\n", flush=True)
+            lost += [f"{where} {name}" for name in only_without]
     print(f"{len(lost)} tests pass only without partax", *sorted(lost), sep="\n")
     return 1 if lost else 0
 

@@ -25,7 +25,7 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 class Block:
     code: str
     line: int  # of its first line, from 1
-    shown: str | None  # the text block right below
+    output: str | None  # the text block right below
 
 
 def python_blocks(text: str) -> Iterator[Block]:
@@ -33,10 +33,10 @@ def python_blocks(text: str) -> Iterator[Block]:
     for fence, below in zip(fences, [*fences[1:], None], strict=True):
         if fence[1] != "python":
             continue
-        shown = None
+        output = None
         if below is not None and below[1] == "text" and not text[fence.end() : below.start()].strip():
-            shown = below[2]
-        yield Block(fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
+            output = below[2]
+        yield Block(fence[2], text.count("\n", 0, fence.start(2)) + 1, output)
 
 
 def check(expected: str, actual: str, where: str) -> None:
@@ -59,10 +59,10 @@ def run_plain(block: Block, names: dict[str, Any], filename: str) -> None:
                 value = exec(compile(ast.Module([statement], []), filename, "exec"), names)
         printed_by_block += printed.getvalue()
         if "# -> " in last_line:
-            shown = last_line.rpartition("# -> ")[2]
-            check(shown, printed.getvalue() or repr(value), where)
-    if block.shown is not None:
-        check(block.shown, printed_by_block, f"{filename}:{block.line}")
+            output = last_line.rpartition("# -> ")[2]
+            check(output, printed.getvalue() or repr(value), where)
+    if block.output is not None:
+        check(block.output, printed_by_block, f"{filename}:{block.line}")
 
 
 def run_session(block: Block, names: dict[str, Any], filename: str) -> None:

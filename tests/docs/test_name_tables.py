@@ -1,13 +1,9 @@
-"""Guards the promise that the tables of names on the "coming from" pages are whole and true: each name exists there and
-here, and none is missing on either side.
-
-`python tests/docs/test_name_tables.py --write` writes the two tables that are made into the pages.
-"""
+"""Guards the promise that the tables of names on the "coming from" pages are complete: each name exists on both sides,
+and none is missing."""
 
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,11 +13,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
-
 import partax.equinox
 from library_trees import HAS_FLAX
-from page_tables import DOCS, assert_shown, print_or_write, read_table, table
+from page_tables import DOCS, read_rows, read_table
 from partax._core import JitFunction
 from partax.equinox import OURS
 
@@ -40,22 +34,18 @@ PASSED_ON: dict[str, Callable[..., Any]] = {
 }
 
 
-def rows(page: Path, name: str) -> list[list[str]]:
-    return [line.strip("| ").split(" | ") for line in read_table(page, name).splitlines()[2:]]
-
-
 def names_in(cell: str) -> list[str]:
     return re.findall(r"`([\w.]+)`", cell)
 
 
-def told(page: Path, name: str) -> list[str]:
+def listed_names(page: Path, name: str) -> list[str]:
     """The names in the first column of a table."""
-    return [it for row in rows(page, name) for it in names_in(row[0])]
+    return [one for row in read_rows(page, name) for one in names_in(row[0])]
 
 
 def ours_of(page: Path, name: str) -> dict[str, str]:
-    """By the names of a table what there is of ours; without those that have nothing."""
-    return {names_in(row[0])[0]: names_in(row[1])[0] for row in rows(page, name) if names_in(row[1])}
+    """Our names by the names in the first column of a table; without those that have none."""
+    return {names_in(row[0])[0]: names_in(row[1])[0] for row in read_rows(page, name) if names_in(row[1])}
 
 
 def public(of: Any) -> set[str]:
@@ -74,55 +64,36 @@ def methods(wrapper: Any) -> set[str]:
     return {name for name in public(type(wrapper)) if callable(getattr(type(wrapper), name))}
 
 
-def differing_parameters(name: str) -> str:
-    """Which parameters a function of Equinox's has otherwise in partax."""
-    theirs, ours = (
-        parameters(getattr(module, name)) for module in (importlib.import_module("equinox"), partax.equinox)
-    )
-    pairs = [(a, b) for a, b in zip(theirs, ours, strict=False) if a.name != b.name]
-    renamed = {b.name: a.name for a, b in pairs if {a.kind, b.kind} <= {a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD}}
-    known = {p.name for p in theirs} | {*renamed} | names_of_parameters(PASSED_ON.get(name, lambda: None))
-    more = [
-        f"`*{p.name}`" if p.kind is p.VAR_POSITIONAL else f"`{p.name}`"
-        for p in ours
-        if p.name not in known and not p.name.startswith("_") and p.kind is not p.VAR_KEYWORD
-    ]
-    told = [f"`{theirs}` is called `{ours}`" for ours, theirs in renamed.items()]
-    return "; ".join(told + (["also " + ", ".join(more)] if more else []))
+def visible(function: Callable[..., Any]) -> set[str]:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {one.name for one in parameters(function) if one.kind not in kinds and not one.name.startswith("_")}
 
 
-def same_of_equinox() -> str:
-    made = [
-        (f"`{name}`", f"`{OURS[name]}.{name.removeprefix('tree_')}`", differing_parameters(name))
-        for name in sorted(OURS)
-    ]
-    return table(["Equinox", "partax", "parameters"], made)
+def test_the_table_of_same_names_has_each_with_the_parameters_that_differ() -> None:
+    equinox = importlib.import_module("equinox")
+    rows = {names_in(name)[0]: (ours, cell) for name, ours, cell in read_rows(EQUINOX, "same names")}
+    assert rows.keys() == OURS.keys()
+    for name, (ours, cell) in rows.items():
+        assert names_in(ours) == [f"{OURS[name]}.{name.removeprefix('tree_')}"]
+        theirs, mine = visible(getattr(equinox, name)), visible(getattr(partax.equinox, name))
+        new = mine - theirs - names_of_parameters(PASSED_ON.get(name, lambda: None))
+        assert new <= {*names_in(cell)} <= mine ^ theirs, name
 
 
-def stages(wrapper: Any) -> list[Any]:
-    """What `trace`, `lower` and `compile` give."""
-    traced = wrapper.trace(jnp.ones(2))
-    return [traced, traced.lower(), traced.lower().compile()]
+def test_the_table_of_stages_has_their_names() -> None:
+    def stages(wrapper: Any) -> list[Any]:
+        traced = wrapper.trace(jnp.ones(2))
+        return [traced, traced.lower(), traced.lower().compile()]
 
-
-def stages_table() -> str:
-    made = []
-    for theirs, ours in zip(stages(jax.jit(jnp.sin)), stages(partax.filter_jit(jnp.sin)), strict=True):
-        names = public(theirs) & public(ours), public(ours) - public(theirs)
-        made.append([f"`{type(ours).__name__}`", *(", ".join(f"`{name}`" for name in sorted(it)) for it in names)])
-    return table(["", "as in jax", "only here"], made)
-
-
-TABLES = {(EQUINOX, "same names"): same_of_equinox, (JAX_JIT, "stages"): stages_table}
-
-
-@pytest.mark.parametrize(("page", "name"), TABLES, ids=lambda value: value.stem if isinstance(value, Path) else value)
-def test_a_page_shows_its_table(page: Path, name: str) -> None:
-    assert_shown(TABLES, page, name)
+    rows = read_rows(JAX_JIT, "stages")
+    for row, theirs, ours in zip(rows, stages(jax.jit(jnp.sin)), stages(partax.filter_jit(jnp.sin)), strict=True):
+        assert names_in(row[0]) == [type(ours).__name__]
+        assert {*names_in(row[1])} == public(theirs) & public(ours)
+        assert {*names_in(row[2])} == public(ours) - public(theirs)
 
 
 def public_names_of_equinox() -> Iterator[str]:
-    """But for the modules that it has imported of others."""
+    """Without the modules of other libraries that it imports."""
     equinox = importlib.import_module("equinox")
     for name in public(equinox) - {"debug"}:
         if not inspect.ismodule(getattr(equinox, name)) or getattr(equinox, name).__name__.startswith("equinox"):
@@ -131,7 +102,7 @@ def public_names_of_equinox() -> Iterator[str]:
 
 
 def test_each_name_of_equinox_is_in_one_table() -> None:
-    names = [*OURS, *told(EQUINOX, "other names"), *told(EQUINOX, "stays")]
+    names = [*OURS, *listed_names(EQUINOX, "other names"), *listed_names(EQUINOX, "stays")]
     assert len(names) == len({*names})
     assert {*names} - {"internal.scan", "internal.while_loop"} == {*public_names_of_equinox()}
     named = re.findall(r"`(nn\.\w+|tree_\w+)`", read_table(EQUINOX, "stays"))
@@ -154,12 +125,12 @@ def test_partax_equinox_has_the_names_of_the_first_table_and_equinox_those_of_th
 
 @pytest.mark.parametrize(("page", "name", "prefix"), [(EQUINOX, "other names", "equinox."), (JAX_JIT, "names", "")])
 def test_names_lead_somewhere_there_and_here(page: Path, name: str, prefix: str) -> None:
-    found = ours_of(page, name)
-    assert found.keys() == {*told(page, name)}
-    assert all(callable(resolve_name(it)) for theirs, ours in found.items() for it in (f"{prefix}{theirs}", ours))
+    pairs = ours_of(page, name)
+    assert pairs.keys() == {*listed_names(page, name)}
+    assert all(callable(resolve_name(one)) for theirs, ours in pairs.items() for one in (f"{prefix}{theirs}", ours))
     if page == JAX_JIT:  # each filter function is beside what jax has
         filters = {f"partax.{name}" for name in partax.__all__ if name.startswith("filter_")}
-        assert {*found.values()} == filters - {"partax.filter_jit"}
+        assert {*pairs.values()} == filters - {"partax.filter_jit"}
 
 
 @pytest.mark.parametrize(
@@ -169,29 +140,25 @@ def test_names_lead_somewhere_there_and_here(page: Path, name: str, prefix: str)
         pytest.param(FLAX_NNX, "flax.nnx.jit", "partax.nnx.jit", marks=WITH_FLAX),
     ],
 )
-def test_each_option_and_method_of_their_jit_and_of_ours_is_told(page: Path, theirs: str, ours: str) -> None:
+def test_each_option_and_method_of_their_jit_and_of_ours_is_listed(page: Path, theirs: str, ours: str) -> None:
     jits = resolve_name(theirs), resolve_name(ours)
     options, more = (names_of_parameters(jit) - {"of_jax"} for jit in jits)  # which takes none
     same = ours_of(page, "options")
-    assert {*told(page, "options")} == options
-    assert {*same.values(), *told(page, "more options")} == more
+    assert {*listed_names(page, "options")} == options
+    assert {*same.values(), *listed_names(page, "more options")} == more
     assert {name for name, mine in same.items() if mine != name} & more == set()
     wrappers = [jit(jnp.sin) for jit in jits]
     assert isinstance(wrappers[1], JitFunction)
-    assert {*told(page, "methods")} == methods(wrappers[0])
-    assert {*ours_of(page, "methods").values(), *told(page, "more methods")} == methods(wrappers[1])
+    assert {*listed_names(page, "methods")} == methods(wrappers[0])
+    assert {*ours_of(page, "methods").values(), *listed_names(page, "more methods")} == methods(wrappers[1])
 
 
 @WITH_FLAX
-def test_each_transform_of_nnx_is_told() -> None:
+def test_each_transform_of_nnx_is_listed() -> None:
     nnx: Any = importlib.import_module("flax.nnx")
     transforms = {
         name for name in public(nnx) if getattr(getattr(nnx, name), "__module__", "").startswith("flax.nnx.transforms")
     }
     same = ours_of(FLAX_NNX, "names")
-    assert {*(name.removeprefix("nnx.") for name in same), *told(FLAX_NNX, "stays")} == transforms
+    assert {*(name.removeprefix("nnx.") for name in same), *listed_names(FLAX_NNX, "stays")} == transforms
     assert all(callable(resolve_name(ours)) for ours in same.values())
-
-
-if __name__ == "__main__":
-    print_or_write(TABLES)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
-from test_name_tables import FLAX_NNX, told
+from test_name_tables import FLAX_NNX, listed_names
 
 from trees import assert_close
 
@@ -38,9 +38,9 @@ def doubled_gradient(net: nnx.Linear, x: jax.Array) -> jax.Array:
     return loss(net, x)
 
 
-def backward(kept: Any, gradients: Any) -> Any:
+def backward(residual: Any, gradients: Any) -> Any:
     (of_net, _), of_loss = gradients
-    return jax.tree.map(lambda leaf: 2 * of_loss * jnp.ones_like(leaf), of_net), jnp.zeros_like(kept)
+    return jax.tree.map(lambda leaf: 2 * of_loss * jnp.ones_like(leaf), of_net), jnp.zeros_like(residual)
 
 
 doubled_gradient.defvjp(lambda net, x: (doubled_gradient(net, x), x), backward)
@@ -79,13 +79,15 @@ CASES: dict[str, Callable[[nnx.Linear, jax.Array], Any]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_does_the_same_inside(name: str) -> None:
-    found, expected = (
+    actual, expected = (
         (jit(CASES[name])(net, jnp.arange(3.0)), nnx.state(net))
         for jit, net in ((jit, nnx.Linear(3, 3, rngs=nnx.Rngs(0))) for jit in (partax.nnx.jit, nnx.jit))
     )
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    jax.tree.map(assert_close, found, expected)
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    jax.tree.map(assert_close, actual, expected)
 
 
 def test_each_name_of_the_page_is_here() -> None:
-    assert {*CASES} == {*told(FLAX_NNX, "stays")} - {"StateSharding"}  # of which test_nnx_options.py has the cases
+    assert {*CASES} == {*listed_names(FLAX_NNX, "stays")} - {
+        "StateSharding"
+    }  # of which test_nnx_options.py has the cases

@@ -41,7 +41,7 @@ def test_what_a_page_loads_is_there_and_of_no_other_host(site: Path) -> None:
     for file in [*site.rglob("*.html"), *site.rglob("*.css")]:
         text = file.read_text(encoding="utf-8")
         tags = re.findall(r"<(?:img|script|link|iframe|source|object)\b[^>]*>", text) if file.suffix == ".html" else []
-        named = [it for tag in tags for it in re.findall(r'\b(?:src|href|data)="([^"]*)"', tag)]
+        named = [link for tag in tags for link in re.findall(r'\b(?:src|href|data)="([^"]*)"', tag)]
         named += re.findall(r"url\(['\"]?([^)'\"]+)", text) + re.findall(r'@import\s+"([^"]+)', text)
         for name in named:
             if not name.startswith(("data:", "#")):

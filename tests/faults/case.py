@@ -1,4 +1,4 @@
-"""What one operation under test consists of, and how what comes of it is compared with what came before."""
+"""One operation under test, and how its results are compared with an earlier one."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from reference import assert_exact
 class Case:
     """One operation on objects of its own.
 
-    ``run`` gives a value or raises what ``raises`` says, and ``check`` raises an AssertionError if that is not right.
-    ``state`` describes the objects under test: a failed run must not change it. ``prepare`` comes before each run.
+    ``run`` returns a value or raises what ``raises`` says, and ``check`` raises an AssertionError if that is wrong.
+    ``state`` describes the objects under test, which a failed run must not change. ``prepare`` runs before each run.
     """
 
     run: Callable[[], Any]
@@ -22,39 +22,30 @@ class Case:
     state: Callable[[], Any] = lambda: None
     prepare: Callable[[], object] = lambda: None
     raises: type[Exception] | None = None
-    watched: tuple[Any, ...] = ()  # whose reference counts must stay as they are
+    watched: tuple[Any, ...] = ()  # their reference counts must not change
     allocates: bool = True
-    keeps: bool = False  # what a run makes is kept: by jax for ever, or in the history of a function
+    keeps_memory: bool = False  # jax keeps what a run creates, or the history of a function does
 
 
 OPERATIONS: dict[str, Callable[[], Case]] = {}
 
 
-def operation(name: str, *, quick: bool = True) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Registers the maker of a case; those that take long are left out of quick runs, by `run.py`."""
-
-    def register(make: Callable[[], Case]) -> Callable[[], Case]:
-        assert name not in OPERATIONS, name
-        OPERATIONS[name] = make
-        return make
-
-    return register
+def operation(make: Callable[[], Case]) -> Callable[[], Case]:
+    """Registers the function that creates a case, by its name."""
+    name = make.__name__.replace("_", " ")
+    assert name not in OPERATIONS, name
+    OPERATIONS[name] = make
+    return make
 
 
-def operations(kind: str, makers: dict[str, Callable[[], Case]], *, quick: bool = True) -> None:
-    """Registers the makers of several cases of one kind, each by what its name has beside that."""
-    for name, make in makers.items():
-        operation(f"{kind}: {name}", quick=quick)(make)
-
-
-def as_before(expected: Any) -> Callable[[Any], None]:
-    """The value is such a tree: of the same structure, with the same objects for leaves, or equal ones."""
-    wanted, structure = jax.tree.flatten(expected)
+def equals(expected: Any) -> Callable[[Any], None]:
+    """A check for a tree of the same structure, with the same objects as leaves, or equal ones."""
+    expected_leaves, structure = jax.tree.flatten(expected)
 
     def check(value: Any) -> None:
-        leaves, found = jax.tree.flatten(value)
-        assert found == structure, f"{value!r} is not {expected!r}"
-        for leaf, other in zip(leaves, wanted, strict=True):
+        leaves, actual_structure = jax.tree.flatten(value)
+        assert actual_structure == structure, f"{value!r} is not {expected!r}"
+        for leaf, other in zip(leaves, expected_leaves, strict=True):
             if isinstance(other, jax.Array):
                 assert_exact(leaf, other)
             else:
@@ -63,22 +54,16 @@ def as_before(expected: Any) -> Callable[[Any], None]:
     return check
 
 
-def unfailing(run: Callable[[], Any], *watched: Any, **more: Any) -> Case:
-    """An operation that gives the same each time."""
-    return Case(run, as_before(run()), watched=watched, **more)
+def returning(run: Callable[[], Any], *watched: Any, **more: Any) -> Case:
+    """An operation that returns the same each time."""
+    return Case(run, equals(run()), watched=watched, **more)
 
 
-def says(*words: str) -> Callable[[Any], None]:
-    """The exception's text has these."""
+def raising(kind: type[Exception], text: str, run: Callable[[], Any], *watched: Any, **more: Any) -> Case:
+    """An operation that raises each time, with this text in the message."""
 
     def check(error: Any) -> None:
-        text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        missing = [word for word in words if word not in text]
-        assert not missing, f"{missing} not in {text!r}"
+        message = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        assert text in message, f"{text!r} not in {message!r}"
 
-    return check
-
-
-def refused(run: Callable[[], Any], told: str, kind: type[Exception], *watched: Any, **more: Any) -> Case:
-    """An operation that raises each time."""
-    return Case(run, says(told), raises=kind, watched=watched, **more)
+    return Case(run, check, raises=kind, watched=watched, **more)

@@ -1,25 +1,25 @@
-"""An operation with a bug of each kind in what is done where memory ends: the name is what the harness must call it."""
+"""An operation with a bug of each kind, in what it does when memory ends; the harness must report each by its name."""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
-from case import Case, as_before, operations, unfailing
+from case import OPERATIONS, Case, equals, returning
 
 import trees
 from partax import _core
 
-KEPT: list[Any] = []
+LEAKED: list[Any] = []
 TREE = {"a": [trees.array(1), 2], "b": trees.Bag(trees.array(1), label=[1])}
 
 
 class CannotRaise:
     def __del__(self) -> None:
-        raise ValueError("nobody gets this")
+        raise ValueError("in a destructor")
 
 
 def buggy(bug: Callable[[], Any], raises: bool = True, **more: Any) -> Case:
-    """Flattens a tree; where that fails, the bug runs, and then the error is raised or its value given."""
+    """Flattens a tree. If that fails, runs the bug, and raises the error or returns the value of the bug."""
 
     def run() -> Any:
         try:
@@ -30,28 +30,27 @@ def buggy(bug: Callable[[], Any], raises: bool = True, **more: Any) -> Case:
                 raise
             return value
 
-    return Case(run, as_before(_core.flatten(TREE)), **more)
+    return Case(run, equals(_core.flatten(TREE)), **more)
 
 
-def changing() -> Case:
+def changed() -> Case:
     state: list[int] = []
     return buggy(lambda: state.append(1), state=lambda: len(state))
 
 
-def keeping() -> Case:
+def reference() -> Case:
     argument = object()
-    return buggy(lambda: KEPT.append(argument), watched=(argument,))
+    return buggy(lambda: LEAKED.append(argument), watched=(argument,))
 
 
-operations(
-    "deliberate",
+OPERATIONS.update(
     {
-        "no fault": lambda: unfailing(lambda: _core.flatten(TREE)),
+        "no fault": lambda: returning(lambda: _core.flatten(TREE)),
         "crash": lambda: buggy(os.abort),
-        "leak": lambda: buggy(lambda: KEPT.append(_core.flatten(TREE))),
+        "leak": lambda: buggy(lambda: LEAKED.append(_core.flatten(TREE))),
         "wrong": lambda: buggy(lambda: ([], None), raises=False),
         "unraisable": lambda: buggy(lambda: CannotRaise() and None),
-        "changed": changing,
-        "reference": keeping,
-    },
+        "changed": changed,
+        "reference": reference,
+    }
 )

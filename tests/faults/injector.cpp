@@ -1,17 +1,18 @@
-// Makes one allocation of the native module fail. Preloaded into a Python process, where it takes the place of
-// `operator new`, and imported there, where it takes the place of CPython's allocators. It counts what the module's own
-// C++ asks for, in this thread and without Python code in between; what jax, NumPy or Python code ask for never fails.
+// Makes one allocation of the native module fail. It is preloaded into a Python process, where it replaces
+// `operator new`, and imported there, where it replaces CPython's allocators. It counts what the module's own C++
+// allocates, in this thread and without Python code in between; allocations of jax, NumPy or Python code never fail.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <unwind.h>
 
+#include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <initializer_list>
+#include <mutex>
 #include <new>
+#include <unordered_map>
 
 extern "C" PyObject* _PyEval_EvalFrameDefault(PyThreadState*, struct _PyInterpreterFrame*, int);
 using EvalFrame = PyObject* (*)(PyThreadState*, struct _PyInterpreterFrame*, int);
@@ -31,9 +32,10 @@ struct Range {
 constexpr std::size_t kMaxRanges = 4096;
 Range ranges[kMaxRanges];
 std::size_t num_ranges = 0;
-char watched_name[4096];
+const char* watched_name = nullptr;
+std::uintptr_t watched_base = 0;
 
-// Allocations that the module asks for pass through the runtimes of C, C++ and Python.
+// Allocations of the module pass through the runtimes of C, C++ and Python.
 bool is_runtime(const char* name) {
   if (name[0] == '\0') return true;  // the program itself
   for (const char* part : {"/libpython", "/libc.so", "/libstdc++", "/libgcc_s", "/ld-linux", "/libasan", "/libubsan",
@@ -44,14 +46,14 @@ bool is_runtime(const char* name) {
 }
 
 int add_ranges(struct dl_phdr_info* info, std::size_t, void*) {
-  Owner owner = is_runtime(info->dlpi_name) ? Owner::kTransparent : Owner::kForeign;
-  if (watched_name[0] != '\0' && std::strcmp(info->dlpi_name, watched_name) == 0) owner = Owner::kWatched;
-  if (owner == Owner::kForeign) return 0;
+  const bool is_watched = std::strcmp(info->dlpi_name, watched_name) == 0;
+  if (is_watched) watched_base = info->dlpi_addr;
+  if (!is_watched && !is_runtime(info->dlpi_name)) return 0;
   for (int i = 0; i < info->dlpi_phnum && num_ranges < kMaxRanges; ++i) {
     const ElfW(Phdr) & part = info->dlpi_phdr[i];
     if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
     const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
-    ranges[num_ranges++] = Range{begin, begin + part.p_memsz, owner};
+    ranges[num_ranges++] = Range{begin, begin + part.p_memsz, is_watched ? Owner::kWatched : Owner::kTransparent};
   }
   return 0;
 }
@@ -75,129 +77,96 @@ PyObject* eval_frame(PyThreadState* thread, struct _PyInterpreterFrame* frame, i
   return result;
 }
 
-constexpr int kShownFrames = 6;
+constexpr int kMaxFrames = 6;
 
 struct Site {
-  std::uintptr_t frames[kShownFrames];  // of the module, innermost first
-  int count;
-};
-
-struct Search {
-  Site* site;
-  bool watched;
+  std::uintptr_t frames[kMaxFrames];  // of the module, innermost first, as addresses in its file
+  int count = 0;
 };
 
 _Unwind_Reason_Code visit_frame(struct _Unwind_Context* context, void* data) {
-  auto* search = static_cast<Search*>(data);
+  auto* site = static_cast<Site*>(data);
   if (_Unwind_GetCFA(context) >= innermost_eval) return _URC_END_OF_STACK;
   const std::uintptr_t address = _Unwind_GetIP(context) - 1;
   const Owner owner = owner_of(address);
-  if (owner == Owner::kWatched) {
-    search->watched = true;
-    search->site->frames[search->site->count++] = address;
-    return search->site->count == kShownFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
-  }
   if (owner == Owner::kForeign) return _URC_END_OF_STACK;
-  return _URC_NO_REASON;
+  if (owner == Owner::kWatched) site->frames[site->count++] = address - watched_base;
+  return site->count == kMaxFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 // ---- Counting and failing.
 
-struct Block {
-  void* pointer;
-  Site site;
-  long number;
-};
-
-constexpr std::size_t kMaxBlocks = 1 << 18;
-Block* blocks = nullptr;  // open addressing; a pointer of 1 marks a place that was in use
-std::size_t num_blocks = 0;
-void* const kGone = reinterpret_cast<void*>(1);
-
 thread_local bool armed = false;
-thread_local bool inside = false;
+thread_local bool inside = false;  // of an allocation that is counted, or of this library
 long counted = 0;
 long failed = 0;
 long fail_at = -1;
-bool from_there_on = false;
+bool fails_from_there_on = false;
 Site failed_site;
 
-std::size_t place_of(void* pointer) {
-  return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15ull >> 46;
-}
-
-struct Lock {
-  Lock() {
-    while (__atomic_test_and_set(&flag, __ATOMIC_ACQUIRE)) {
-    }
-  }
-  ~Lock() { __atomic_clear(&flag, __ATOMIC_RELEASE); }
-  static bool flag;
+struct Inside {
+  const bool before = inside;
+  Inside() { inside = true; }
+  ~Inside() { inside = before; }
 };
-bool Lock::flag = false;
 
-void remember(void* pointer, const Site& site, long number) {
-  if (pointer == nullptr || blocks == nullptr) return;
-  const Lock lock;
-  if (num_blocks >= kMaxBlocks / 2) return;
-  std::size_t at = place_of(pointer);
-  while (blocks[at].pointer != nullptr && blocks[at].pointer != kGone) at = (at + 1) % kMaxBlocks;
-  blocks[at] = Block{pointer, site, number};
-  ++num_blocks;
+std::mutex mutex;
+std::unordered_map<void*, Site>* blocks = nullptr;  // those in use that the module allocated
+std::atomic<std::size_t> num_blocks{0};
+
+void remember(void* pointer, const Site& site) {
+  if (pointer == nullptr) return;
+  const Inside here;
+  const std::lock_guard<std::mutex> lock(mutex);
+  blocks->insert_or_assign(pointer, site);
+  num_blocks = blocks->size();
 }
 
-bool forget(void* pointer, Block* out = nullptr) {
-  if (pointer == nullptr || __atomic_load_n(&num_blocks, __ATOMIC_RELAXED) == 0) return false;
-  const Lock lock;
-  for (std::size_t at = place_of(pointer); blocks[at].pointer != nullptr; at = (at + 1) % kMaxBlocks) {
-    if (blocks[at].pointer != pointer) continue;
-    if (out != nullptr) *out = blocks[at];
-    blocks[at].pointer = kGone;
-    --num_blocks;
-    return true;
-  }
-  return false;
-}
-
-// What to do with one allocation: whether the module asks for it, and whether it is to fail.
-struct Verdict {
-  bool ours = false;
-  bool fails = false;
-  long number = 0;
+// Returns the site of a block, whose count is 0 if the module did not allocate it.
+Site forget(void* pointer) {
   Site site;
-};
-
-Verdict judge() {
-  Verdict verdict;
-  if (!armed || inside) return verdict;
-  inside = true;
-  verdict.site.count = 0;
-  Search search{&verdict.site, false};
-  _Unwind_Backtrace(visit_frame, &search);
-  inside = false;
-  if (!search.watched) return verdict;
-  verdict.ours = true;
-  verdict.number = counted++;
-  verdict.fails = fail_at >= 0 && (from_there_on ? verdict.number >= fail_at : verdict.number == fail_at);
-  if (verdict.fails && failed++ == 0) failed_site = verdict.site;
-  return verdict;
+  if (num_blocks == 0 || inside) return site;
+  const Inside here;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto place = blocks->find(pointer);
+  if (place == blocks->end()) return site;
+  site = place->second;
+  blocks->erase(place);
+  num_blocks = blocks->size();
+  return site;
 }
 
-// One request; the allocators call each other for large blocks, which is one allocation all the same.
+// The site of an allocation, whose count is 0 if the module does not ask for it. Sets whether it has to fail.
+Site judge(bool& fails) {
+  Site site;
+  fails = false;
+  if (!armed || inside) return site;
+  {
+    const Inside here;
+    _Unwind_Backtrace(visit_frame, &site);
+  }
+  if (site.count == 0) return site;
+  const long number = counted++;
+  fails = fail_at >= 0 && (fails_from_there_on ? number >= fail_at : number == fail_at);
+  if (fails && failed++ == 0) failed_site = site;
+  return site;
+}
+
+// Makes one request. The allocators call each other for large blocks, which is still one allocation.
 template <typename Allocate>
 void* allocate(Allocate&& from) {
-  const Verdict verdict = judge();
-  if (verdict.fails) return nullptr;
-  if (!verdict.ours) return from();
-  const bool before = inside;
-  inside = true;
-  void* pointer = from();
-  inside = before;
-  remember(pointer, verdict.site, verdict.number);
+  bool fails;
+  const Site site = judge(fails);
+  if (fails) return nullptr;
+  if (site.count == 0) return from();
+  void* pointer;
+  {
+    const Inside here;
+    pointer = from();
+  }
+  remember(pointer, site);
   return pointer;
 }
-
-// ---- operator new.
 
 template <typename Function>
 Function next(const char* name) {
@@ -231,21 +200,19 @@ void* py_calloc(void* context, std::size_t count, std::size_t size) {
 
 void* py_realloc(void* context, void* pointer, std::size_t size) {
   const auto* to = static_cast<PyMemAllocatorEx*>(context);
-  const Verdict verdict = judge();
-  if (verdict.fails) return nullptr;
-  Block known;
-  const bool was_ours = forget(pointer, &known);
-  const bool before = inside;
-  inside = inside || verdict.ours;
-  void* moved = to->realloc(to->ctx, pointer, size);
-  inside = before;
-  if (moved == nullptr) {
-    if (was_ours) remember(pointer, known.site, known.number);
-  } else if (verdict.ours) {
-    remember(moved, verdict.site, verdict.number);
-  } else if (was_ours) {
-    remember(moved, known.site, known.number);
+  bool fails;
+  const Site site = judge(fails);
+  if (fails) return nullptr;
+  const Site before = forget(pointer);
+  void* moved;
+  if (site.count > 0) {
+    const Inside here;
+    moved = to->realloc(to->ctx, pointer, size);
+  } else {
+    moved = to->realloc(to->ctx, pointer, size);
   }
+  if (moved == nullptr && before.count > 0) remember(pointer, before);
+  if (moved != nullptr && (site.count > 0 || before.count > 0)) remember(moved, site.count > 0 ? site : before);
   return moved;
 }
 
@@ -255,7 +222,7 @@ void py_free(void* context, void* pointer) {
   to->free(to->ctx, pointer);
 }
 
-// ---- What Python sees.
+// ---- The Python module.
 
 PyObject* site_list(const Site& site) {
   PyObject* list = PyList_New(0);
@@ -268,23 +235,16 @@ PyObject* site_list(const Site& site) {
 }
 
 PyObject* watch(PyObject*, PyObject* path) {
-  const char* name = PyUnicode_AsUTF8(path);
-  if (name == nullptr || std::strlen(name) >= sizeof watched_name) return PyErr_Format(PyExc_ValueError, "bad path");
-  std::strcpy(watched_name, name);
-  num_ranges = 0;
+  watched_name = strdup(PyUnicode_AsUTF8(path));
   dl_iterate_phdr(add_ranges, nullptr);
-  for (std::size_t i = 0; i < num_ranges; ++i) {
-    if (ranges[i].owner == Owner::kWatched) return PyLong_FromUnsignedLongLong(ranges[i].begin);
-  }
-  return PyErr_Format(PyExc_ValueError, "%s is not loaded", name);
+  if (watched_base == 0) return PyErr_Format(PyExc_ValueError, "%s is not loaded", watched_name);
+  Py_RETURN_NONE;
 }
 
 PyObject* start(PyObject*, PyObject* args) {
-  long at = -1;
   int on = 0;
-  if (!PyArg_ParseTuple(args, "lp", &at, &on)) return nullptr;
-  fail_at = at;
-  from_there_on = on != 0;
+  if (!PyArg_ParseTuple(args, "lp", &fail_at, &on)) return nullptr;
+  fails_from_there_on = on != 0;
   counted = failed = 0;
   failed_site.count = 0;
   armed = true;
@@ -298,10 +258,10 @@ PyObject* stop(PyObject*, PyObject*) {
 }
 
 PyObject* live(PyObject*, PyObject*) {
+  const Inside here;
   PyObject* list = PyList_New(0);
-  for (std::size_t i = 0; i < kMaxBlocks && list != nullptr; ++i) {
-    if (blocks[i].pointer == nullptr || blocks[i].pointer == kGone) continue;
-    PyObject* site = site_list(blocks[i].site);
+  for (const auto& [pointer, block] : *blocks) {
+    PyObject* site = list == nullptr ? nullptr : site_list(block);
     if (site == nullptr || PyList_Append(list, site) < 0) Py_CLEAR(list);
     Py_XDECREF(site);
   }
@@ -309,11 +269,10 @@ PyObject* live(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"watch", watch, METH_O, "Whose allocations count: the shared object at a path. Gives its lowest code address."},
-    {"start", start, METH_VARARGS,
-     "start(n, on): from now on the n-th allocation fails; with `on` all later ones too."},
-    {"stop", stop, METH_NOARGS, "(allocations counted, those that failed, where the first one failed)"},
-    {"live", live, METH_NOARGS, "Where the blocks were allocated that were counted and are in use."},
+    {"watch", watch, METH_O, "watch(path): the allocations of this shared object count"},
+    {"start", start, METH_VARARGS, "start(n, on): the n-th allocation from now on fails; if `on`, all later ones too"},
+    {"stop", stop, METH_NOARGS, "(allocations counted, allocations failed, the site of the first failure)"},
+    {"live", live, METH_NOARGS, "the sites at which the counted blocks that are in use were allocated"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "injector", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
@@ -340,7 +299,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit_injector() {
     PyErr_SetString(PyExc_ImportError, "preload this library");
     return nullptr;
   }
-  blocks = static_cast<Block*>(std::calloc(kMaxBlocks, sizeof(Block)));
+  blocks = new std::unordered_map<void*, Site>;
   const PyMemAllocatorDomain domains[] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
   for (int i = 0; i < 3; ++i) {
     PyMem_GetAllocator(domains[i], &original[i]);

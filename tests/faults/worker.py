@@ -1,7 +1,4 @@
-"""Runs operations with failing allocations, in a process that has the injector preloaded.
-
-Arguments: a file for the results, a file for the progress, the module whose operations these are, and their names.
-"""
+"""Runs operations with failing allocations, in a process that has the injector preloaded: see run.py."""
 
 import collections
 import faulthandler
@@ -9,6 +6,8 @@ import gc
 import importlib
 import json
 import os
+import shutil
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -17,97 +16,87 @@ from typing import Any
 import injector
 from case import OPERATIONS, Case
 
-MAX_POINTS = 20_000
-IMMORTAL = 100_000_000  # counts that say nothing
-
-
-def note(progress: int, text: str) -> None:
-    os.pwrite(progress, text.encode().ljust(200), 0)
+MAX_ALLOCATIONS = 20_000
+IMMORTAL = 100_000_000  # reference counts of at least this mean nothing
+Sites = collections.Counter[tuple[int, ...]]
 
 
 class Runner:
-    """Runs one operation, and keeps what became of its runs."""
+    """Runs one operation, and counts the outcomes of its runs."""
 
     def __init__(self, name: str, progress: int) -> None:
         self.name = name
         self.progress = progress
-        self.points = 0
-        self.allocates = True
-        self.counts: collections.Counter[str] = collections.Counter()
-        self.faults: dict[str, dict[str, Any]] = {}
+        self.allocations = 0
+        self.outcomes: collections.Counter[str] = collections.Counter()
+        self.faults: dict[tuple[str, str], str] = {}  # by kind and site
         self.unraisable: list[str] = []
-        self.python_keeps = False
+        self.python_keeps_memory = False
         sys.unraisablehook = self.note_unraisable
 
-    def fault(self, kind: str, where: str, site: list[int], detail: str) -> None:
-        known = self.faults.setdefault(f"{kind} {site[:3]}", {"kind": kind, "site": site, "where": where, "times": 0})
-        known["times"] += 1
-        known["detail"] = detail[:2000]
+    def add_fault(self, kind: str, phase: str, site: list[int], detail: str) -> None:
+        self.faults.setdefault((kind, function_names(site)), f"first in {phase}: {detail[:2000]}")
 
-    def note_unraisable(self, args: Any) -> None:
-        # CPython 3.13 says so where it cannot copy the fields of an instance that it destroys, and keeps them.
-        if sys.version_info >= (3, 13) and args.exc_type is MemoryError and args.object is None:
-            self.python_keeps = True
+    def note_unraisable(self, error: Any) -> None:
+        # CPython 3.13 reports this if it cannot copy the fields of an instance that it destroys, and keeps them.
+        if sys.version_info >= (3, 13) and error.exc_type is MemoryError and error.object is None:
+            self.python_keeps_memory = True
             return
-        self.unraisable.append(f"{args.exc_type.__name__}: {args.err_msg}")
+        self.unraisable.append(f"{error.exc_type.__name__}: {error.err_msg}")
 
     def run(self, case: Case) -> tuple[Any, BaseException | None]:
-        """What it gives, or what it raises."""
         try:
             return case.run(), None
         except BaseException as error:
             return None, error
 
     def attempt(self, case: Case, n: int, on: bool, phase: str) -> tuple[int, list[int]]:
-        """One run in which allocation `n` fails: (how many failed, where the first one did)."""
-        where = f"{phase}, allocation {n}"
+        """One run in which allocation `n` fails: the number of failures, and the site of the first."""
         case.prepare()
         before = case.state()
-        gc.collect()  # empties CPython's free lists too, so that what they would serve is asked for
+        gc.collect()  # it also empties CPython's free lists, so that what they would serve is allocated
         self.unraisable.clear()
-        note(self.progress, f"{self.name}: {where}")
+        phase = f"{phase}, allocation {n}"
+        os.pwrite(self.progress, f"{self.name}: {phase}".encode().ljust(200), 0)
         injector.start(n, on)
         value, error = self.run(case)
-        count, failed, site = injector.stop()
-        self.points = max(self.points, count)
-        kind, detail = self.judge(case, value, error, failed)
+        count, failures, site = injector.stop()
+        self.allocations = max(self.allocations, count)
+        outcome, detail = self.judge(case, value, error, failures)
         error = value = None
-        if kind not in ("clean", "absorbed", "done"):
-            self.fault(kind, where, site, detail)
-        if failed:
-            self.counts[kind] += 1
+        if outcome not in ("clean", "absorbed", "done"):
+            self.add_fault(outcome, phase, site, detail)
+        if failures:
+            self.outcomes[outcome] += 1
         if self.unraisable:
-            self.fault("unraisable", where, site, "; ".join(self.unraisable))
-        if failed and kind == "clean" and case.state() != before:
-            self.fault("changed", where, site, f"{before} became {case.state()}")
-        note(self.progress, f"{self.name}: after {where}")
-        kind, detail = self.judge(case, *self.run(case), 0)
-        if kind != "done":
-            self.fault(f"{kind} afterwards", where, site, detail)
-        return failed, site
+            self.add_fault("unraisable", phase, site, "; ".join(self.unraisable))
+        if failures and outcome == "clean" and case.state() != before:
+            self.add_fault("changed", phase, site, f"{before} became {case.state()}")
+        outcome, detail = self.judge(case, *self.run(case), 0)
+        if outcome != "done":
+            self.add_fault(f"{outcome} afterwards", phase, site, detail)
+        return failures, site
 
-    def judge(self, case: Case, value: Any, error: BaseException | None, failed: int) -> tuple[str, str]:
-        if failed and type(error) is MemoryError:
+    def judge(self, case: Case, value: Any, error: BaseException | None, failures: int) -> tuple[str, str]:
+        if failures and type(error) is MemoryError:
             return "clean", ""
-        if error is not None and (case.raises is None or type(error) is not case.raises):
-            return "other exception", f"{error!r} from {error.__cause__!r}"
-        if error is None and case.raises is not None:
-            return "swallowed", repr(value)
+        if type(error) is not (case.raises or type(None)):
+            return "other outcome", repr(value) if error is None else f"{error!r} from {error.__cause__!r}"
         try:
             case.check(value if error is None else error)
-        except AssertionError as wrong:
-            return "wrong", str(wrong)
-        return ("absorbed" if failed else "done"), ""
+        except AssertionError as difference:
+            return "wrong", str(difference)
+        return ("absorbed" if failures else "done"), ""
 
-    def sweep(self, case: Case, on: bool, phase: str, repeat: bool) -> None:
+    def sweep(self, case: Case, phase: str, *, on: bool = False, repeat: bool = False) -> None:
         """Lets one allocation after the other fail, until none does.
 
-        With ``repeat``, each until the same place fails twice: what is allocated once for ever shifts the numbers.
+        With ``repeat``, each until the same site fails twice: what is allocated only once shifts the numbers.
         """
         n, last = 0, None
-        while n < MAX_POINTS:
-            failed, site = self.attempt(case, n, on, phase)
-            if not failed:
+        while n < MAX_ALLOCATIONS:
+            failures, site = self.attempt(case, n, on, phase)
+            if not failures:
                 return
             if repeat and site != last:
                 last = site
@@ -115,45 +104,63 @@ class Runner:
                 n, last = n + 1, None
         raise AssertionError(f"{self.name} does not end")
 
-    def once(self, make: Any) -> collections.Counter[tuple[int, ...]]:
-        """A sweep in which no reference may be gained or lost, and the blocks in use after it."""
+    def sweep_without_leaks(self, make: Any) -> Sites:
+        """A sweep in which no reference may be gained or lost. Returns the blocks in use after it."""
         case = make()
         self.run(case)
-        case.prepare()
-        gc.collect()
-        counts = [sys.getrefcount(x) for x in case.watched]
-        self.sweep(case, False, "once", repeat=False)
-        case.prepare()
-        gc.collect()
-        after = [sys.getrefcount(x) for x in case.watched]
-        for i, (a, b) in enumerate(zip(counts, after, strict=True)):
-            if a != b and a < IMMORTAL:
-                self.fault("reference", f"of watched object {i}", [], f"{a} became {b}")
+        counts = count_references(case)
+        self.sweep(case, "once")
+        for i, (before, after) in enumerate(zip(counts, count_references(case), strict=True)):
+            if before != after and before < IMMORTAL:
+                self.add_fault("reference", "once", [], f"of watched object {i}: {before} became {after}")
         del case
         return live_blocks()
 
-    def passes(self, make: Any, thorough: bool) -> None:
+    def run_all(self, make: Any, thorough: bool) -> None:
         case = make()
-        self.allocates, keeps = case.allocates, case.keeps
-        self.sweep(case, False, "first time", repeat=thorough)
+        allocates, keeps_memory = case.allocates, case.keeps_memory
+        self.sweep(case, "the first use", repeat=thorough)
         del case
-        held = [live_blocks()]
-        while len(held) < (3 if thorough else 2):
-            held.append(self.once(make))
-        if held[-1].total() > held[-2].total() and not keeps:  # what Python keeps comes once, a leak each time
-            held.append(self.once(make))
+        live = [live_blocks()]
+        has_grown = lambda: live[-1].total() > live[-2].total() and not keeps_memory and not self.python_keeps_memory
+        while len(live) < (3 if thorough else 2):
+            live.append(self.sweep_without_leaks(make))
+        if has_grown():  # Python allocates what it keeps once, a leak comes each time
+            live.append(self.sweep_without_leaks(make))
         if thorough:
-            case = make()
-            self.sweep(case, True, "from there on", repeat=False)
-        # What is replaced may have come from elsewhere.
-        if held[-1].total() > held[-2].total() and not keeps and not self.python_keeps:
-            sizes = [blocks.total() for blocks in held]
-            for site, extra in (held[-1] - held[-2]).items():
-                self.fault("leak", "once", list(site), f"{extra} blocks; in all {sizes}")
+            self.sweep(make(), "failures from there on", on=True)
+        if has_grown():
+            for site, extra in (live[-1] - live[-2]).items():
+                self.add_fault("leak", "once", list(site), f"{extra} blocks; totals {[one.total() for one in live]}")
+        if not self.faults and (self.allocations > 0) != allocates:
+            self.add_fault("allocations", "all", [], f"expected {'some' if allocates else 'none'}")
+
+    def print_row(self, with_details: bool) -> None:
+        clean, absorbed = self.outcomes["clean"], self.outcomes["absorbed"]
+        outcome = f"{len(self.faults)} faults" if self.faults else "ok"
+        print(f"{self.name:62} {self.allocations:11} {clean:11} {absorbed:8}  {outcome}")
+        for (kind, site), detail in self.faults.items() if with_details else ():
+            print(f"    {kind}, {detail}\n        at {site or 'no site'}")
 
 
-def live_blocks() -> collections.Counter[tuple[int, ...]]:
-    """Where blocks in use were allocated, without those that caches of Python and jax keep."""
+def function_names(site: list[int]) -> str:
+    """The functions and lines of a site, if binutils are installed and the module has debugging symbols."""
+    addr2line = shutil.which("addr2line")
+    if addr2line is None or not site:
+        return " < ".join(map(hex, site))
+    command = [addr2line, "-Cfspe", sys.modules["partax._core"].__file__ or "", *map(hex, site)]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    return " < ".join(line[:120] for line in lines)
+
+
+def count_references(case: Case) -> list[int]:
+    case.prepare()
+    gc.collect()
+    return [sys.getrefcount(x) for x in case.watched]
+
+
+def live_blocks() -> Sites:
+    """The sites of blocks in use, without those in caches of Python and jax."""
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
     for _ in range(3):
@@ -163,25 +170,31 @@ def live_blocks() -> collections.Counter[tuple[int, ...]]:
 
 
 def main() -> None:
-    results, progress_path, module, thorough, *names = sys.argv[1:]
+    results, progress_path, module, skipped, options = sys.argv[1:]
     os.environ.pop("LD_PRELOAD", None)
     faulthandler.enable()
     importlib.import_module(module)
-    progress = os.open(progress_path, os.O_WRONLY | os.O_CREAT)
-    path = importlib.import_module("partax._core").__file__
-    base = injector.watch(path)
+    settings = json.loads(options)
+    injector.watch(sys.modules["partax._core"].__file__)
     gc.collect()
     gc.freeze()
-    with Path(results).open("a") as file:
-        for name in names:
-            runner = Runner(name, progress)
-            try:
-                runner.passes(OPERATIONS[name], thorough == "1")
-            except Exception:
-                runner.fault("broken", "the operation itself", [], traceback.format_exc())
-            line = {"name": name, "points": runner.points, "counts": runner.counts, "base": base, "core": path}
-            line |= {"allocates": runner.allocates, "faults": list(runner.faults.values())}
-            print(json.dumps(line), file=file, flush=True)
+    names = [name for name in OPERATIONS if settings["only"] in name]
+    names = [name for name in names if not (settings["quick"] and name.startswith("slow "))]
+    if settings["list"]:
+        print(*names, sep="\n")
+        return
+    progress = os.open(progress_path, os.O_WRONLY | os.O_CREAT)
+    for name in names[int(skipped) :]:
+        runner = Runner(name, progress)
+        try:
+            runner.run_all(OPERATIONS[name], not settings["quick"])
+        except Exception:
+            runner.add_fault("broken", "the operation itself", [], traceback.format_exc())
+        runner.print_row(with_details=module != "deliberate")
+        sys.stdout.flush()
+        with Path(results).open("a") as file:
+            kinds = [kind for kind, _ in runner.faults]
+            print(json.dumps([name, kinds, runner.outcomes.total()]), file=file)
 
 
 main()

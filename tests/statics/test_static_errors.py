@@ -12,14 +12,11 @@ from trees import Bag, Cell, Layer, Model, Tray, array
 class Value:
     """Equal by value, like its children below, each of which breaks one thing."""
 
-    def __init__(self, name: str = "a") -> None:
-        self.name = name
-
     def __eq__(self, other: object) -> Any:
-        return isinstance(other, Value) and other.name == self.name
+        return isinstance(other, Value)
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return 1
 
 
 class NoHash(Value):
@@ -53,7 +50,7 @@ def model_with(**fields: Any) -> Model:
 
 
 def assert_refused(f: Any, tree: Any, *words: str) -> BaseException | None:
-    """The message has these words and is no novel, and the wrapper works afterwards; gives the cause."""
+    """The short message has these words, and the wrapper works afterwards. Returns the cause."""
     keys = f.cache_info().static_keys
     for _ in range(2):
         with pytest.raises(TypeError) as caught:
@@ -66,30 +63,27 @@ def assert_refused(f: Any, tree: Any, *words: str) -> BaseException | None:
 
 @pytest.fixture
 def f() -> Any:
-    """A function of two arguments; the same that another test has had, but for its keys."""
     step = filter_jit(lambda tree, n: (tree, n))
-    step.clear_cache()
+    step.clear_cache()  # another test has compiled an equal function
     return step
 
 
 NUMBERS = np.zeros(1000)
 AT_FIELD, AT_LEAF = "tree.layers[0].scale", "tree.layers[0].rate"
-# What is given, and words of the message: where in it is what, and what is asked of it.
-REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "an array of jax": (model_with(scale=array(2)), (AT_FIELD, "Array", "static")),
-    "an array of NumPy": (model_with(scale=NUMBERS), (AT_FIELD, "ndarray", "static")),
-    "in a tuple": (model_with(scale=(1, NUMBERS)), (AT_FIELD, "ndarray")),
-    "in a list": (model_with(scale=[NUMBERS]), (AT_FIELD, "ndarray")),
-    "in a dictionary": (model_with(scale={"k": NUMBERS}), (AT_FIELD, "ndarray")),
-    "in a dataclass": ([Cell(array(2), mode=NUMBERS)], ("tree[0].mode", "ndarray")),
-    "in a node without keys": ({"k": Bag(array(2), label=NUMBERS)}, ("tree['k']", "ndarray")),
-    "in a node with keys": ((0, Tray(1, Tray(1, 2, label=NUMBERS))), ("tree[1].bottom", "ndarray")),
-}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_static_is_named_with_its_path(name: str, f: Any) -> None:
-    tree, words = REFUSED[name]
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        (model_with(scale=array(2)), (AT_FIELD, "Array", "static")),
+        (model_with(scale=NUMBERS), (AT_FIELD, "ndarray", "static")),
+        (model_with(scale={"k": [(1, NUMBERS)]}), (AT_FIELD, "ndarray")),
+        ([Cell(array(2), mode=NUMBERS)], ("tree[0].mode", "ndarray")),
+        ({"k": Bag(array(2), label=NUMBERS)}, ("tree['k']", "ndarray")),
+        ((0, Tray(1, Tray(1, 2, label=NUMBERS))), ("tree[1].bottom", "ndarray")),
+    ],
+)
+def test_an_array_in_a_static_field_is_named_with_its_path(tree: Any, words: tuple[str, ...], f: Any) -> None:
     assert_refused(f, tree, *words)
 
 
@@ -97,7 +91,6 @@ def test_what_cannot_be_static_is_named_with_its_path(name: str, f: Any) -> None
 def test_leaves_that_cannot_be_hashed_are_named_with_the_cause(kind: type[Value], f: Any) -> None:
     places: list[tuple[Any, str]] = [
         (kind(), "tree"),
-        (model_with(rate=kind()), AT_LEAF),
         (model_with(rate={"k": [0, kind()]}), f"{AT_LEAF}['k'][1]"),
         (model_with(rate=Bag(1, kind())), f"{AT_LEAF}["),
         (model_with(rate=Tray(kind(), 1)), f"{AT_LEAF}.top"),
@@ -107,16 +100,14 @@ def test_leaves_that_cannot_be_hashed_are_named_with_the_cause(kind: type[Value]
         assert isinstance(cause, ZeroDivisionError if kind is BadHash else TypeError)
 
 
-@pytest.mark.parametrize(("kind", "place"), [(BadEq, "scale"), (BadEq, "rate"), (ArrayEq, "scale"), (ArrayEq, "rate")])
+@pytest.mark.parametrize("kind", [BadEq, ArrayEq])
+@pytest.mark.parametrize("place", ["scale", "rate"])
 def test_an_equality_that_does_not_answer(kind: type[Value], place: str, f: Any) -> None:
-    def make() -> Any:
-        return model_with(**{place: kind()})
-
-    assert f(make(), 1)[1] == 1
-    cause = assert_refused(f, make(), f"tree.layers[0].{place}", kind.__name__)
+    assert f(model_with(**{place: kind()}), 1)[1] == 1
+    cause = assert_refused(f, model_with(**{place: kind()}), f"tree.layers[0].{place}", kind.__name__)
     assert isinstance(cause, (ValueError, type(None)) if kind is ArrayEq else ZeroDivisionError)
     f.clear_cache()
-    assert f(make(), 1)[1] == 1
+    assert f(model_with(**{place: kind()}), 1)[1] == 1
 
 
 def test_an_equality_that_raises_does_not_matter_for_the_same_object(f: Any) -> None:
@@ -126,20 +117,20 @@ def test_an_equality_that_raises_does_not_matter_for_the_same_object(f: Any) -> 
     assert f.cache_info().static_keys == 1
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
-def test_interrupts_and_ends_of_memory_pass_as_they_are(raised: type[BaseException]) -> None:
-    on: list[bool] = []
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_interrupts_and_memory_errors_pass_unchanged(error: type[BaseException]) -> None:
+    raises: list[bool] = []
 
     class Raising(Value):
         def __hash__(self) -> int:
-            if on:
-                raise raised
+            if raises:
+                raise error
             return 1
 
     f, x = filter_jit(lambda x, tree: x), array(2)
     for tree in ([Raising()], Bag(label=(1, Raising()))):
-        on.append(True)
-        with pytest.raises(raised):
+        raises.append(True)
+        with pytest.raises(error):
             f(x, tree)
-        on.clear()
+        raises.clear()
         assert f(x, tree) is x

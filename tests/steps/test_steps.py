@@ -1,6 +1,7 @@
 """Guards the promise that steps which run in one call give what they give one by one, whatever a step returns."""
 
 import gc
+import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from transformed import assert_close_trees
 optimizer = optax.adam(1e-2)
 
 
-def close(found: Any, right: Any) -> None:
-    assert_close_trees(found, right, terms=2000)
+def close(actual: Any, expected: Any) -> None:
+    assert_close_trees(actual, expected, terms=2000)
 
 
 class State(NamedTuple):
@@ -63,65 +64,49 @@ def with_key(model: Any, opt: Any, key: Any, batch: Any) -> Any:
     return model, opt, key, value
 
 
-def model() -> Any:
-    return eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
-
-
 def state() -> State:
-    return State(model(), optimizer.init(eqx.filter(model(), eqx.is_array)))
+    model = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
+    return State(model, optimizer.init(eqx.filter(model, eqx.is_array)))
 
 
-def batches(count: int, on_device: bool = False) -> list[Any]:
-    chance = np.random.default_rng(0)
-    made = [(chance.normal(size=(5, 3)).astype("f4"), chance.normal(size=(5, 2)).astype("f4")) for _ in range(count)]
-    return [tuple(map(jnp.asarray, it)) for it in made] if on_device else made
+def batches(count: int) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [(random.normal(size=(5, 3)).astype("f4"), random.normal(size=(5, 2)).astype("f4")) for _ in range(count)]
 
 
-# A step, the arguments of its first call without the batch, how the state goes from its result to the next call, and
-# by which names its batch comes.
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-STEPS: dict[str, tuple[Callable[..., Any], Callable[[], Call], Callable[[Any], Call], tuple[str, ...]]] = {
-    "by position": (update, lambda: (tuple(state()), {}), lambda it: (tuple(it[1:]), {}), ("x", "y")),
-    "carry first": (carry_first, lambda: (tuple(state()), {}), lambda it: (tuple(it[:2]), {}), ("batch",)),
-    "one state": (one_state, lambda: ((state(),), {}), lambda it: ((it[0],), {}), ("batch",)),
-    "only the state": (only_state, lambda: ((), {"state": state()}), lambda it: ((), {"state": it}), ("batch",)),
-    "by name": (
-        by_name,
-        lambda: ((state().opt,), {"model": state().params}),
-        lambda it: ((it["opt"],), {"model": it["model"]}),
-        ("x", "y"),
-    ),
-    "with a key": (with_key, lambda: ((*state(), jax.random.key(3)), {}), lambda it: (it[:3], {}), ("batch",)),
-}
+# A step, the arguments of the call after a result, and the names of its batch.
+STEPS: list[tuple[Callable[..., Any], Callable[[Any], dict[str, Any]], tuple[str, ...]]] = [
+    (update, lambda result: {"model": result[1], "opt": result[2]}, ("x", "y")),
+    (carry_first, lambda result: {"model": result[0], "opt": result[1]}, ("batch",)),
+    (one_state, lambda result: {"state": result[0]}, ("batch",)),
+    (only_state, lambda result: {"state": result}, ("batch",)),
+    (by_name, lambda result: {"opt": result["opt"], "model": result["model"]}, ("x", "y")),
+    (with_key, lambda result: {"model": result[0], "opt": result[1], "key": result[2]}, ("batch",)),
+]
 
 
-def one_by_one(name: str, count: int, on_device: bool = False) -> list[Any]:
-    step, begin, go_on, names = STEPS[name]
-    (args, keywords), jitted, found = begin(), partax.filter_jit(step), []
-    for batch in batches(count, on_device):
-        result = jitted(*args, **keywords, **dict(zip(names, batch if len(names) == 2 else [batch], strict=True)))
-        args, keywords = go_on(result)
-        found.append(result)
-    return found
-
-
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(("step", "next_arguments", "names"), STEPS)
 @pytest.mark.parametrize(("count", "on_device"), [(3, False), pytest.param(11, True, marks=pytest.mark.slow)])
-def test_each_way_to_write_a_step(name: str, count: int, on_device: bool) -> None:
-    step, begin, go_on, _ = STEPS[name]
-    args, keywords = begin()
-    right = one_by_one(name, count, on_device)
-    chunks = partax.scan_steps(partax.filter_jit(step), 4)(*args, over=batches(count, on_device), **keywords)
+def test_each_way_to_write_a_step(step: Any, next_arguments: Any, names: Any, count: int, on_device: bool) -> None:
+    model, opt = state()
+    arguments = {"model": model, "opt": opt, "state": state(), "key": jax.random.key(3)}
+    arguments = first = {name: arguments[name] for name in inspect.signature(step).parameters if name in arguments}
+    over = jax.tree.map(jnp.asarray, batches(count)) if on_device else batches(count)
+    jitted, expected = partax.filter_jit(step), []
+    for batch in over:
+        expected.append(jitted(**arguments, **dict(zip(names, batch if len(names) == 2 else [batch], strict=True))))
+        arguments = next_arguments(expected[-1])
+    chunks = partax.scan_steps(jitted, 4)(**first, over=over)
     assert len(chunks) == -(-count // 4)
-    parts = [right[done : done + 4] for done in range(0, count, 4)]
-    for result, part in zip(chunks, parts, strict=True):
+    for i, result in enumerate(chunks):
+        part = expected[4 * i : 4 * i + 4]
         assert jax.tree.structure(result) == jax.tree.structure(part[-1])
-        close(go_on(result), go_on(part[-1]))
-        for found, *expected in zip(jax.tree.leaves(result), *map(jax.tree.leaves, part), strict=True):
-            if isinstance(found, jax.Array) and found.ndim > np.ndim(expected[-1]):
-                close(found, jnp.stack(expected))
-            elif not isinstance(found, jax.Array):
-                assert found == expected[-1]
+        close(next_arguments(result), next_arguments(part[-1]))
+        for leaf, *leaves in zip(jax.tree.leaves(result), *map(jax.tree.leaves, part), strict=True):
+            if isinstance(leaf, jax.Array) and leaf.ndim > np.ndim(leaves[-1]):
+                close(leaf, jnp.stack(leaves))
+            elif not isinstance(leaf, jax.Array):
+                assert leaf == leaves[-1]
 
 
 def test_an_iterator_that_raises_loses_nothing() -> None:
@@ -129,13 +114,13 @@ def test_an_iterator_that_raises_loses_nothing() -> None:
         yield from batches(count)
         raise OSError("the disk is gone")
 
+    *_, expected = partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=batches(4))
     for count in (0, 3, 4):
         losses: list[float] = []
         chunks = partax.scan_steps(partax.filter_jit(carry_first), 4)(*state(), over=some(count))
         with pytest.raises(OSError, match="the disk is gone"):
             any(losses.extend(values.tolist()) for *_, values in chunks)
-        right = [float(it[2]) for it in one_by_one("carry first", count)]
-        close(jnp.asarray(losses, "f4"), jnp.asarray(right, "f4"))
+        close(jnp.asarray(losses, "f4"), expected[2][:count])
 
 
 def test_no_batches_give_nothing() -> None:
@@ -171,7 +156,7 @@ def test_donation_goes_on(donate: Any) -> None:
     assert not fixed.is_deleted() and before["w"].tolist() == [10, 10, 10]
 
 
-def test_what_is_carried_may_be_said() -> None:
+def test_carry_says_what_is_carried() -> None:
     def step(params: Any, teacher: Any, rate: Any, x: Any) -> Any:
         gradient = {"w": params["w"] - teacher["w"]}
         return {"w": params["w"] - rate * gradient["w"]}, gradient, rate * 0.5
@@ -183,28 +168,27 @@ def test_what_is_carried_may_be_said() -> None:
     assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
 
 
-PLACES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], Any]] = {
-    # How a step returns two arguments of one structure, where they are, and what says which is which.
-    "positions": (lambda params, opt: (opt, params), lambda it: it[::-1], {"params": 1, "opt": 0}),
-    "fields": (State, lambda it: it, {"params": "params", "opt": "opt"}),
-    "inside": (
-        lambda params, opt: (1, {"new": [params, opt]}),
-        lambda it: it[1]["new"],
-        {"params": (1, "new", 0), "opt": (1, "new", 1)},
-    ),
-}
-
-
-@pytest.mark.parametrize(("returned", "both", "carry"), PLACES.values(), ids=PLACES)
-def test_places_say_which_of_two_is_carried(returned: Any, both: Any, carry: Any) -> None:
+@pytest.mark.parametrize(
+    ("pack", "unpack", "carry"),
+    [
+        (lambda params, opt: (opt, params), lambda result: result[::-1], {"params": 1, "opt": 0}),
+        (State, lambda result: result, {"params": "params", "opt": "opt"}),
+        (
+            lambda params, opt: (1, {"new": [params, opt]}),
+            lambda result: result[1]["new"],
+            {"params": (1, "new", 0), "opt": (1, "new", 1)},
+        ),
+    ],
+)
+def test_places_say_which_of_two_alike_results_is_carried(pack: Any, unpack: Any, carry: Any) -> None:
     def step(params: Any, opt: Any, x: Any) -> Any:
-        return returned({"w": params["w"] + opt["w"] * x}, {"w": opt["w"] * 0.5 + params["w"]})
+        return pack({"w": params["w"] + opt["w"] * x}, {"w": opt["w"] * 0.5 + params["w"]})
 
     jitted, over = partax.filter_jit(step), [np.ones(2, "f4")] * 5
-    args = right = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
+    args = expected = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
     for x in over:
-        right = both(jitted(*right, x))
-    close(both(list(partax.scan_steps(jitted, 2, carry=carry)(*args, over=over))[-1]), right)
+        expected = unpack(jitted(*expected, x))
+    close(unpack(list(partax.scan_steps(jitted, 2, carry=carry)(*args, over=over))[-1]), expected)
 
 
 def test_an_array_alone_is_carried_if_it_is_all_there_is() -> None:
@@ -227,7 +211,7 @@ def test_nothing_is_kept_of_a_run() -> None:
 def test_nothing_is_kept_of_a_run_that_is_left() -> None:
     gc.disable()
     try:
-        over = (it for it in batches(8))
+        over = (batch for batch in batches(8))
         dead, chunks = weakref.ref(over), partax.scan_steps(partax.filter_jit(carry_first), 2)(*state(), over=over)
         assert len(next(chunks)) == 3
         del over, chunks
