@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import CallShape, Options, is_traced_array, value_names, value_parameters
+from partax._jit.options import CallShape, Options, is_traced_array
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
@@ -76,19 +76,18 @@ def _parts_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
     return [part for i, part in enumerate(parts) if i not in left_out]  # a default that was left out is not an argument
 
 
-def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
-    """The explicit sharding of each input leaf of the call under way, or None."""
+def leaf_in_shardings(options: Options, call: CallShape, values: Sequence[Any]) -> list[Any]:
+    """The explicit sharding of each input leaf of a call, or None."""
     prefix = options.in_shardings
-    call = _core.call_shape()
-    names, first = value_names(call), int(call[-1])  # where there is one, the callable comes first
-    traces = [functools.partial(options.traces, own) for own in value_parameters(call)]
+    names, first = call.value_names, int(call.has_callable)  # where there is one, the callable comes first
+    traces = [functools.partial(options.traces, own) for own in call.value_parameters]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
         parts = _parts_of_call(prefix, call)
         num_entries = sum(not isinstance(part, NoEntry) for part in prefix)
         has_entries = f"in_shardings has {num_entries} {'entry' if num_entries == 1 else 'entries'}"
         if len(parts) > len(values) - first:
-            every = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
+            every = call._replace(left_out=(), has_callable=False).value_names  # also those that a call leaves out
             takers = [name for name, part in zip_longest(every, prefix) if name and not isinstance(part, NoEntry)]
             raise ValueError(f"{has_entries}, expected at most one for each argument ({', '.join(takers)})")
         per_value[first : first + len(parts)] = parts
@@ -104,12 +103,12 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
 
 
 def misplaced_leaf(
-    options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
+    options: Options, call: CallShape, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
+    """The first leaf of a call that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
-    shardings = leaf_in_shardings(options, values)
+    shardings = leaf_in_shardings(options, call, values)
     for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
         array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
         if isinstance(sharding, Sharding) and not _fits(array, sharding):

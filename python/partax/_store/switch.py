@@ -4,7 +4,7 @@ import os
 from types import TracebackType
 from typing import Any, Literal
 
-from partax import _core
+from partax._jit import cache_miss
 from partax._pytree.short_text import short_text
 from partax._store.ahead import Ahead
 from partax._store.folder import Folder
@@ -106,7 +106,7 @@ def _set(to: Folder | None) -> None:
     if _ahead is not None:
         _ahead.end()
     _folder, _ahead = to, None if to is None else Ahead(to)
-    _core.store_programs(to is not None)
+    cache_miss.stores_programs = to is not None
 
 
 def store_as_told(environment: Any = os.environ) -> None:
