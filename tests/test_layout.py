@@ -22,6 +22,9 @@ PACKAGES = [
     "_store", "_doctor",
 ]  # fmt: skip
 LONGEST = 400
+# Functions of partax that C++ calls: of all folders, and of csrc/call.
+MOST_HOOKS = 29
+MOST_HOOKS_OF_CALL = 8
 
 Edge = tuple[str, str]  # from a file to what it includes or imports
 
@@ -141,6 +144,11 @@ def test_what_cpp_names_of_python_is_there() -> None:
     table = (CSRC / "base/python_hooks.h").read_text(encoding="utf-8")
     named = {(module, name) for name, module in re.findall(r'PythonFunction (\w+)\{"([\w.]+)",\s*"\1"\}', table)}
     assert len(named) == table.count("inline PythonFunction ") > 10
+    assert len(named) <= MOST_HOOKS
+    used_in_call = {
+        name for path in sources(CSRC / "call") for name in re.findall(r"python::(\w+)", path.read_text("utf-8"))
+    }
+    assert len(used_in_call) <= MOST_HOOKS_OF_CALL
     other = re.compile(r'"partax\._(?!core\b)')
     assert [path.name for path in sources(CSRC) if other.search(path.read_text("utf-8"))] == ["python_hooks.h"]
     for module, function in sorted(named, key=lambda it: ("flax" in it[0], it)):

@@ -38,7 +38,6 @@ class PythonFunction {
 
 namespace python {
 
-inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
 inline PythonFunction read_entries{"partax._families.flax", "read_entries"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
@@ -55,28 +54,12 @@ inline PythonFunction difference{"partax._pytree.texts", "difference"};
 inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
 inline PythonFunction direct_run{"partax._jit.methods", "direct_run"};
 inline PythonFunction refuse_donated{"partax._jit.methods", "refuse_donated"};
-inline PythonFunction traced_function{"partax._jit.build_target", "traced_function"};
-inline PythonFunction build_target{"partax._jit.build_target", "build_target"};
+inline PythonFunction cache_miss{"partax._jit.cache_miss", "cache_miss"};
 inline PythonFunction explain_failure{"partax._jit.runtime_errors", "explain_failure"};
-inline PythonFunction raise_lost_array{"partax._jit.forwarded_arrays", "raise_lost_array"};
 inline PythonFunction refuse_lost_arrays{"partax._jit.forwarded_arrays", "refuse_lost_arrays"};
 inline PythonFunction to_device{"partax._jit.forwarded_arrays", "to_device"};
-inline PythonFunction call_watched{"partax._jit.lost_changes", "call_watched"};
 inline PythonFunction call_parameters{"partax._jit.options", "call_parameters"};
-inline PythonFunction value_names{"partax._jit.options", "value_names"};
 inline PythonFunction values_meant{"partax._jit.options", "values_meant"};
-inline PythonFunction holds_errors{"partax._jit.runtime_errors", "holds_errors"};
-inline PythonFunction wait_for{"partax._jit.runtime_errors", "wait_for"};
-inline PythonFunction leaf_out_shardings{"partax._jit.shardings", "leaf_out_shardings"};
-inline PythonFunction apply_outcome{"partax._libraries.flax.graph_call", "apply_outcome"};
-inline PythonFunction read_graph{"partax._libraries.flax.graph_call", "read_graph"};
-inline PythonFunction trace_graph{"partax._libraries.flax.graph_call", "trace_graph"};
-inline PythonFunction begin_trace{"partax._explain.history", "begin_trace"};
-inline PythonFunction end_trace{"partax._explain.history", "end_trace"};
-inline PythonFunction new_history{"partax._explain.history", "new_history"};
-inline PythonFunction warn_of_constants{"partax._jit.static_arrays", "warn_of_constants"};
-inline PythonFunction stored_result{"partax._store.results", "stored_result"};
-inline PythonFunction stored_programs{"partax._store.programs", "stored_programs"};
 
 }  // namespace python
 }  // namespace partax

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/python_hooks.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -110,15 +109,17 @@ void BoundCall::replace_values(const Ref& values) {
   values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
 }
 
-Ref shape_data(const Parameters& parameters, const BoundCall& call) {
+Ref call_shape(const Parameters& parameters, const BoundCall& call) {
+  static Name method("shape_of_call");
   const CallShape& shape = call.shape();
-  return Ref::checked(Py_BuildValue("(OOnOO)", parameters.description.get(), tuple_of_numbers(shape.left_out).get(),
-                                    static_cast<Py_ssize_t>(shape.num_extra), tuple_of(shape.keywords).get(),
-                                    truth(call.has_callable())));
+  const Ref left_out = tuple_of_numbers(shape.left_out), num_extra = number(shape.num_extra),
+            keywords = tuple_of(shape.keywords);
+  return Ref::checked(PyObject_CallMethodObjArgs(parameters.description.get(), method.get(), left_out.get(),
+                                                 num_extra.get(), keywords.get(), truth(call.has_callable()), nullptr));
 }
 
 Ref value_names(const Parameters& parameters, const BoundCall& call) {
-  return python::value_names(shape_data(parameters, call));
+  return attribute(call_shape(parameters, call).get(), "value_names");
 }
 
 Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values) {

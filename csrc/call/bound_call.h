@@ -60,9 +60,8 @@ class BoundCall {
   bool has_callable_ = false;
 };
 
-// Which values a call has, for Python, which names them: (parameters, indices of those that were left out, number
-// of values taken by *args, names of those taken by **kwargs, whether the callable is the first value).
-Ref shape_data(const Parameters& parameters, const BoundCall& call);
+// Which values a call has: a partax._jit.options.CallShape.
+Ref call_shape(const Parameters& parameters, const BoundCall& call);
 // The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
 Ref value_names(const Parameters& parameters, const BoundCall& call);
 

@@ -94,10 +94,10 @@ void BoundProgram::add_run(const Entry& entry, const LeafBuffer& leaves, const R
     runs_.insert(runs_.begin(), std::move(run));
 }
 
-void refuse_donated(const Entry& entry, const IsBound& values) {
+void refuse_donated(CallFrame& frame, const Entry& entry, const IsBound& values) {
   const KeptValues bound(entry.key, values, nullptr);
   for (std::size_t i = 0; i < entry.donated.size(); ++i) {
-    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(number(i));
+    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(frame.view(), number(i));
   }
 }
 

@@ -110,7 +110,7 @@ class BoundProgram {
 using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;
 
 // Before a call that donates: raises if it would donate an array that is bound.
-void refuse_donated(const Entry& entry, const IsBound& values);
+void refuse_donated(CallFrame& frame, const Entry& entry, const IsBound& values);
 
 // What `bind` was given, and what calls have found.
 struct Bindings {

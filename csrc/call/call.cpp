@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "base/python_hooks.h"
+#include "call/miss.h"
 #include "call/output.h"
-#include "call/trace.h"
 #include "tree/match.h"
 #include "tree/spec_data.h"
 
@@ -37,7 +37,19 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = number(i);
-    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, truth(liveness_checked));
+    python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated), index, truth(liveness_checked));
+    return;
+  }
+}
+
+// Waits for the program that has returned this; raises what it raises.
+void wait_for(PyObject* returned) {
+  static Name wait("block_until_ready");
+  const Ref results = is_output_node(returned) ? results_of(returned) : tuple_of(&returned, 1);
+  for (PyObject* array : Items(results.get())) {
+    if (!hooks().jax_array_type.is(Py_TYPE(array))) continue;
+    const Away away;
+    Ref::checked(PyObject_CallMethodNoArgs(array, wait.get()));
     return;
   }
 }
@@ -90,17 +102,16 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   CallCache& cache = call.cache();
   CallFrame frame(call);
   if (cache.graph) take_static_cache();
-  bool is_new = false;  // whether this call has built the target of its entry
   EntryPtr entry;
   Ref returned;                           // by the target, of which the user's result is made
   std::shared_ptr<BoundProgram> program;  // of bound arguments
   bool ran_directly = false;              // by `program`, without jax's own dispatch
   try {
     if (bound != nullptr) std::tie(entry, program) = call.find_bound(bound->programs());
-    if (!entry) entry = call.find(frame, is_new);
+    if (!entry) entry = call.find(frame);
     frame.entry = entry.get();
     if (bound != nullptr && !program && !entry->donated.empty() && !cache.graph) {
-      refuse_donated(*entry, bound->are_bound(jit, cache.parameters));
+      refuse_donated(frame, *entry, bound->are_bound(jit, cache.parameters));
     }
     refuse_lost_forwarded(*entry, call.leaves());
     const Ref target = entry->value, stored = entry->program;
@@ -108,10 +119,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     ran_directly = static_cast<bool>(returned);
     if (!returned) returned = call.run(stored ? stored.get() : target.get(), *entry);
     frame.in_user_code = true;
-    if (frame.holds_errors && !entry->blocks) {  // inside another program that one is asked
-      entry->blocks = python::runs_compiled(call.leaves().tuple()).get() == Py_True;
-    }
-    if (entry->blocks) python::wait_for(returned);
+    if (entry->blocks) wait_for(returned.get());
   } catch (const PythonError&) {
     frame.in_user_code = true;
     if (entry) {
@@ -120,21 +128,21 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     }
     throw;
   }
-  Ref result = call.finish(returned, *entry, !frame.traced);
+  Ref result = call.finish(frame, returned, *entry, !frame.traced);
   if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, entry, std::move(program), returned);
   ++entry->calls;
-  ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
+  ++(frame.traced || frame.loaded || frame.is_new ? cache.misses : cache.hits);
   return result;
 }
 
-EntryPtr Call::find(CallFrame& frame, bool& is_new) {
+EntryPtr Call::find(CallFrame& frame) {
   if (EntryPtr entry = try_recent_entries()) return entry;
   if (cache_.graph && !objects_.has_read()) {
-    objects_.read();
+    objects_.read(cache_.graph, frame);
     if (EntryPtr entry = try_recent_entries()) return entry;
   }
   const EntryPtr latest = cache_.table.latest();
-  EntryPtr entry = find_or_create_entry(frame, is_new);
+  EntryPtr entry = find_or_create_entry(frame);
   if (latest) latest->successor = entry;
   return entry;
 }
@@ -181,13 +189,13 @@ Ref Call::run(PyObject* program, const Entry& entry) {
       PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-Ref Call::finish(const Ref& returned, const Entry& entry, bool liveness_checked) {
+Ref Call::finish(CallFrame& frame, const Ref& returned, const Entry& entry, bool liveness_checked) {
   check_forwarded(entry, returned.get(), leaves_, liveness_checked);
   keep_nodes(entry);
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
   objects_.record_completeness(entry, leaves_);
-  return objects_.apply(result, entry, leaves_);
+  return objects_.apply(cache_.graph, frame, result, entry, leaves_);
 }
 
 // Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
@@ -201,7 +209,7 @@ void Call::keep_nodes(const Entry& entry) {
 
 // ---- A miss.
 
-EntryPtr Call::find_or_create_entry(CallFrame& frame, bool& is_new) {
+EntryPtr Call::find_or_create_entry(CallFrame& frame) {
   TreeSpec spec;
   flatten(spec, leaves_);
   EntryPtr entry = with_static_path(
@@ -212,7 +220,7 @@ EntryPtr Call::find_or_create_entry(CallFrame& frame, bool& is_new) {
     if (entry->value) return entry;
     frame.entry = entry.get();
     entry->difference = difference_of(*this, spec);
-    is_new = build_target(frame, *entry, leaves_);
+    python::cache_miss(frame.view());
   } catch (...) {
     cache_.table.erase_untraced(*entry);
     throw;
@@ -225,7 +233,7 @@ void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) c
   options.callables = cache_.callables;
   if (cache_.rule.any()) {
     options.rule = &cache_.rule;
-    options.rule_values = cache_.rule.values(bound_.size(), shape_data(cache_.parameters, bound_));
+    options.rule_values = cache_.rule.values(bound_.size(), call_shape(cache_.parameters, bound_));
   }
   flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }
@@ -240,16 +248,8 @@ Ref Call::described() const {
   return tuple_of({spec_data(spec, names()), leaves.tuple()});
 }
 
-Ref Call::history() const {
-  if (!cache_.history) {
-    const Ref made = python::new_history(jit_.function, cache_.options, exact_unicode(cache_.difference));
-    if (!cache_.history) cache_.history = made;  // else another thread was first
-  }
-  return cache_.history;
-}
-
-void Call::read_objects() {
-  if (cache_.graph) objects_.read();
+void Call::read_objects(CallFrame& frame) {
+  if (cache_.graph) objects_.read(cache_.graph, frame);
 }
 
 // ---- The arrays that a call returns unchanged.
@@ -276,7 +276,7 @@ void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   });
   if (!may_lose) return;
   const Ref target = entry.value;
-  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated));
+  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated), Py_None, Py_False);
 }
 
 // ---- A call while it is under way.
@@ -291,28 +291,19 @@ CallFrame::CallFrame(const Call& call_) noexcept : call(call_), outer(innermost_
 
 CallFrame* CallFrame::innermost() noexcept { return innermost_frame; }
 
-CallFrame& CallFrame::under_way() {
-  if (innermost_frame != nullptr) return *innermost_frame;
-  raise_error(PyExc_RuntimeError, "partax: no call is under way");
+const Ref& CallFrame::view() {
+  if (!view_object) view_object = box(std::make_unique<CallView>(CallView{this}));
+  return view_object;
 }
 
-CallFrame::~CallFrame() { innermost_frame = outer; }
+CallFrame::~CallFrame() {
+  innermost_frame = outer;
+  if (view_object) Boxed<CallView>::clear(view_object.get());
+}
 
-void explain_failure(const CallFrame& frame) {
-  const bool is_explained = PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||
-                            PyErr_ExceptionMatches(PyExc_TypeError) != 0 ||
-                            PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
-  if (!is_explained) return;
+void explain_failure(CallFrame& frame) {
   const Ref original = take_exception();
-  restore_exception(python::explain_failure(original, frame.call.cache().options, frame.call.values(),
-                                            truth(frame.traced), truth(frame.in_body)));
-}
-
-Ref call_body(PyObject* callable, PyObject* values) {
-  const Call& call = CallFrame::under_way().call;
-  if (PyTuple_GET_SIZE(values) != static_cast<Py_ssize_t>(call.bound().size()))
-    raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
-  return call_with(call.cache().parameters, call.bound(), callable, Items(values).begin());
+  restore_exception(python::explain_failure(original, frame.view()));
 }
 
 }  // namespace partax

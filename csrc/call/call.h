@@ -28,34 +28,33 @@ class Call {
 
   const JitFunction& jit() const noexcept { return jit_; }
   CallCache& cache() const noexcept { return cache_; }
+  const Ref& cache_object() const noexcept { return cache_object_; }
   const BoundCall& bound() const noexcept { return bound_; }
   const GraphObjects& objects() const noexcept { return objects_; }
   const LeafBuffer& leaves() const noexcept { return leaves_; }
   // Its values, and the root of each one's path in messages: tuples.
   Ref values() const { return tuple_of(bound_.values(), bound_.size()); }
   Ref names() const { return value_names(cache_.parameters, bound_); }
-  // The records of the callable's traces, begun at the first of them.
-  Ref history() const;
 
   // Flattens the values by the cache's options and these; raises PythonError.
   void flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options = {}) const;
   // (what they are flattened to, as `spec_data` gives it, array leaves).
   Ref described() const;
-  // Has Python read the objects that the function may change, if it may. The call must be under way.
-  void read_objects();
+  // Has Python read the objects that the function may change, if it may.
+  void read_objects(CallFrame& frame);
   // Whether an entry has the program of this call; then `leaves` are its arrays, else empty. What `bound` (may
   // be null) knows of the arguments is not looked at.
   bool matches(Entry& entry, const BoundProgram* bound = nullptr);
-  // The entry that has it, of those used last or by its hash; a new one has its target made, which `is_new` tells. The
-  // frame must be the innermost. Threads that miss at once get one entry, and one function for jax to trace.
-  EntryPtr find(CallFrame& frame, bool& is_new);
+  // The entry that has it, of those used last or by its hash; Python builds the target of a new one. Threads that miss
+  // at once get one entry, and one function for jax to trace.
+  EntryPtr find(CallFrame& frame);
   // The entry that has it of those that some bound arguments have been called with, and what is known there; or
   // nothing.
   std::pair<EntryPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
   // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
   Ref run(PyObject* program, const Entry& entry);
   // The user's result from what that returned. `liveness_checked`: the forwarded arrays had been looked at before.
-  Ref finish(const Ref& returned, const Entry& entry, bool liveness_checked);
+  Ref finish(CallFrame& frame, const Ref& returned, const Entry& entry, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
     return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
@@ -64,7 +63,7 @@ class Call {
  private:
   EntryPtr try_recent_entries();
   bool try_entry(Entry& entry, const BoundProgram* bound = nullptr);
-  EntryPtr find_or_create_entry(CallFrame& frame, bool& is_new);
+  EntryPtr find_or_create_entry(CallFrame& frame);
   void keep_nodes(const Entry& entry);
 
   const JitFunction& jit_;
@@ -90,8 +89,7 @@ void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
              const BoundArguments* bound = nullptr);
 
-// A call under way, innermost first; where a trace finds the user's arguments. It is a local variable of whoever runs
-// the call, and borrows the call and its entry.
+// A call under way. It is a local variable of whoever runs the call, and borrows the call and its entry.
 struct CallFrame {
   explicit CallFrame(const Call& call) noexcept;
   ~CallFrame();
@@ -99,27 +97,25 @@ struct CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
   // The call that runs now in this thread, or null.
   static CallFrame* innermost() noexcept;
-  // The call that runs now in this thread; raises where no call does.
-  static CallFrame& under_way();
+  // What Python has of it, a CallView: made when it is asked for.
+  const Ref& view();
 
   const Call& call;
   Entry* entry = nullptr;
   CallFrame* outer;
+  Ref view_object;
   Ref described;  // its values, as its key has them, for the trace that begins next
   Ref record;     // of the trace that this call has made or is compiled for, if any
+  Ref stored;     // the `Programs` that it has asked for its program, before it traced
   bool traced = false;
-  bool holds_errors = false;  // what it has traced may hold errors of Equinox's
   bool in_body = false;       // of its trace; it stays so where the body has failed
-  bool is_stored = false;     // it has asked for its program in the store, before it traced
-  bool loaded = false;        // it has one that was
+  bool loaded = false;        // it has a stored program
+  bool is_new = false;        // it has built the target of its entry
   bool in_user_code = false;  // what jax does now is not for this call's own target
 };
 
 // A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
-// place of the one that is set. The frame must be the innermost.
-void explain_failure(const CallFrame& frame);
-
-// What the innermost call calls the user's function with is these values, a tuple; gives the result.
-Ref call_body(PyObject* callable, PyObject* values);
+// place of the one that is set.
+void explain_failure(CallFrame& frame);
 
 }  // namespace partax

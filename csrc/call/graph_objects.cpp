@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/owned_reads.h"
-#include "base/python_hooks.h"
+#include "call/call.h"
 #include "classes/layout.h"
 #include "classes/type_table.h"
 
@@ -119,8 +119,13 @@ bool GraphObjects::are_matched(const Entry& entry, const LeafBuffer& leaves) con
   return true;
 }
 
-void GraphObjects::read() {
-  const Ref read = python::read_graph(tuple_of(call_.values(), call_.size()));
+void GraphObjects::read(const Ref& graph, CallFrame& frame) {
+  static Name method("read");
+  const Ref given = tuple_of(call_.values(), call_.size()), &call = frame.view();
+  const Ref read = [&] {
+    const Away away;
+    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), given.get(), nullptr));
+  }();
   PyObject *values = nullptr, *objects = nullptr;
   parse_tuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects);
   call_.replace_values(Ref::borrow(values));
@@ -135,7 +140,8 @@ void GraphObjects::record_completeness(const Entry& entry, const LeafBuffer& lea
                                std::equal(objects.begin(), objects.end(), all.begin(), all.end());
 }
 
-Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer& leaves) {
+Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Entry& entry,
+                        const LeafBuffer& leaves) {
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
   if (fields[kIsPlain] == Py_True && !has_read()) {
@@ -156,7 +162,11 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
     const std::vector<PyObject*> objects = objects_in(*entry.objects, leaves);
     objects_ = list_of(objects.data(), objects.size());
   }
-  return python::apply_outcome(outcome, objects_, tuple_of(call_.values(), call_.size()));
+  static Name method("apply");
+  const Ref values = tuple_of(call_.values(), call_.size()), &call = frame.view();
+  const Away away;
+  return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), outcome.get(), objects_.get(),
+                                                 values.get(), nullptr));
 }
 
 Ref variable_value(PyObject* variable) noexcept { return slots.value.owned_of(variable); }

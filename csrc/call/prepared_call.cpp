@@ -12,16 +12,15 @@ PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* k
   arguments_ = Ref::checked(PySequence_Concat(args, named.get()));
   call_ = std::make_unique<Call>(as_jit(jit), std::move(cache), Items(arguments_.get()).begin(),
                                  static_cast<std::size_t>(PyTuple_GET_SIZE(args)), keyword_names_.get(), abstract);
-  const CallFrame frame(*call_);
-  call_->read_objects();
+  CallFrame frame(*call_);
+  call_->read_objects(frame);
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), args, kwargs, abstract) {
   CallFrame frame(*call_);
-  bool is_new = false;
-  entry_ = call_->find(frame, is_new);
-  is_stored_ = frame.is_stored;
+  entry_ = call_->find(frame);
+  stored_ = frame.stored;
   traced_ = frame.traced;
 }
 
@@ -41,7 +40,7 @@ Ref PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
 Ref PreparedCall::run(PyObject* callable) const {
   CallFrame frame(call());
   frame.entry = entry_.get();
-  frame.is_stored = is_stored_;
+  frame.stored = stored_;
   frame.traced = traced_;
   const Ref target = entry_->value;
   Ref returned;
@@ -79,7 +78,8 @@ void PreparedCall::detach() noexcept {
 }
 
 int PreparedCall::traverse(visitproc visit, void* arg) const {
-  if (const int status = visit_all(visit, arg, jit_, keyword_names_, record_, arguments_, call_)) return status;
+  if (const int status = visit_all(visit, arg, jit_, keyword_names_, record_, stored_, arguments_, call_))
+    return status;
   // One that is in a table too, or in use, is not this object's alone to report.
   return entry_.use_count() == 1 ? entry_->traverse(visit, arg) : 0;
 }
@@ -94,14 +94,14 @@ Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject*
   CallFrame frame(call);
   bool is_match = call.matches(entry);
   if (!is_match && call.cache().graph) {
-    call.read_objects();
+    call.read_objects(frame);
     is_match = call.matches(entry);
   }
   if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
   frame.entry = &entry;
   refuse_lost_forwarded(entry, call.leaves());
   frame.entry = nullptr;  // jax works for no target of this call
-  return call.finish(call.run(executable, entry), entry, true);
+  return call.finish(frame, call.run(executable, entry), entry, true);
 }
 
 // `self` is (prepared call, executable): the collector finds all that it needs.

@@ -46,7 +46,8 @@ class PreparedCall {
   std::unique_ptr<Call> call_;
   EntryPtr entry_;
   mutable Ref record_;
-  bool is_stored_ = false, traced_ = false;  // of the frame that the entry was found in
+  Ref stored_;           // of the frame that the entry was found in
+  bool traced_ = false;  // the same
 };
 
 // A function that matches the arguments with the key of a PreparedCall (the Python object) and runs `executable`, which

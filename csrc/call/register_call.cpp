@@ -2,9 +2,9 @@
 // In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #include "base/binding.h"
 #include "call/bound_programs.h"
+#include "call/miss.h"
 #include "call/output.h"
 #include "call/prepared_call.h"
-#include "call/trace.h"
 
 namespace py = pybind11;
 
@@ -56,6 +56,12 @@ void register_cache(py::module_& module) {
   BoxedClass<CallCache>(module, "partax._core.CallCache", "What all wrappers of equal callables share.",
                         {{Py_tp_clear, reinterpret_cast<void*>(forget_entries)}})
       .def_property("history", [](const CallCache& cache) { return or_none(cache.history); })
+      .def("begin_history",
+           [](CallCache& cache, PyObject* history) {
+             if (!cache.history) cache.history = Ref::borrow(history);  // else another thread was first
+             return cache.history;
+           })
+      .def_property("difference", [](const CallCache& cache) { return exact_unicode(cache.difference); })
       .def_property("options", [](const CallCache& cache) { return cache.options; })
       .def("entries", &entries_of)
       .def("info", &info_of)
@@ -90,53 +96,107 @@ void register_output(py::module_& module) {
     return with_leaves_through(node, Ref::borrow(children), through);
   });
   define(module, "stored_result", &stored_result);
+  define(module, "set_stored_result",
+         [](PyObject* node, PyObject* stored) { set_stored_result(node, Ref::borrow(stored)); });
 }
 
-// What Python asks while a call is under way, of the innermost, and tells it.
+// The call of a Python object that has one.
+CallFrame& frame_of(const CallView& view) { return *view.frame; }
+
 void register_call_under_way(py::module_& module) {
-  define(module, "trace", [](const py::args& leaves) { return run_trace(Items(leaves.ptr()).begin(), leaves.size()); });
-  define(module, "restore_output", &restore_output);
-  define(module, "call_body",
-         [](PyObject* callable, const py::tuple& values) { return call_body(callable, values.ptr()); });
-  // Which values it has: see shape_data.
-  define(module, "call_shape", [] {
-    const Call& call = CallFrame::under_way().call;
-    return shape_data(call.cache().parameters, call.bound());
-  });
-  define(module, "describe_call", [] { return CallFrame::under_way().call.described(); });
-  // Its wrapped callable, or None.
-  define(module, "called_function", [] {
-    const CallFrame* frame = CallFrame::innermost();
-    return Ref::borrow(frame == nullptr ? Py_None : frame->call.jit().function);
-  });
-  // (history, record) if jax works for its target, else None. The record is None where this call has not traced.
+  const auto entry_of = [](const CallView& view) -> Entry& { return *frame_of(view).entry; };
+  BoxedClass<CallView>(module, "partax._core.CallUnderWay", "A call, for what it needs Python for.", {})
+      .def_property("function", [](const CallView& view) { return Ref::borrow(frame_of(view).call.jit().function); })
+      .def_property("cache", [](const CallView& view) { return frame_of(view).call.cache_object(); })
+      .def_property("options", [](const CallView& view) { return frame_of(view).call.cache().options; })
+      .def_property("shape",
+                    [](const CallView& view) {
+                      const Call& call = frame_of(view).call;
+                      return call_shape(call.cache().parameters, call.bound());
+                    })
+      .def_property("values", [](const CallView& view) { return frame_of(view).call.values(); })
+      .def_property("leaves", [](const CallView& view) { return frame_of(view).call.leaves().tuple(); })
+      .def("describe",
+           [](const CallView& view) {
+             const Ref described = frame_of(view).call.described();
+             frame_of(view).described = Ref::borrow(PyTuple_GET_ITEM(described.get(), 0));
+             return described;
+           })
+      // What jax does now is for its own target, and not for what the user's function calls.
+      .def_property(
+          "is_at_work",
+          [](const CallView& view) { return frame_of(view).entry != nullptr && !frame_of(view).in_user_code; })
+      .def_property("has_traced", [](const CallView& view) { return frame_of(view).traced; })
+      .def_property("is_in_body", [](const CallView& view) { return frame_of(view).in_body; })
+      .def_property("record", [](const CallView& view) { return or_none(frame_of(view).record); })
+      .def("set_record", [](const CallView& view, PyObject* record) { frame_of(view).record = Ref::borrow(record); })
+      .def("call",
+           [](const CallView& view, PyObject* function, const py::tuple& values) {
+             const Call& call = frame_of(view).call;
+             if (values.size() != call.bound().size())
+               raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
+             return call_with(call.cache().parameters, call.bound(), function, Items(values.ptr()).begin());
+           })
+      .def_property("has_target", [=](const CallView& view) { return static_cast<bool>(entry_of(view).value); })
+      .def_property("traced_function", [=](const CallView& view) { return or_none(entry_of(view).function); })
+      .def("share_function",
+           [=](const CallView& view, PyObject* function, PyObject* not_forwardable) {
+             return share_function(entry_of(view), Ref::borrow(function), not_forwardable);
+           })
+      .def_property(
+          "forwarded",
+          [=](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(entry_of(view).forwarded)); })
+      .def("set_target",
+           [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* program) {
+             set_target(frame_of(view), Ref::borrow(target), donated, takes_tuple, Ref::borrow(null_if_none(program)));
+           })
+      .def("wait_for_results", [=](const CallView& view) { entry_of(view).blocks = true; })
+      // The stored programs that it may run.
+      .def_property("stored", [](const CallView& view) { return or_none(frame_of(view).stored); })
+      .def("set_stored", [](const CallView& view, PyObject* stored) { frame_of(view).stored = Ref::borrow(stored); })
+      .def_property("stores_result",
+                    [=](const CallView& view) { return frame_of(view).stored || entry_of(view).program; })
+      .def("count_load",
+           [](const CallView& view) {
+             frame_of(view).loaded = true;
+             ++frame_of(view).call.cache().loads;
+           })
+      // It and those after it run the target itself.
+      .def("forget_program",
+           [](const CallView& view) {
+             if (frame_of(view).entry == nullptr) return;
+             Entry& entry = *frame_of(view).entry;
+             const Ref program = std::move(entry.program), stored = std::move(entry.stored);
+           })
+      .def("restore_output", [](const CallView& view, PyObject* result, const py::tuple& inputs) {
+        return restore_output(frame_of(view), result, inputs.ptr());
+      });
   define(module, "call_under_way", [] {
-    const CallFrame* frame = CallFrame::innermost();
-    if (frame == nullptr || frame->entry == nullptr || frame->in_user_code) return Ref::borrow(Py_None);
-    return tuple_of({or_none(frame->call.cache().history), or_none(frame->record)});
+    CallFrame* frame = CallFrame::innermost();
+    return frame == nullptr ? Ref::borrow(Py_None) : frame->view();
   });
-  // Whether it has asked for stored programs, and whether it has traced.
-  define(module, "call_progress", [] {
-    const CallFrame* frame = CallFrame::innermost();
-    return py::make_tuple(frame != nullptr && frame->is_stored, frame != nullptr && frame->traced);
+}
+
+PyObject* new_trace(PyTypeObject*, PyObject* given, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    PyObject *call = nullptr, *tracers = nullptr;
+    parse_tuple(given, "O!O!", Boxed<CallView>::type, &call, &PyTuple_Type, &tracers);
+    return box_made<Trace>([&] { return std::make_unique<Trace>(Ref::borrow(call), tracers); }).release();
   });
-  // What it, which has not traced, is compiled for.
-  define(module, "set_record", [](PyObject* record) {
-    if (CallFrame* frame = CallFrame::innermost()) frame->record = Ref::borrow(record);
-  });
-  // Counts that it has a stored program; gives the history of its callable.
-  define(module, "note_load", [] {
-    CallFrame& frame = CallFrame::under_way();
-    frame.loaded = true;
-    ++frame.call.cache().loads;
-    return frame.call.history();
-  });
-  // It and those after it run the target itself.
-  define(module, "forget_program", [] {
-    const CallFrame* frame = CallFrame::innermost();
-    if (frame == nullptr || frame->entry == nullptr) return;
-    const Ref program = std::move(frame->entry->program), stored = std::move(frame->entry->stored);
-  });
+}
+
+void register_trace(py::module_& module) {
+  BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.",
+                    {{Py_tp_new, reinterpret_cast<void*>(new_trace)}})
+      .def_property("described", &Trace::described)
+      .def_property("values", &Trace::values)
+      .def_property("first", &Trace::first)
+      .def_property("is_full", &Trace::is_full)
+      .def_property("epoch", &Trace::epoch)
+      .def_property("difference", &Trace::difference)
+      .def("arguments", &Trace::arguments)
+      .def("output", &Trace::output)
+      .def("end", &Trace::end);
 }
 
 void register_prepared_call(py::module_& module) {
@@ -167,7 +227,7 @@ void register_call(py::module_& module) {
   define(module, "make_bound_function", &make_bound_function);
   register_output(module);
   register_call_under_way(module);
-  define(module, "store_programs", [](bool stored) { programs_are_stored = stored; });
+  register_trace(module);
   define(module, "set_variable_slots", &set_variable_slots);
   define(module, "set_static_cache", &set_static_cache);
   register_prepared_call(module);

@@ -33,7 +33,7 @@ class DynamicRule {
   explicit DynamicRule(PyObject* option);
 
   bool any() const noexcept { return native_ || predicate_; }
-  // For each of `count` values of a call, whether the rule applies to it; `shape` is their `shape_data`.
+  // For each of `count` values of a call, whether the rule applies to it; `shape` is their `CallShape`.
   std::vector<bool> values(std::size_t count, const Ref& shape) const;
   // Whether a leaf that is not an array is traced. Raises a WalkError.
   bool holds(PyObject* leaf) const;

@@ -78,7 +78,10 @@ class Watch:
     def _note_call(self, program: CompiledProgram) -> Trace | None:
         trace = None
         with contextlib.suppress(Exception):  # of the user's own objects
-            history, record = _core.call_under_way() or (None, None)
+            history = record = None
+            under_way = _core.call_under_way()
+            if under_way is not None and under_way.is_at_work:
+                history, record = under_way.cache.history, under_way.record
             call = call_in_progress()
             if call is not None:
                 program.program.kind, function, arguments = call

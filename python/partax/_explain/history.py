@@ -21,6 +21,7 @@ from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_rec
 from partax._families.equinox import jitted_by_equinox
 from partax._functions.objects import attribute_of, unwrapped
 from partax._functions.proof import Proof, callable_text
+from partax._jit.options import Options
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
 from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
@@ -231,10 +232,12 @@ histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
 """Those of the latest functions, also of those that are gone."""
 
 
-def new_history(fun: Any, options: Any, difference: str) -> History:
-    """Begins the history of a callable. Called by the native wrapper. `difference` is what an earlier callable of the
-    same code read otherwise, or what of that is not proven; else empty.
-    """
+def history_of(call: _core.CallUnderWay) -> History:
+    """The history of a call's callable, which its first trace or load begins."""
+    return call.cache.history or call.cache.begin_history(_new_history(call.function, call.options, call.cache))
+
+
+def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
     code = attribute_of(fun, "__code__")
     name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
     defined = None if code is None else (code.co_filename, code.co_firstlineno)
@@ -248,35 +251,25 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     )
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
-    history.first_reason, history.number_of_code = _first_reason(fun, difference)
+    history.first_reason, history.number_of_code = _first_reason(fun, cache.difference)
     histories.append(history)
     return history
 
 
-def begin_trace(
-    history: History,
-    function: Any,
-    described: SpecData,
-    values: Sequence[Any],
-    tracers: Sequence[Any],
-    first: int,
-    full: bool,
-    epoch: int,
-    difference: str,
-) -> Record:
-    """Records a trace of `function` that begins. Called by the native wrapper; see `History.begin`."""
-    record = Record(Description(described, values, tracers), first, epoch)
+def begin_trace(call: _core.CallUnderWay, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
+    """Record a trace that begins, or refuse it; see `History.begin`."""
+    history, described = history_of(call), trace.described
+    record = Record(Description(described, trace.values, tracers), trace.first, trace.epoch)
     if record.description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         return record
     refuse_static_trees(described)
-    history.begin(record, difference, full, described)
-    has_callable = _core.call_shape()[-1]
-    record.static_arrays = arrays_in_statics(described, history.name, None if has_callable else function)
+    history.begin(record, trace.difference, trace.is_full, described)
+    function = None if call.shape.has_callable else call.function
+    record.static_arrays = arrays_in_statics(described, history.name, function)
     return record
 
 
 def end_trace(record: Record, failed: bool) -> None:
-    """Called by the native wrapper."""
     record.static_arrays = None
     history = record.history
     if history is not None and record.number > 0:

@@ -49,16 +49,16 @@ def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
 
 def _record_of_call() -> "Record | None":
     """The record that jax's work now is for, if it is for a target of ours and not for what its function calls."""
-    under_way = _core.call_under_way()
-    if under_way is None:
+    call = _core.call_under_way()
+    if call is None or not call.is_at_work:
         return record_at_work.get()
-    history, record = under_way
+    history, record = call.cache.history, call.record
     if record is not None or history is None:
         return record
     # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
-    record = history.compiling(*_core.describe_call())
+    record = history.compiling(*call.describe())
     if record is not None:
-        _core.set_record(record)
+        call.set_record(record)
     return record
 
 

@@ -10,11 +10,11 @@ import jax
 
 from partax import _core
 from partax._functions.objects import attribute_of, unwrapped
-from partax._jit.options import Options, names_of, value_parameters
+from partax._jit.options import Options, names_of
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
-from partax._pytree.spec_data import SpecData, leaf_owners, leaf_paths
+from partax._pytree.spec_data import leaf_owners, leaf_paths
 
 _MANY = 1000
 """More leaves than this go to jax as one tuple: jax traces it sooner, as it works for each argument."""
@@ -57,12 +57,14 @@ _WANTED_ERRORS = jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerCon
 _WANTED_WORDS = "static_argnums", "must be static integers", "must have static start", "not hashable: (JitTracer"
 
 
-def _new_target_function(fun: Any, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
+def _new_target_function(
+    fun: Any, paths: Sequence[str], takes_tuple: bool, trace: Callable[[tuple[Any, ...]], Any]
+) -> Callable[..., Any]:
     def call_with_leaves(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         silence_callbacks()
         try:
-            return _core.trace(*leaves)
+            return trace(leaves)
         except (TypeError, IndexError) as error:
             wants_number = isinstance(error, _WANTED_ERRORS) or any(words in str(error) for words in _WANTED_WORDS)
             if wants_number and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
@@ -95,28 +97,22 @@ class TracedFunction(NamedTuple):
     takes_tuple: bool
 
 
-def traced_function(
-    options: Options,
-    fun: Any,
-    values: tuple[Any, ...],
-    leaves: tuple[Any, ...],
-    described: SpecData,
-    has_callable: bool,
-) -> tuple[TracedFunction, bytes]:
-    """The function that jax traces for a new static key, and for each leaf a byte that is 1 where it must not be
-    forwarded. Called by the native wrapper in the first call, whose values begin with the callable if that is a tree
-    with arrays.
+def traced_function(call: _core.CallUnderWay, trace: Callable[[tuple[Any, ...]], Any]) -> tuple[TracedFunction, bytes]:
+    """The function that jax traces for the new static key of a call, which calls `trace` with the leaves; and for each
+    leaf a byte that is 1 where it must not be forwarded.
     """
-    donated_values = options.donated_values(value_parameters(_core.call_shape()), has_callable)
+    options, fun, leaves = call.options, call.function, call.leaves
+    described, _ = call.describe()
+    donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
-    function = _new_target_function(fun, leaf_paths(described), takes_tuple)
+    function = _new_target_function(fun, leaf_paths(described), takes_tuple, trace)
     settings = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
     keywords = {name: value for name, value in settings.items() if value is not None and value is not False}
     through_xla = bytearray(len(leaves))
     if options.in_shardings is not None:
-        shardings = leaf_in_shardings(options, values)
+        shardings = leaf_in_shardings(options, call.shape, call.values)
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
             through_xla[i] = sharding is not None
@@ -130,28 +126,15 @@ def traced_function(
 
 
 def build_target(
-    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], forwarded_leaves: tuple[int, ...], stored: Any
-) -> tuple[Callable[..., Any], bytes]:
-    """The jax.jit target of a new static key, and for each leaf a byte that is 1 where it is donated.
-
-    Called by the native wrapper, maybe by several threads at once: all have the same `traced`, so that jax traces it
-    once, and all leaves in `forwarded_leaves` come back unchanged in some thread's trace. `stored`, the `Programs` of
-    the key or None, gets the target too.
-    """
-    target, donated = _target_of(options, traced, leaves, forwarded_leaves, None if stored is None else stored.donated)
-    if stored is not None:
-        stored.target, stored.donated = target, donated
-    return target, donated
-
-
-def _target_of(
     options: Options,
     traced: TracedFunction,
     leaves: tuple[Any, ...],
     forwarded_leaves: tuple[int, ...],
     stored_donated: bytes | None,
 ) -> tuple[Callable[..., Any], bytes]:
-    """The target, and what it donates; `stored_donated` if a stored program has that."""
+    """The jax.jit target of a new static key, and for each leaf a byte that is 1 where it is donated: `stored_donated`
+    if there is a stored program, which has that. All leaves in `forwarded_leaves` come back unchanged in some trace.
+    """
     function, keywords = traced.function, dict(traced.keywords)
     if stored_donated is not None and not any(stored_donated[i] for i in forwarded_leaves):
         keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(stored_donated) if is_donated)

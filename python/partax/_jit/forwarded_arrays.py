@@ -23,10 +23,19 @@ def to_device(value: Any) -> jax.Array:
     return jax.numpy.asarray(np.array(value))  # a copy: on the CPU jax would share the user's memory, which may change
 
 
-def refuse_lost_arrays(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
-    """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper."""
-    if not runs_without_jit():
+def refuse_lost_arrays(
+    target: Any, leaves: tuple[Any, ...], donated: bytes, index: int | None, was_there: bool
+) -> None:
+    """Raises if a call gives back what is deleted or what it donates. Called by the native wrapper: before the program
+    runs, or after that for the leaf at `index`, which is deleted now; `was_there` says that it was not before.
+    """
+    if runs_without_jit():
+        return
+    if index is None:
         refuse_lost_in(target.trace(*leaves).out_info, target, leaves, donated)
+        return
+    is_donated = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
+    raise _donation_error(target, leaves, donated, index) if is_donated else _deleted(target, leaves, index)
 
 
 def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
@@ -38,14 +47,6 @@ def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...],
             raise _deleted(target, leaves, i)
         if _donation_of(leaves, donated, i) is not None and not under_trace():
             raise _donation_error(target, leaves, donated, i)
-
-
-def raise_lost_array(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
-    """Raises for a leaf that a call should give back, and that is deleted now. Called by the native wrapper."""
-    if runs_without_jit():
-        return
-    is_donated = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
-    raise _donation_error(target, leaves, donated, index) if is_donated else _deleted(target, leaves, index)
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 
 from partax import _core
-from partax._jit.options import value_names
 from partax._pytree.methods import open_methods
 
 _STATE = "_pytree__state"  # the trace that an object was made in
@@ -60,16 +59,16 @@ def is_making_changes() -> bool:
     return _is_making.get()
 
 
-def call_watched(fun: Any, values: tuple[Any, ...], originals: tuple[Any, ...]) -> Any:
-    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the originals none
-    may be in two places. Called by the native wrapper.
+def call_watched(call: _core.CallUnderWay, fun: Any, values: tuple[Any, ...]) -> Any:
+    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the objects in the
+    arguments none may be in two places.
     """
     if not has_nnx():
-        return _core.call_body(fun, values)
-    names = value_names(_core.call_shape())
-    nnx_objects(zip(names, originals, strict=True), "filter_jit")
+        return call.call(fun, values)
+    names = call.shape.value_names
+    nnx_objects(zip(names, call.values, strict=True), "filter_jit")
     seen = watch_named(zip(names, values, strict=True))
-    result = _core.call_body(fun, values)
+    result = call.call(fun, values)
     refuse_lost(seen, result)
     return result
 
@@ -114,7 +113,7 @@ def refuse_lost(
     function: str = "the function",
     remedy: str = "use `partax.nnx.jit`, which changes the caller's objects in place, or return the object",
 ) -> None:
-    """Raises if the function has changed an nnx object and does not return the change. Called by the native wrapper."""
+    """Raises if the function has changed an nnx object and does not return the change."""
     every = list(changes(watched)) if watched else []
     if not every:
         return

@@ -294,9 +294,9 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
     return programs.direct_run(program, leaves, free)
 
 
-def refuse_donated(index: int) -> NoReturn:
+def refuse_donated(call: _core.CallUnderWay, index: int) -> NoReturn:
     """Raises for a call that would donate a bound array, by its index. Called by the native wrapper before it."""
-    described, _ = _core.describe_call()
+    described, _ = call.describe()
     raise ValueError(
         f"`{leaf_paths(described)[index]}`: found an array that is bound and that the call would donate, expected "
         "options that donate what is free alone; name it in `donate`"

@@ -41,7 +41,7 @@ class Options:
     reuse_equal_functions: bool = True
     dynamic: Any = None
     max_traces: int | None = None
-    graph: str | None = None  # how objects in the arguments are changed in place, for `partax.nnx`; None: not
+    graph: Any = None  # a GraphMode: how objects in the arguments are changed in place, for `partax.nnx`; None: not
     donates_returned: bool = False  # whether an array that is donated and returned is another one then, as with jax.jit
     warns_of_donation: bool = True  # whether jax warns about donated arrays that it could not use; Equinox does not
     store: Any = None  # the folder for its programs; False for none, None for that of `partax.store`
@@ -144,10 +144,41 @@ class CallParameters(NamedTuple):
     shown_positional: tuple[str, ...]  # of the values in `*args`, from the first; empty where it has no name
     var_names: tuple[str, str]  # what takes the others of both; empty where nothing is shown
 
+    def shape_of_call(
+        self, left_out: tuple[int, ...], num_extra: int, keywords: tuple[str, ...], has_callable: bool
+    ) -> "CallShape":
+        """Which values a call has. Called by the native wrapper."""
+        return CallShape(self, left_out, num_extra, keywords, has_callable)
 
-CallShape = tuple[CallParameters, tuple[int, ...], int, tuple[str, ...], bool]
-"""Which values a call has: the parameters, the indices of those that were left out, the number of values in `*args`,
-the names of those in `**kwargs`, and whether the callable itself is the first value."""
+
+class CallShape(NamedTuple):
+    """Which values a call has."""
+
+    parameters: CallParameters
+    left_out: tuple[int, ...]  # the indices of the parameters without a value
+    num_extra: int  # the number of values in `*args`
+    keywords: tuple[str, ...]  # the names of those in `**kwargs`
+    has_callable: bool  # whether the callable itself is the first value
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The root of each value's path in messages: `model`, `args[0]`, and what `**kwargs` takes by its own names."""
+        parameters = self.parameters
+        names = [parameters.function] if self.has_callable else []
+        names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
+        rest = parameters.var_names[0] or "args"
+        displayed = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
+        unnamed = [f"{rest}[{i}]" for i in range(self.num_extra - len(displayed))]
+        return (*names, *displayed[: self.num_extra], *unnamed, *self.keywords)
+
+    @property
+    def value_parameters(self) -> list[str]:
+        """The parameter that takes each value, by which options mean it; the callable has none."""
+        parameters = self.parameters
+        names = [""] if self.has_callable else []
+        names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
+        names += [parameter_at(parameters, parameters.num_positional + i) for i in range(self.num_extra)]
+        return names + [parameter_of_keyword(parameters, name) for name in self.keywords]
 
 
 ANY_SIGNATURE = inspect.signature(lambda *args, **kwargs: None)
@@ -250,26 +281,6 @@ def parameter_of_keyword(parameters: CallParameters, name: str) -> str:
     return name if name in parameters.shown_named else parameters.var_names[1]
 
 
-def value_parameters(call: CallShape) -> list[str]:
-    """The parameter that takes each value, by which options mean it; the callable has none."""
-    parameters, left_out, num_extra, keywords, has_callable = call
-    names = [""] if has_callable else []
-    names += [name for i, name in enumerate(parameters.names) if i not in left_out]
-    names += [parameter_at(parameters, parameters.num_positional + i) for i in range(num_extra)]
-    return names + [parameter_of_keyword(parameters, name) for name in keywords]
-
-
-def value_names(call: CallShape) -> tuple[str, ...]:
-    """The root of each value's path in messages: `model`, `args[0]`, and what `**kwargs` takes by its own names."""
-    parameters, left_out, num_extra, keywords, has_callable = call
-    names = [parameters.function] if has_callable else []
-    names += [name for i, name in enumerate(parameters.names) if i not in left_out]
-    rest = parameters.var_names[0] or "args"
-    displayed = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
-    unnamed = [f"{rest}[{i}]" for i in range(num_extra - len(displayed))]
-    return (*names, *displayed[:num_extra], *unnamed, *keywords)
-
-
 def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:
     """Whether an option with these names means each value of a call. Called by the native wrapper."""
-    return tuple(parameter in names for parameter in value_parameters(call))
+    return tuple(parameter in names for parameter in call.value_parameters)

@@ -13,7 +13,6 @@ from partax import _core
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._jax.programs import every_equation, open_equations
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._jit.options import Options, value_parameters
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
@@ -33,19 +32,11 @@ def silence_callbacks() -> None:
 
 
 def holds_errors() -> bool:
-    """Whether what this thread traces may hold errors of Equinox's. Called by the native wrapper at its end."""
+    """Whether what this thread traces may hold errors of Equinox's."""
     if _LIBRARY not in sys.modules:
         return False
     equations = open_equations()
     return equations is None or any(map(_raises, every_equation(equations)))
-
-
-def wait_for(returned: Any) -> None:
-    """Waits for the program that has returned this, and raises what it raises. Called by the native wrapper."""
-    for leaf in jax.tree.leaves(returned):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
-            leaf.block_until_ready()
-            return
 
 
 def raised_at_run_time(error: BaseException) -> bool:
@@ -83,34 +74,34 @@ def _silence() -> None:
     keep_from_log(lambda record: not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME))
 
 
-def explain_failure(
-    error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
-) -> BaseException:
-    """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper.
-    `traced` says whether the call has traced its function, `in_body` whether that has raised.
-    """
+def explain_failure(error: BaseException, call: _core.CallUnderWay) -> BaseException:
+    """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper."""
+    if not isinstance(error, (ValueError, TypeError, RuntimeError)):
+        return error
+    options, in_body = call.options, call.is_in_body
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
         return as_equinox_raises(error)
     if not in_body and is_of_lost_arrays(error):
-        described, leaves = _core.describe_call()
-        call = _core.call_shape()
-        donated_values = options.donated_values(value_parameters(call), call[-1])
+        described, leaves = call.describe()
+        donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
         donated = [owner in donated_values for owner in leaf_owners(described)[: len(leaves)]]
         name_lost_arrays(error, leaf_paths(described), leaves, donated)
         return error
     if isinstance(error, RuntimeError):
         return error
     kind = ValueError if isinstance(error, ValueError) else TypeError
-    if (in_body or options.in_shardings is None) if kind is ValueError else traced:
+    if (in_body or options.in_shardings is None) if kind is ValueError else call.has_traced:
         return error  # no argument is to blame, and none is read again, which may run code of the user's
-    described, leaves = _core.describe_call()
+    described, leaves = call.describe()
     if isinstance(error, jax.errors.UnexpectedTracerError):
         paths = leaf_paths(described)
         tracers = [f"`{paths[i]}`" for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
         error.add_note(f"partax: the call had a tracer at {' '.join(tracers)}")
         return error
-    is_value_error = isinstance(error, ValueError)
-    wrong_leaf = misplaced_leaf(options, values, leaves, error) if is_value_error else _untraceable(leaves)
+    if isinstance(error, ValueError):
+        wrong_leaf = misplaced_leaf(options, call.shape, call.values, leaves, error)
+    else:
+        wrong_leaf = _untraceable(leaves)
     if wrong_leaf is None:
         return error
     index, text = wrong_leaf

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import CallShape, Options, is_traced_array, value_names, value_parameters
+from partax._jit.options import CallShape, Options, is_traced_array
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
@@ -66,23 +66,22 @@ def array_shardings(
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
-def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
-    """The explicit sharding of each input leaf of the call under way, or None."""
-    call = _core.call_shape()
-    names, num_callables = value_names(call), int(call[-1])  # the callable comes first and has no entry
+def leaf_in_shardings(options: Options, call: CallShape, values: Sequence[Any]) -> list[Any]:
+    """The explicit sharding of each input leaf of a call, or None."""
+    names, num_callables = call.value_names, int(call.has_callable)  # the callable comes first and has no entry
     arguments = len(values) - num_callables
     prefix = options.in_shardings
     entries = [prefix] * arguments
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
         entries = _entries_of_call(prefix, call)
         if len(entries) > arguments:
-            every_name = value_names((call[0], (), *call[2:4], False))  # also those that a call leaves out
+            every_name = call._replace(left_out=(), has_callable=False).value_names  # also those that a call leaves out
             pairs = zip_longest(every_name, prefix)
             takers = [name for name, entry in pairs if name and not isinstance(entry, NoEntry)]
             raise ValueError(f"{_count_text(prefix)}, expected at most one for each argument ({', '.join(takers)})")
     shardings: list[Any] = []
     entries = [*[None] * num_callables, *entries]
-    for i, (name, value, parameter) in enumerate(zip(names, values, value_parameters(call), strict=True)):
+    for i, (name, value, parameter) in enumerate(zip(names, values, call.value_parameters, strict=True)):
         is_traced = functools.partial(options.traces, parameter)
         of_value = array_shardings(entries[i] if i < len(entries) else None, value, "in_shardings", name, is_traced)
         if of_value and i >= len(entries):
@@ -106,12 +105,12 @@ def _count_text(prefix: tuple[Any, ...]) -> str:
 
 
 def misplaced_leaf(
-    options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
+    options: Options, call: CallShape, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
+    """The first leaf of a call that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
-    for i, (leaf, sharding) in enumerate(zip(leaves, leaf_in_shardings(options, values), strict=True)):
+    for i, (leaf, sharding) in enumerate(zip(leaves, leaf_in_shardings(options, call, values), strict=True)):
         if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
             array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
             return i, (

@@ -115,7 +115,7 @@ _warned: set[tuple[Any, ...]] = set()
 
 
 def warn_of_constants(record: Any, result: Any) -> None:
-    """Warns once of arrays in static objects that a trace has captured. Called by the native wrapper at its end."""
+    """Warns once of arrays in static objects that a trace has captured."""
     if not record.static_arrays:
         return
     constants = open_constants()

@@ -28,19 +28,19 @@ class Key(NamedTuple):
 class Wanted:
     """The program that the call under way wants, as far as it is known before its code is read."""
 
-    def __init__(self, options: Options, signature: Signature, takes_tuple: bool) -> None:
+    def __init__(self, call: _core.CallUnderWay, options: Options, signature: Signature, takes_tuple: bool) -> None:
         """Reads it of the call, whose arrays the program may take as one tuple."""
         with _looked_at():
-            described = _core.describe_call()[0]
+            described = call.describe()[0]
             nodes, statics, _ = described
-            function = _core.called_function()
+            function = call.function
             asked, devices = placement.of_options(options)
             classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
             values = static_values(described)
             self._classes = list(classes)
             self._roots = [("", function), ("", options.without_shardings)]
             self._roots += [(path, value) for path, value in values.items() if value is not None]
-            _, *parameters = _core.call_shape()  # which parameters the values are of
+            _, *parameters = call.shape  # which parameters the values are of
             named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
             arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
             # How the names of all begin that are for such arguments, whatever the code was.

@@ -18,7 +18,7 @@ import numpy as np
 
 from partax import _core
 from partax._explain.explain import explaining, report_line
-from partax._explain.history import History as History  # which the first load makes
+from partax._explain.history import history_of
 from partax._explain.results import LoadReport
 from partax._jax.private import configuration
 from partax._jax.programs import (
@@ -54,6 +54,12 @@ def _report_refusal() -> None:
         report_line(site, f"{reason} (the store has neither stored nor loaded anything in this process)")
 
 
+def _call_under_way() -> _core.CallUnderWay:
+    call = _core.call_under_way()
+    assert call is not None
+    return call
+
+
 class _Search(NamedTuple):
     """What was looked for in a call."""
 
@@ -69,7 +75,7 @@ class _Search(NamedTuple):
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
     """The programs of a new static key; None where it has none that could be stored.
 
-    Called by the native wrapper in a call, while something is to be stored, with what jax would trace.
+    `traced` is what jax would trace.
     """
     folder = switch.folder_of(options.store)
     if folder is None or not runs_compiled(leaves):
@@ -152,21 +158,25 @@ class Programs:
             return self._known[key]
         except UnstoredError as error:
             self.refuse(str(error))
-            _core.forget_program()
+            self._forget()
             return self.target
 
     def _search_of_call(self, signature: Signature) -> _Search:
         """That of `begin`, if it was in this call; else what it depends on may have changed."""
         first, self._first = self._first, None
-        has_begun, _ = _core.call_progress()
-        is_such = first is not None and has_begun and first.thread == threading.get_ident()
+        call = _call_under_way()
+        is_such = first is not None and call.stored is self and first.thread == threading.get_ident()
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
+
+    def _forget(self) -> None:
+        """The call under way and those after it run the target."""
+        _call_under_way().forget_program()
 
     @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
-        _, has_traced = _core.call_progress()
-        wanted = Wanted(self._options, signature, self._takes_tuple)
+        has_traced = _call_under_way().has_traced
+        wanted = Wanted(_call_under_way(), self._options, signature, self._takes_tuple)
         # The likeliest one is loaded while the proof is made, which most often finds that it is the right one.
         loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
         key = wanted.key()
@@ -202,7 +212,7 @@ class Programs:
             except Exception:  # whatever a loader, or a class of the user's, raises
                 self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
                 return None
-            node = _core.restore_output(result, tuple(inputs))
+            node = _call_under_way().restore_output(result, tuple(inputs))
             if isinstance(node, _core.OutputNode):
                 if record["through"]:
                     node = _core.with_leaves_through(node, tuple(outputs), record["through"])
@@ -217,7 +227,8 @@ class Programs:
         self._in_thread(self._note, search.key.name, search.signature.devices)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
-        _core.note_load().loads.append(load)
+        _call_under_way().count_load()
+        history_of(_call_under_way()).loads.append(load)
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
@@ -232,7 +243,7 @@ class Programs:
     def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
         """What jax traces. The key is of what was there when the trace began."""
         traced = self.target.trace(*arguments)
-        if search.is_before_trace and _core.call_progress()[1]:
+        if search.is_before_trace and _call_under_way().has_traced:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         return traced
 

@@ -22,12 +22,14 @@ _ONE: Any = object()  # represents the array that is all of a result
 
 def call_statics() -> list[Any]:
     """The static values of the call under way, in the order of its key; None where one is absent."""
-    _, statics, _ = _core.describe_call()[0]
+    call = _core.call_under_way()
+    assert call is not None
+    _, statics, _ = call.describe()[0]
     return [entry[0] if entry else None for entry in statics]
 
 
 def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
-    """The result of a trace as bytes; None where it cannot be stored. Called by the native wrapper at the trace's end.
+    """The result of a trace as bytes; None where it cannot be stored.
 
     The inputs are the arrays of the trace, and the node is what jax gets of the result.
     """

@@ -5,7 +5,7 @@ import warnings
 from types import TracebackType
 from typing import Any, Literal
 
-from partax import _core
+from partax._jit import cache_miss
 from partax._pytree.short_text import short_text
 from partax._store.ahead import Ahead
 from partax._store.folder import Folder
@@ -107,7 +107,7 @@ def _set(folder: Folder | None) -> None:
     if _ahead is not None:
         _ahead.end()
     _ahead = None if folder is None else Ahead(folder)
-    _core.store_programs(folder is not None)
+    cache_miss.stores_programs = folder is not None
 
 
 def store_as_told(environment: Any = os.environ) -> None:

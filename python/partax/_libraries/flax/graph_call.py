@@ -1,6 +1,7 @@
 """What a call that changes nnx objects in its arguments has Python do: shardings, changes, and what is refused."""
 
 import dataclasses
+import enum
 import inspect
 import json
 from array import array
@@ -16,7 +17,6 @@ from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
 from partax._jit.lost_changes import make_changes
-from partax._jit.options import Options, value_names
 from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
 from partax._libraries.flax.find_changes import DELETED, Change, Snapshot
@@ -143,72 +143,79 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     return result
 
 
-GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
-"""All changes are done to the caller's objects; only those of Variables; and nothing may be in two places."""
 
 _core.set_variable_slots(*graph.VARIABLE_SLOTS, tracers.current_jax_trace)
 if hasattr(*graph.STATIC_CACHE):
     _core.set_static_cache(*graph.STATIC_CACHE)
 
 
-def read_graph(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-    """The values of the call under way as filter_jit takes them, and the objects in the order of their first places."""
-    reader = graph.GraphReader()
-    try:
-        return tuple([reader.read(value) for value in values]), reader.objects
-    except TypeError as error:
-        for _, path in _paths(lambda value: type(value) is graph.HIJAX, _named(values)):
-            error.add_note(f"partax: it is `{path}`")
-        raise
+class GraphMode(enum.Enum):
+    """The option `graph` of `filter_jit`: what a call does with nnx objects. The native wrapper calls its methods."""
+
+    GRAPH = "graph"  # all changes are done to the caller's objects
+    VARIABLES = "variables"  # only those of Variables
+    TREE = "tree"  # nothing may be in two places
+
+    def read(self, call: _core.CallUnderWay, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+        """The values of a call as filter_jit takes them, and the objects in the order of their first places."""
+        reader = graph.GraphReader()
+        try:
+            return tuple([reader.read(value) for value in values]), reader.objects
+        except TypeError as error:
+            for _, path in _paths(lambda value: type(value) is graph.HIJAX, _named(call, values)):
+                error.add_note(f"partax: it is `{path}`")
+            raise
+
+    def apply(self, call: _core.CallUnderWay, outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
+        """Changes the objects of a call's arguments, which `read` has given, and gives the call's result."""
+        numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
+        foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
+        if foreign:
+            name = type(next(iter(foreign.values()))).__name__
+            error = errors.TraceContextError(f"Cannot mutate '{name}' from different trace level")
+            for _, path in _paths(lambda value: id(value) in foreign, _named(call, values)):
+                error.add_note(f"partax: it is `{path}`")
+            raise error
+        return apply_changes(outcome, objects)
+
+    def trace(self, call: _core.CallUnderWay, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
+        """Calls the user's function in a trace, between the objects that are made of tracers and what it does to
+        them.
+        """
+        options = call.options
+        builder = graph.GraphBuilder()
+        shardings: dict[int, Any] = {}
+        first = int(call.shape.has_callable)
+        if options.in_shardings is not None:
+            shardings = shardings_by_leaf(options.in_shardings, values[first:])
+        built = tuple([builder.build(value) for value in values])
+        before = Snapshot(builder.objects)
+        reader = graph.GraphReader(before.objects)
+        try:
+            if options.in_shardings is not None and self is not GraphMode.TREE:
+                refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
+            if self is GraphMode.TREE:
+                extract.check_no_aliases("jit", args=built)
+            with make_changes():
+                result = call.call(fun, built)
+            changes = before.changes()
+            if self is not GraphMode.GRAPH:
+                variables = [owner for owner in before.objects if issubclass(type(owner), graph.Variable)]
+                # A graph may have a Variable twice.
+                out = result if self is GraphMode.TREE else extract.to_tree2(result)
+                extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
+                changes = [change for change in changes if issubclass(type(change.owner), graph.Variable)]
+            return _outcome(reader, result, changes, before, options.donate != "none", shardings)
+        except (errors.TraceContextError, ValueError) as error:
+            if "trace level" in str(error):
+                name = getattr(fun, "__qualname__", type(fun).__qualname__)
+                for root, _ in _paths(graph.is_foreign, _roots(fun)):
+                    error.add_note(f"partax: `{root}` is not an argument of `{name}`: pass it as one")
+            raise
 
 
-def apply_outcome(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
-    """Changes the objects of a call's arguments, as `read_graph` has found them, and gives the call's result."""
-    numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
-    foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
-    if foreign:
-        name = type(next(iter(foreign.values()))).__name__
-        error = errors.TraceContextError(f"Cannot mutate '{name}' from different trace level")
-        for _, path in _paths(lambda value: id(value) in foreign, _named(values)):
-            error.add_note(f"partax: it is `{path}`")
-        raise error
-    return apply_changes(outcome, objects)
-
-
-def trace_graph(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
-    """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them."""
-    builder = graph.GraphBuilder()
-    shardings: dict[int, Any] = {}
-    first = 1 if _core.call_shape()[-1] else 0  # the callable
-    if options.in_shardings is not None:
-        shardings = shardings_by_leaf(options.in_shardings, values[first:])
-    built = tuple([builder.build(value) for value in values])
-    before = Snapshot(builder.objects)
-    reader = graph.GraphReader(before.objects)
-    try:
-        if options.in_shardings is not None and options.graph != TREE:
-            refuse_unlike(options.in_shardings, dict(list(_named(built).items())[first:]))
-        if options.graph == TREE:
-            extract.check_no_aliases("jit", args=built)
-        with make_changes():
-            result = _core.call_body(fun, built)
-        changes = before.changes()
-        if options.graph != GRAPH:
-            variables = [owner for owner in before.objects if issubclass(type(owner), graph.Variable)]
-            out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
-            extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
-            changes = [change for change in changes if issubclass(type(change.owner), graph.Variable)]
-        return _outcome(reader, result, changes, before, options.donate != "none", shardings)
-    except (errors.TraceContextError, ValueError) as error:
-        if "trace level" in str(error):
-            name = getattr(fun, "__qualname__", type(fun).__qualname__)
-            for root, _ in _paths(graph.is_foreign, _roots(fun)):
-                error.add_note(f"partax: `{root}` is not an argument of `{name}`: pass it as one")
-        raise
-
-
-def _named(values: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(value_names(_core.call_shape()), values, strict=True))
+def _named(call: _core.CallUnderWay, values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(call.shape.value_names, values, strict=True))
 
 
 def _outcome(

@@ -13,7 +13,7 @@ from partax._jit.filter_jit import check_names, wrapper_of
 from partax._jit.options import Options, call_parameters, parameter_at
 from partax._jit.shardings import NoEntry
 from partax._libraries.flax.graph import Pytree
-from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES, Outcome, prefix_of
+from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
 
 _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
 """Arguments by position and by name."""
@@ -45,9 +45,9 @@ def wrapper_for_nnx(
     names += _names_at(fun, positions)
     graph = graphlib.set_graph_mode.current_value() if graph is None else graph
     graph_updates = graphlib.set_graph_updates.current_value() if graph_updates is None else graph_updates
-    mode = TREE if not graph else GRAPH if graph_updates else VARIABLES
+    mode = GraphMode.TREE if not graph else GraphMode.GRAPH if graph_updates else GraphMode.VARIABLES
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        extract.check_prefix(shardings, option, "jit", mode != TREE, mode == GRAPH)
+        extract.check_prefix(shardings, option, "jit", mode is not GraphMode.TREE, mode is GraphMode.GRAPH)
     in_shardings = prefix_of(in_shardings)
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))

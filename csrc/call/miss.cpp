@@ -1,0 +1,202 @@
+#include "call/miss.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "call/output.h"
+#include "tree/rebuild.h"
+#include "tree/spec_data.h"
+
+namespace partax {
+namespace {
+
+// Has a re-created callable get no program of the call: what that returns belongs to the callables of its trace.
+void keep_to_its_functions(const CallFrame& frame) {
+  const auto refuse = [](const TreeSpec& spec) {
+    spec.each_callable([](CallableRecord& record) {
+      record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
+    });
+  };
+  refuse(frame.entry->key);
+  if (const EntryPtr root = frame.call.cache().root.lock()) refuse(root->key);
+}
+
+// The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
+// XLA which this trace forwards: then it is to be packed once more.
+Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, const TreeSpec& arguments,
+                PyObject* inputs, std::shared_ptr<std::size_t>& calls) {
+  Entry& entry = *frame.entry;
+  TreeSpec spec;
+  LeafBuffer arrays;
+  FlattenOptions flatten_options;
+  flatten_options.hashed = false;
+  flatten_options.dynamic_runs = true;
+  with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
+
+  auto output = std::make_shared<TraceOutput>();
+  std::unordered_map<PyObject*, std::size_t> forwardable;
+  std::size_t num_inputs = 0;
+  for (PyObject* input : Items(inputs)) {
+    const std::size_t i = num_inputs++;
+    if (i >= entry.not_forwardable.size() || entry.not_forwardable[i] == 0) forwardable.emplace(input, i);
+  }
+  // A leaf with an explicit sharding is not forwarded.
+  const bool has_shardings = shardings != Py_None;
+  std::vector<Ref> results, kept_shardings;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    PyObject* sharding = has_shardings ? PyTuple_GetItem(shardings, static_cast<Py_ssize_t>(i)) : Py_None;
+    if (sharding == nullptr) throw PythonError{};
+    const auto input = forwardable.find(arrays[i]);
+    if (sharding == Py_None && input != forwardable.end() && is_jax_array(arrays[i])) {
+      output->source.push_back(~static_cast<std::int32_t>(input->second));
+      forwardable.erase(input);  // only the first appearance
+      continue;
+    }
+    output->source.push_back(static_cast<std::int32_t>(results.size()));
+    results.push_back(Ref::borrow(arrays[i]));
+    kept_shardings.push_back(Ref::borrow(sharding));
+  }
+  if (has_shardings) output->shardings = tuple_of(kept_shardings);
+  const bool is_single_array =
+      spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
+  if (is_single_array && !output->shardings) return results[0];
+
+  output->spec = std::move(spec);
+  output->find_passthroughs(arguments);
+  output->find_static_sources(arguments, entry.key);
+  if (output->has_own_objects) keep_to_its_functions(frame);
+  Ref children = tuple_of(std::move(results));
+  auto slot = std::make_shared<OutputSlot>();
+  slot->output = output;
+  Ref node = make_output_node(slot, std::move(children));
+  // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
+  for (const std::int32_t source : output->source) {
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.not_forwardable.size();
+    if (input < entry.not_forwardable.size() && entry.not_forwardable[input] != 0) return {};
+  }
+  calls = output->calls;
+  entry.add_output(slot);
+  for (const PassthroughNode& given : output->passthroughs) entry.key.mark_passthrough(given.node);
+  return node;
+}
+
+// Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
+void check_still_proven(const CallFrame& frame) {
+  const auto check = [](const TreeSpec& spec) {
+    spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
+  };
+  const CallCache& cache = frame.call.cache();
+  if (frame.entry->traces > 0) check(frame.entry->key);
+  const EntryPtr root = cache.root.lock();
+  if (root && cache.has_traced) check(root->key);
+}
+
+void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
+  FlattenOptions options;
+  options.keyed = true;
+  frame.call.flatten(spec, arrays, options);
+  const TreeSpec& key = frame.entry->key;
+  spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
+  const auto names = [&] { return frame.call.names(); };
+  if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
+  raise_error(PyExc_RuntimeError,
+              "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
+              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind again what you "
+              "change, as by `model.eval()`");
+}
+
+// For each leaf 1 or 0.
+using Flags = std::vector<std::uint8_t>;
+
+Flags read_flags(PyObject* bytes) {
+  const char* data = PyBytes_AsString(bytes);
+  if (data == nullptr) throw PythonError{};
+  return Flags(data, data + PyBytes_GET_SIZE(bytes));
+}
+
+}  // namespace
+
+// ---- A trace.
+
+Trace::Trace(const Ref& call, PyObject* tracers) : call_(call), tracers_(Ref::borrow(tracers)) {
+  CallFrame& frame = this->frame();
+  if (frame.entry == nullptr || frame.in_user_code)
+    raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
+  flatten_unchanged(frame, spec_, arrays_);
+  check_still_proven(frame);
+  described_ = std::move(frame.described);
+  if (!described_) described_ = spec_data(spec_, frame.call.names());
+  frame.traced = true;
+  frame.in_user_code = true;
+  ++frame.entry->tracing;
+}
+
+bool Trace::is_full() const {
+  const EntryTable& table = frame().call.cache().table;
+  return table.size() >= table.max_size();
+}
+
+Ref Trace::arguments() const {
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(tracers_.get()));
+  Ref values = rebuild(spec_, Items(tracers_.get()).begin(), count);
+  frame().in_body = true;
+  return values;
+}
+
+Ref Trace::output(PyObject* result, PyObject* shardings) {
+  frame().in_body = false;
+  Ref node;
+  while (!node) node = pack_output(frame(), result, shardings, spec_, tracers_.get(), calls_);
+  return node;
+}
+
+void Trace::end(std::size_t number, bool failed) {
+  CallFrame& frame = this->frame();
+  frame.in_user_code = false;
+  --frame.entry->tracing;
+  if (failed) return;
+  ++frame.entry->traces;
+  ++frame.call.cache().traces;
+  frame.call.cache().has_traced = true;
+  frame.entry->log.push_back(EntryTrace{number, calls_});
+}
+
+Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs) {
+  TreeSpec spec;
+  LeafBuffer arrays;
+  flatten_unchanged(frame, spec, arrays);
+  std::shared_ptr<std::size_t> calls;
+  Ref node;
+  while (!node) node = pack_output(frame, result, Py_None, spec, inputs, calls);
+  return node;
+}
+
+// ---- The target of a new entry.
+
+Ref share_function(Entry& entry, const Ref& function, PyObject* flags) {
+  Flags not_forwardable = read_flags(flags);
+  if (!entry.function) {
+    entry.function = function;
+    entry.not_forwardable = std::move(not_forwardable);
+  }
+  return entry.function;
+}
+
+void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program) {
+  Entry& entry = *frame.entry;
+  Flags donated = read_flags(flags);
+  // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
+  if (entry.value) return;  // another thread was first
+  const auto is_donated = [&](std::uint32_t leaf) { return donated.at(leaf) != 0; };
+  if (std::any_of(entry.forwarded.begin(), entry.forwarded.end(), is_donated)) return;
+  for (std::size_t i = 0; i < donated.size(); ++i) entry.not_forwardable[i] |= donated[i];
+  if (std::find(donated.begin(), donated.end(), 1) != donated.end()) entry.donated = std::move(donated);
+  entry.takes_tuple = takes_tuple;
+  entry.value = target;
+  entry.program = program;
+  entry.stored = frame.stored;
+  frame.is_new = true;
+  const Ref done = std::move(entry.function);
+}
+
+}  // namespace partax

@@ -1,0 +1,63 @@
+// A call that finds no program, as Python has it: see partax._jit.cache_miss, which follows it from top to bottom.
+#pragma once
+
+#include "base/boxed.h"
+#include "call/call.h"
+
+namespace partax {
+
+// A call under way. Python's object of it is cleared when the call is over.
+struct CallView {
+  CallFrame* frame;
+  int traverse(visitproc, void*) const noexcept { return 0; }
+};
+
+// One trace of a call's target.
+class Trace {
+ public:
+  // Flattens the values of the call again, which the key of its entry must still describe.
+  Trace(const Ref& call, PyObject* tracers);
+
+  // What the values are flattened to, as `spec_data` has it.
+  Ref described() const { return described_; }
+  Ref values() const { return arrays_.tuple(); }
+  // The number of the first trace of the static key; 0 for that one.
+  std::size_t first() const { return entry().log.empty() ? 0 : entry().log.front().number; }
+  bool is_full() const;
+  std::uint64_t epoch() const { return TypeTable::instance().epoch(); }
+  Ref difference() const { return exact_unicode(entry().difference); }
+  // The user's arguments with tracers, a tuple. The user's function is called from here on.
+  Ref arguments() const;
+  // What the target returns to jax: an output node, or one array alone. `shardings` are the explicit ones of the
+  // result, or None.
+  Ref output(PyObject* result, PyObject* shardings);
+  // The trace is over; `number` counts it among the callable's, if it has been recorded.
+  void end(std::size_t number, bool failed);
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, call_, tracers_, described_, spec_, arrays_);
+  }
+
+ private:
+  CallFrame& frame() const { return *Boxed<CallView>::in(call_.get()).frame; }
+  Entry& entry() const { return *frame().entry; }
+
+  Ref call_, tracers_, described_;
+  TreeSpec spec_;
+  LeafBuffer arrays_;
+  std::shared_ptr<std::size_t> calls_;  // of the program, where its result has them
+};
+
+// The output node of a result that was stored: with these arrays, of which `inputs` are the arguments', instead of
+// tracers.
+Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs);
+
+// ---- The target of a new entry, which several threads may build at once.
+
+// Has the entry keep what jax traces, unless another thread was first, and returns what it keeps. A flag is 1 for a
+// leaf that must not be forwarded.
+Ref share_function(Entry& entry, const Ref& function, PyObject* flags);
+// Gives the entry its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
+// donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
+void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program);
+
+}  // namespace partax

@@ -1,0 +1,103 @@
+"""A call that finds no program, from top to bottom: its target is built, and jax traces that.
+
+The native wrapper has created the static key of the call and an entry for it, and calls `cache_miss`. jax calls the
+function that this gives it, and so `trace`, also in later calls: for arrays of other shapes, or after
+`jax.clear_caches()`.
+"""
+
+import importlib
+from typing import Any
+
+from partax import _core
+from partax._jit.build_target import build_target, traced_function
+from partax._jit.lost_changes import call_watched
+from partax._jit.runtime_errors import explain_failure, holds_errors
+from partax._jit.shardings import leaf_out_shardings
+from partax._jit.static_arrays import warn_of_constants
+
+
+class _Later:
+    """A function of a package that imports this one, imported when it is called first."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._place = module, name
+        self._function: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._function is None:
+            module, name = self._place
+            self._function = getattr(importlib.import_module(module), name)
+        return self._function(*arguments)
+
+
+_begin_trace = _Later("partax._explain.history", "begin_trace")
+_end_trace = _Later("partax._explain.history", "end_trace")
+_stored_programs = _Later("partax._store.programs", "stored_programs")
+_stored_result = _Later("partax._store.results", "stored_result")
+
+
+def cache_miss(call: _core.CallUnderWay) -> None:
+    """Gives the entry of a new static key its target, and the stored programs that calls may run instead. Called by
+    the native wrapper, maybe by several threads at once for one key.
+    """
+    try:
+        # All threads have the function of the first one, so that jax traces it once.
+        traced = call.traced_function or call.share_function(*traced_function(call, trace))
+        options, leaves = call.options, call.leaves
+        programs = _stored_programs(options, leaves, traced) if _may_be_stored(options.store) else None
+        if programs is not None:
+            call.set_stored(programs)
+        while not call.has_target:  # a trace in another thread may forward what this target would donate
+            stored_donated = None if programs is None else programs.donated
+            target, donated = build_target(options, traced, leaves, call.forwarded, stored_donated)
+            if programs is not None:
+                programs.target, programs.donated = target, donated
+            program = None if programs is None else programs.program
+            call.set_target(target, donated, traced.takes_tuple, program)
+    except Exception as error:  # building may trace, which fails as the call itself would
+        explained = explain_failure(error, call)
+        if explained is error:
+            raise
+        raise explained from explained.__cause__
+
+
+stores_programs = False
+"""Whether `partax.store` is on."""
+
+
+def _may_be_stored(option: Any) -> bool:
+    return stores_programs if option is None else option is not False
+
+
+def trace(leaves: tuple[Any, ...]) -> Any:
+    """Calls the function of the call under way with its arguments, of which `leaves` are the arrays as tracers; gives
+    the output node for jax.
+    """
+    call = _core.call_under_way()
+    if call is None:
+        raise RuntimeError("partax: a target was called outside of its wrapper")
+    begun = _core.Trace(call, leaves)  # the arguments are still those of the key
+    record, failed = None, True
+    try:
+        record = _begin_trace(call, begun, leaves)  # which may refuse it
+        call.set_record(record)
+        values = begun.arguments()
+        result = _call_function(call, values)
+        node = begun.output(result, leaf_out_shardings(call.options, result))
+        warn_of_constants(record, node)
+        if call.stores_result and isinstance(node, _core.OutputNode):
+            _core.set_stored_result(node, _stored_result(result, leaves, node))
+        if holds_errors():
+            call.wait_for_results()
+        failed = False
+        return node
+    finally:
+        begun.end(0 if record is None else record.number, failed)
+        if record is not None:
+            _end_trace(record, failed)
+
+
+def _call_function(call: _core.CallUnderWay, values: tuple[Any, ...]) -> Any:
+    fun = values[0] if call.shape.has_callable else call.function
+    graph = call.options.graph
+    return call_watched(call, fun, values) if graph is None else graph.trace(call, fun, values)
