@@ -18,7 +18,6 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.short_text import array_text
-from partax._pytree.specs import spec_names
 
 
 def is_sharding_leaf(prefix: Any) -> bool:
@@ -211,4 +210,6 @@ def _is_explicit(sharding: Any) -> bool:
     spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     has_explicit = AxisType.Explicit in types.values()
-    return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in spec_names(spec))
+    entries = [entry for entry in spec if entry not in (None, PartitionSpec.UNCONSTRAINED)]
+    axes = [axis for entry in entries for axis in (entry if isinstance(entry, (tuple, list)) else [entry])]
+    return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in axes)
