@@ -1,9 +1,9 @@
-"""Random trees of every family: drawn as recipes, built as often as a test wants."""
+"""Random trees of every family: drawn as recipes, built as often as a test wants, and changed in one thing."""
 
 import os
 import struct
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from library_trees import PAIRS
+from reference import is_dynamic
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "20"))
@@ -177,3 +178,41 @@ def build(recipe: Any, n: int) -> Any:
         "tray": lambda: Tray(*children, label=aux),
         "tag": lambda: Tag(aux),
     }[recipe.family]()
+
+
+def lookalikes(value: Any) -> list[Any]:
+    """Values that `==` or a careless key may take for this one."""
+    if type(value) in (int, bool, float):
+        finite = value == value and abs(value) != float("inf")
+        return [int(value), bool(value), float(value), -value] if finite else [-value]
+    if type(value) in (tuple, list):
+        changed = [type(value)([x, *value[1:]]) for x in lookalikes(value[0])] if value else []
+        return [tuple(value), list(value), *changed]
+    if type(value) in (set, frozenset):
+        return [set(value), frozenset(value)]
+    if type(value) is Config:
+        return [replace(value, width=x) for x in lookalikes(value.width)]
+    return [bytes(value), bytearray(value)] if type(value) in (bytes, bytearray) else []
+
+
+@st.composite
+def variants(draw: st.DrawFn, recipe: Any) -> Any:
+    """The recipe with one thing changed: a leaf, an aux value, or the whole."""
+    if isinstance(recipe, Array):
+        return draw(st.one_of(leaves, st.sampled_from(sorted(ARRAYS)).map(Array)))
+    if isinstance(recipe, Static):
+        near = [Array("numpy scalar") if is_dynamic(x) else Static(x) for x in lookalikes(recipe.value)]
+        near = [x for x in near if not isinstance(getattr(x, "value", None), tuple | list)]
+        return draw(st.one_of(st.sampled_from(near), leaves) if near else leaves)
+    if recipe.children and draw(st.booleans()):
+        i = draw(st.integers(0, len(recipe.children) - 1))
+        changed = draw(variants(recipe.children[i]))
+        return replace(recipe, children=(*recipe.children[:i], changed, *recipe.children[i + 1 :]))
+    if recipe.family in ("cell", "layer", "bag", "tray", "tag", *PAIRS):
+        near = lookalikes(recipe.aux)
+        return replace(recipe, aux=draw(st.sampled_from(near) if near else aux_data))
+    if recipe.family in ("dict", "ordered"):
+        return replace(recipe, family=draw(st.sampled_from(["dict", "ordered"])))
+    if recipe.family in ("tuple", "list"):
+        return replace(recipe, family=draw(st.sampled_from(["tuple", "list", "bag"])))
+    return draw(recipes)
