@@ -41,9 +41,7 @@ void set(ClassSlot& slot, PyObject* descriptor) {
   slot.offset = member.offset;
 }
 
-bool is_object(const Node& node) noexcept {
-  return node.kind == Kind::kEntries && node.info->layout->is_object;
-}
+bool is_object(const Node& node) noexcept { return node.kind == Kind::kEntries && node.info->layout->is_object; }
 
 // Arrays have no identity that a program could see, unlike a jax.Ref.
 bool are_arrays(const LeafBuffer& leaves) {

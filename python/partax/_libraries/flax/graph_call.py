@@ -143,7 +143,6 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     return result
 
 
-
 _core.set_variable_slots(*graph.VARIABLE_SLOTS, tracers.current_jax_trace)
 if hasattr(*graph.STATIC_CACHE):
     _core.set_static_cache(*graph.STATIC_CACHE)
