@@ -13,8 +13,8 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._functions.installed import is_installed
-from partax._functions.objects import attribute_of, unwrapped
+from partax._families.installed import is_installed
+from partax._families.objects import attribute_of, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text

@@ -19,7 +19,7 @@ from partax._explain.explain import RetraceError, counters, explaining, forbidde
 from partax._explain.results import LoadReport
 from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_recreation
 from partax._families.equinox import jitted_by_equinox
-from partax._functions.objects import attribute_of, unwrapped
+from partax._families.objects import attribute_of, unwrapped
 from partax._functions.proof import Proof, callable_text
 from partax._jit.options import Options
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees

@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
+from partax._families.comparison import traits
 from partax._families.fields import BUILT_IN, Description
 from partax._jax.nodes import flatten_one_level, is_tree_node, registered_functions, registered_nodes
 from partax._jax.private import concrete_array_type
@@ -52,11 +53,15 @@ def _leaf_sort(obj: Any, cls: type) -> str:
     return "jax_array"
 
 
-def describe(obj: Any) -> Description:
-    """Describe the class of an object by its first instance."""
+def describe_type(obj: Any) -> Description:
+    """Describe the class of an object by its first instance. Called by the native type table, once for each class."""
     cls = type(obj)
     if type(cls) is type and cls in BUILT_IN:
         return Description(BUILT_IN[cls])
+    return _describe(obj, cls)._replace(traits=traits(cls))
+
+
+def _describe(obj: Any, cls: type) -> Description:
     if cls in (_core.FlatSpec, _core.Static):
         return Description("static")
     registered = registered_nodes()

@@ -22,7 +22,7 @@ class Description(NamedTuple):
     flatten: Callable[..., Any] | None = None  # (node) -> (children, aux data), for families with registered functions
     unflatten: Callable[..., Any] | None = None  # (aux data, children) -> node
     error: str = ""  # why the declaration of a user is wrong
-    traits: Any = None  # a `partax._functions.classes.Traits`; None for the exact built-in types
+    traits: Any = None  # a `partax._families.comparison.Traits`; None for the exact built-in types
 
 
 # The family of each exact built-in class, which a registration does not change.

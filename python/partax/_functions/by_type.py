@@ -19,8 +19,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._functions.classes import is_constant, is_enum
-from partax._functions.objects import cached_by_identity
+from partax._families.comparison import is_enum
+from partax._families.objects import cached_by_identity
+from partax._functions.classes import is_constant
 
 _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]

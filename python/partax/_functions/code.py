@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from partax._functions.objects import cached_by_identity
+from partax._families.objects import cached_by_identity
 
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "RESUME", "COPY_FREE_VARS", "MAKE_CELL"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}

@@ -7,9 +7,9 @@ import os
 import types
 from typing import Any
 
+from partax._families.installed import is_installed
+from partax._families.objects import unwrapped
 from partax._functions.classes import kind_text
-from partax._functions.installed import is_installed
-from partax._functions.objects import unwrapped
 from partax._functions.reader import Reader, UnprovableError
 
 

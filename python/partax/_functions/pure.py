@@ -11,8 +11,8 @@ import sys
 import types
 from typing import Any
 
-from partax._functions.installed import is_installed
-from partax._functions.objects import attribute_of
+from partax._families.installed import is_installed
+from partax._families.objects import attribute_of
 
 _LIBRARIES = """
 _abc _collections _collections_abc _functools _operator abc argparse builtins cmath collections contextlib copy

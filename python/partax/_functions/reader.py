@@ -14,10 +14,10 @@ import jax
 from jax.core import Tracer
 
 from partax._core import JitFunction
+from partax._families.objects import entries_of, is_written_in_c, mro_of
 from partax._functions.by_type import READ_BY, read_by_base
 from partax._functions.classes import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.objects import entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
 from partax._jax.private import jit_parts
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from partax import _core
-from partax._functions.objects import attribute_of, unwrapped
+from partax._families.objects import attribute_of, unwrapped
 from partax._jit.options import Options, names_of
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks

@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._functions.objects import attribute_of, unwrapped
+from partax._families.objects import attribute_of, unwrapped
 from partax._pytree.short_text import short_text
 
 _MODES = ("none", "all", "all-except-first")

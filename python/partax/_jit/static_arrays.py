@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._functions.classes import compares_fields
-from partax._functions.objects import attribute_of
+from partax._families.comparison import compares_fields
+from partax._families.objects import attribute_of
 from partax._jax.programs import open_constants
 from partax._jit.options import is_of_nnx
 from partax._pytree.call_site import call_site

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._functions.objects import attribute_of
+from partax._families.objects import attribute_of
 from partax._pytree.spec_data import repr_text
 
 LONGEST = 120

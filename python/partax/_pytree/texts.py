@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from partax._functions.objects import attribute_of
+from partax._families.objects import attribute_of
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, alike, node_of, repr_text, static_path
 

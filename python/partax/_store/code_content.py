@@ -6,7 +6,7 @@ import struct
 import types
 from typing import Any
 
-from partax._functions.objects import cached_by_identity
+from partax._families.objects import cached_by_identity
 
 
 def number_content(value: "float | complex") -> tuple[str, str]:

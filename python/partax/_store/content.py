@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from partax._families.installed import is_installed
 from partax._functions.classes import kind_text
-from partax._functions.installed import is_installed
 from partax._functions.proof import place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
 from partax._functions.reader import Reader, UnprovableError

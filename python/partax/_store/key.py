@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._functions.objects import attribute_of, unwrapped
+from partax._families.objects import attribute_of, unwrapped
 from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement

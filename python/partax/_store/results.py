@@ -11,8 +11,9 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._functions.classes import equal_by, is_constant, is_enum
-from partax._functions.installed import is_installed
+from partax._families.comparison import equal_by, is_enum
+from partax._families.installed import is_installed
+from partax._functions.classes import is_constant
 from partax._functions.pure import is_pure, module_of
 from partax._jax.nodes import is_tree_node
 from partax._store import UnstoredError

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from partax._functions.installed import real_path
+from partax._families.installed import real_path
 from partax._store import UnstoredError
 
 _NAME = re.compile(r"[\w.-]+")
