@@ -33,7 +33,7 @@ class Difference(NamedTuple):
         if new is None:
             return f"{path}: {old}, which is there no more"
         if str(old) == str(new) and new.aval is not None:
-            return f"{path}: {new} of {_arrow(_mesh_text(old.aval), _mesh_text(new.aval))}"
+            return f"{path}: {new} on {_arrow(_mesh_text(old.aval), _mesh_text(new.aval))}"
         if str(old) == str(new):
             return f"{path}: another {new}" + (", by its `==`" if new.compared_by == "equality" else "")
         if old.label != new.label:
