@@ -34,7 +34,6 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
         _add_flag("xla_cpu_use_fusion_emitters", "false")
 
 import gc
-import importlib.metadata
 import itertools
 import sys
 import threading
@@ -46,7 +45,6 @@ import jax
 import pytest
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
-from packaging.version import Version
 
 from compiled_names import compiled_names
 from counting import TraceCounter
@@ -54,8 +52,6 @@ from meshes import mesh_of, on
 
 # Files need it; a free-threaded Python has none.
 collect_ignore = [] if find_spec("safetensors") else ["io"]
-if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
-    sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
 # A file with one of these names has threads.
 THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio", "at_once"}
 

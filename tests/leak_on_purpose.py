@@ -9,11 +9,5 @@ import numpy as np
 
 from partax import flat_partition, is_array
 
-
-def lose() -> None:
-    spec, *_ = flat_partition({"a name that is nowhere else": [np.ones(2), "static"]}, is_array)
-    path = spec.paths[0]
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(path))
-
-
-lose()
+spec, *_ = flat_partition({"a name that is nowhere else": [np.ones(2), "static"]}, is_array)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(spec.paths[0]))

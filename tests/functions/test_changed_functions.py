@@ -24,7 +24,6 @@ cases = Cases()
 
 SCALE = 1.0
 TABLE = {"lr": 1.0}
-WEIGHTS = [1.0, 2.0]
 
 
 def set_global(name: str, value: Any) -> Change:
@@ -154,18 +153,6 @@ def an_attribute_of_a_base_class() -> Case:
 def a_method_that_is_replaced() -> Case:
     user = user_class()()
     return lambda: lambda x: user.scale(x), lambda: setattr(type(user), "scale", lambda self, x: x - 1), "user"
-
-
-@cases.add
-def a_method_of_a_base_that_is_replaced() -> Case:
-    user = user_class()()
-    return lambda: lambda x: user(x), lambda: setattr(type(user).__base__, "offset", lambda self: 3.0), "offset"
-
-
-@cases.add
-def a_property_that_is_replaced() -> Case:
-    user = user_class()()
-    return lambda: lambda x: user.scale(x), lambda: setattr(type(user), "half", property(lambda self: 9.0)), "half"
 
 
 @cases.add
