@@ -22,6 +22,7 @@ from partax._pytree.filters import (
 )
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
+from partax._store import install as _store_install
 
 if _TYPE_CHECKING:
     from partax import debug as debug
@@ -77,6 +78,7 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
+_store_install()
 if _environ.get("PARTAX_STORE"):
     _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":

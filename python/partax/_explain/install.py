@@ -8,6 +8,7 @@ import jax
 
 from partax import _core
 from partax._jax.private import stage_of
+from partax._jit.cache_miss import observers
 from partax._jit.record_at_work import record_at_work
 
 if TYPE_CHECKING:
@@ -62,6 +63,19 @@ def _record_of_call() -> "Record | None":
     return record
 
 
+def _before_trace(call: _core.CallUnderWay, trace: _core.Trace, tracers: tuple[Any, ...]) -> "Record":
+    from partax._explain.history import begin_trace
+
+    return begin_trace(call, trace, tracers)
+
+
+def _after_trace(record: "Record", failed: bool) -> None:
+    from partax._explain.history import end_trace
+
+    end_trace(record, failed)
+
+
 def install() -> None:
+    observers.before_trace, observers.after_trace = _before_trace, _after_trace
     _core.JitFunction.report = _report  # type: ignore[method-assign]
     jax.monitoring.register_event_duration_secs_listener(_on_duration)

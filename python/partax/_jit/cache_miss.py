@@ -5,35 +5,32 @@ function that this gives it, and so `trace`, also in later calls: for arrays of 
 `jax.clear_caches()`.
 """
 
-import importlib
+from collections.abc import Callable
 from typing import Any
 
 from partax import _core
-from partax._jit.build_target import build_target, traced_function
+from partax._jit.build_target import TracedFunction, build_target, traced_function
 from partax._jit.lost_changes import call_watched
+from partax._jit.options import Options
 from partax._jit.runtime_errors import explain_failure, holds_errors
 from partax._jit.shardings import leaf_out_shardings
 from partax._jit.static_arrays import warn_of_constants
 
 
-class _Later:
-    """A function of a package that imports this one, imported when it is called first."""
+class Observers:
+    """What packages that import this one do in a miss. They set it when partax is imported."""
 
-    def __init__(self, module: str, name: str) -> None:
-        self._place = module, name
-        self._function: Any = None
+    before_trace: Callable[[_core.CallUnderWay, _core.Trace, tuple[Any, ...]], Any]
+    """Records a trace, or refuses it by an exception; returns its record."""
+    after_trace: Callable[[Any, bool], None]
+    """Completes a record; whether the trace has failed."""
+    find_programs: Callable[[Options, tuple[Any, ...], TracedFunction], Any]
+    """Returns the stored programs of a new key, or None if none are stored for it."""
+    describe_result: Callable[[Any, tuple[Any, ...], _core.OutputNode], bytes | None]
+    """Returns what a stored program needs to rebuild a result; None if it cannot be stored."""
 
-    def __call__(self, *arguments: Any) -> Any:
-        if self._function is None:
-            module, name = self._place
-            self._function = getattr(importlib.import_module(module), name)
-        return self._function(*arguments)
 
-
-_begin_trace = _Later("partax._explain.history", "begin_trace")
-_end_trace = _Later("partax._explain.history", "end_trace")
-_stored_programs = _Later("partax._store.programs", "stored_programs")
-_stored_result = _Later("partax._store.results", "stored_result")
+observers = Observers()
 
 
 def cache_miss(call: _core.CallUnderWay) -> None:
@@ -44,7 +41,7 @@ def cache_miss(call: _core.CallUnderWay) -> None:
         # All threads have the function of the first one, so that jax traces it once.
         traced = call.traced_function or call.share_function(*traced_function(call, trace))
         options, leaves = call.options, call.leaves
-        programs = _stored_programs(options, leaves, traced) if _may_be_stored(options.store) else None
+        programs = observers.find_programs(options, leaves, traced) if _may_be_stored(options.store) else None
         if programs is not None:
             call.set_stored(programs)
         while not call.has_target:  # a trace in another thread may forward what this target would donate
@@ -79,14 +76,14 @@ def trace(leaves: tuple[Any, ...]) -> Any:
     begun = _core.Trace(call, leaves)  # the arguments are still those of the key
     record, failed = None, True
     try:
-        record = _begin_trace(call, begun, leaves)  # which may refuse it
+        record = observers.before_trace(call, begun, leaves)  # which may refuse it
         call.set_record(record)
         values = begun.arguments()
         result = _call_function(call, values)
         node = begun.output(result, leaf_out_shardings(call.options, result))
         warn_of_constants(record, node)
         if call.stores_result and isinstance(node, _core.OutputNode):
-            _core.set_stored_result(node, _stored_result(result, leaves, node))
+            _core.set_stored_result(node, observers.describe_result(result, leaves, node))
         if holds_errors():
             call.wait_for_results()
         failed = False
@@ -94,7 +91,7 @@ def trace(leaves: tuple[Any, ...]) -> Any:
     finally:
         begun.end(0 if record is None else record.number, failed)
         if record is not None:
-            _end_trace(record, failed)
+            observers.after_trace(record, failed)
 
 
 def _call_function(call: _core.CallUnderWay, values: tuple[Any, ...]) -> Any:

@@ -3,6 +3,30 @@
 In come a call and the target that would be traced for it; out comes the program of an equal call of an earlier process.
 """
 
+from typing import Any
+
+from partax import _core
+from partax._jit.build_target import TracedFunction
+from partax._jit.cache_miss import observers
+from partax._jit.options import Options
+
 
 class UnstoredError(Exception):
     """Why a call has no program that could be stored."""
+
+
+def _find_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> Any:
+    from partax._store.programs import stored_programs
+
+    return stored_programs(options, leaves, traced)
+
+
+def _describe_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
+    from partax._store.results import stored_result
+
+    return stored_result(result, inputs, node)
+
+
+def install() -> None:
+    """Has a miss look into the store. Called once, when partax is imported; the store is imported at its first use."""
+    observers.find_programs, observers.describe_result = _find_programs, _describe_result
