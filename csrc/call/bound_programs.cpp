@@ -179,7 +179,7 @@ PyMemberDef binding_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 constexpr char kBoundDoc[] =
-    "A compiled function with arguments that are read, checked and kept once: what `bind` returns.";
+    "A compiled callable with arguments that are read, checked and kept once: the result of `bind`.";
 
 }  // namespace
 

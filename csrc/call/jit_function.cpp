@@ -140,7 +140,8 @@ PyMemberDef jit_members[] = {{"_options", T_OBJECT_EX, offsetof(JitFunction, opt
                              {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
                              {nullptr, 0, 0, 0, nullptr}};
 
-constexpr char kJitDoc[] = "What `filter_jit` returns: called as the wrapped callable is, and a pytree of it.";
+constexpr char kJitDoc[] =
+    "A compiled callable: the result of `filter_jit`, called like the wrapped callable and a pytree of it.";
 
 PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
                            {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},

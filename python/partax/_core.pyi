@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @disjoint_base
 class JitFunction(Generic[_P, _R_co]):
-    """What `filter_jit` returns: called as the wrapped callable is."""
+    """A compiled callable: the result of `filter_jit`, called like the wrapped callable."""
 
     __name__: str
     __qualname__: str
@@ -64,7 +64,7 @@ class BoundJitFunction(JitFunction[_P, _R_co]):
 
 @final
 class BoundFunction(Generic[_R_co]):
-    """A compiled function with arguments that are read, checked and kept once: what `bind` returns."""
+    """A compiled callable with arguments that are read, checked and kept once: the result of `bind`."""
 
     @property
     def __signature__(self) -> Signature: ...

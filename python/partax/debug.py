@@ -22,7 +22,7 @@ __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
 @contextlib.contextmanager
 def forbid_tracing() -> Generator[None]:
-    """Forbids partax functions to be traced in a block, also for the first time.
+    """Forbid partax functions to trace in a block, including for the first time.
 
     Example:
       >>> step = partax.filter_jit(lambda x: x + 1)
@@ -33,11 +33,14 @@ def forbid_tracing() -> Generator[None]:
       Array([2., 2., 2.], dtype=float32)
 
     Returns:
-      A context manager. It holds in this thread, or in this asynchronous task.
+      A context manager, for this thread or asynchronous task.
 
     Raises:
-      RetraceError: in the block, a function would be traced, or compiled for another placement of its arrays. The
-        message says what is new. It is raised before the function is traced and compiled.
+      RetraceError: In the block: a function would be traced, or compiled for another placement of its arrays. The
+        message says what is new.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     token = forbidden.set(True)
     try:
@@ -48,7 +51,7 @@ def forbid_tracing() -> Generator[None]:
 
 @transformation
 def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
-    """Limits how often a callable is traced, wherever it is called.
+    """Limit how often a callable is traced, by all its callers together.
 
     Example:
       >>> step = partax.debug.assert_max_traces(jax.jit(lambda x: x * 3), max_traces=1)
@@ -59,22 +62,24 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ...     print(error)
       `<lambda>` would be traced once more than max_traces=1 allows, because x: float32[2] -> float32[3]
 
-    It may stand inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled
-    function, `assert_max_traces(filter_jit(f), max_traces=1)`, of partax, `jax.jit` or Equinox. A call that is neither
-    traced nor of a compiled function does not count.
+    It can be inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled function
+    of partax, `jax.jit` or Equinox. A call that is neither traced nor of a compiled function does not count.
 
     Args:
-      fun: any callable. If it is a pytree, so is the result. Without it, a decorator, also of methods.
-      max_traces: how many traces there may be; None for any number, of which `get_num_traces` tells.
+      fun: Any callable; a pytree stays a pytree. Default: None, which returns a decorator, also for methods.
+      max_traces: The largest number of traces, or None for any number, which `get_num_traces` returns.
 
     Returns:
       A callable that does what `fun` does.
 
     Raises:
-      RetraceError: when called, it would be traced once more. The message says what is new. It is raised before `fun`
-        is traced and compiled; for compiled functions of others than partax, before they are compiled.
       TypeError: `fun` is not callable.
       ValueError: `max_traces` is not a number of traces.
+      RetraceError: When called: `fun` is about to be traced once more than that; for a compiled function of another
+        library, compiled. The message says what is new.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     check_max_traces(max_traces)
     if fun is None:
@@ -85,7 +90,7 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
 
 
 def get_num_traces(fun: Callable[..., Any]) -> int:
-    """How often a callable inside `assert_max_traces` has been traced so far.
+    """Count the traces so far of a callable inside `assert_max_traces`.
 
     Example:
       >>> counted = partax.debug.assert_max_traces(lambda x: x * 3, max_traces=None)
@@ -95,14 +100,17 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
       2
 
     Args:
-      fun: what `assert_max_traces` has returned, or anything around it that leads to it: a `filter_jit`, `jax.jit` or
-        `eqx.filter_jit`, a partial, a method. Of several limits around each other the outermost one is asked.
+      fun: The result of `assert_max_traces`, or a wrapper around it: a `filter_jit`, `jax.jit` or `eqx.filter_jit`, a
+        partial, a method. Of several nested limits, the outermost one counts.
 
     Returns:
-      The number of traces, those that have raised an exception included, those that were refused not.
+      The number of traces, including those that raised an exception, without those that were refused.
 
     Raises:
       ValueError: `fun` does not contain an `assert_max_traces`.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     wrapper: Any = fun
     for _ in range(_MAX_WRAPPERS):

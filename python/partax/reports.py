@@ -1,4 +1,4 @@
-"""What `partax.report` and `partax.doctor` return."""
+"""The results of `partax.report` and `partax.doctor`."""
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Finding

@@ -1,4 +1,4 @@
-"""What `filter_jit` and its stages return: `Wrapper`, `Bound`, `CacheInfo`, `Traced`, `Lowered` and `Compiled`."""
+"""The results of `filter_jit` and its stages: `Wrapper`, `Bound`, `CacheInfo`, `Traced`, `Lowered` and `Compiled`."""
 
 from partax._core import BoundFunction as Bound
 from partax._core import JitFunction as Wrapper

@@ -1,4 +1,4 @@
-"""What the doctor says of one program: text, or a page."""
+"""The diagnosis of one program: text, or a page."""
 
 import dataclasses
 from pathlib import Path
@@ -9,7 +9,7 @@ from partax._pytree.short_text import angled
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What `partax.doctor` says of one program; `print` it, or write a page by `html`.
+    """The findings of `partax.doctor` in one program, for `print`, or as a page by `html`.
 
     Example:
       >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
@@ -19,12 +19,15 @@ class Diagnosis:
       (1, 24)
 
     Attributes:
-      name: the function's name.
-      defined: where it is defined, such as `train.py:12`.
-      findings: worst first; empty for a healthy program.
-      figures: of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`, `trace_seconds`;
-        `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
-        peak is XLA's own figure.
+      name: The name of the function.
+      defined: The file and line of its definition, such as `train.py:12`.
+      findings: The findings, worst first; empty for a healthy program.
+      figures: The figures of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`,
+        `trace_seconds`; `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and
+        `compile_seconds`, and the peak is the figure of XLA.
+
+    See Also:
+      The page "Troubleshoot".
     """
 
     name: str
@@ -33,17 +36,17 @@ class Diagnosis:
     figures: Figures
 
     def html(self, path: str | Path) -> None:
-        """Writes the findings to one HTML file that needs no network.
+        """Write the findings to one HTML file that needs no network.
 
         Example:
           >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
           >>> diagnosis.html("step.html")
 
         Args:
-          path: the file, which is replaced as a whole or left as it was.
+          path: The file. It is replaced as a whole or not at all.
 
         Raises:
-          OSError: the file cannot be written.
+          OSError: The file cannot be written.
         """
         from partax._doctor.page import write_page
 

@@ -20,7 +20,7 @@ _FEW_EQUATIONS = 2_000  # of a program whose peak is always a figure; a larger o
 def doctor(
     function: Callable[..., Any], /, *args: Any, compile: bool = False, memory_limit: int | None = None, **kwargs: Any
 ) -> Diagnosis:
-    """Reads the program of a call before it is compiled, and says why it costs what it costs, by line.
+    """Find the lines that make a call slow to compile, retrace or need much memory, before it is compiled.
 
     Example:
       >>> table = jnp.zeros((1000, 1000))
@@ -29,23 +29,26 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated.
+    The call is traced without running it or allocating its arrays.
 
     Args:
-      function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
+      function: The result of `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit`, or any
         function, which is examined as `filter_jit` would compile it.
-      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may replace any array.
-      compile: whether the program is compiled too, which gives XLA's own figures.
-      memory_limit: how many bytes the program may take; those of the device by default.
-      **kwargs: the arguments of the call by name. One that is called as an option here is passed with a
+      *args: The arguments of the call. A `jax.ShapeDtypeStruct` may replace an array.
+      compile: Whether to compile the program too, for the figures of XLA. Default: False.
+      memory_limit: The bytes that the program may need. Default: None, for the memory of the device or host.
+      **kwargs: The arguments of the call by name. Pass one that is named like an option here with a
         `functools.partial`.
 
     Returns:
-      The `Diagnosis`: its `findings` are empty for a healthy program.
+      The `partax.reports.Diagnosis`. Its `findings` are empty for a healthy program.
 
     Raises:
-      TypeError: `function` is not callable, or raises when it is traced; the cause is its own exception. Or
-        `memory_limit` is not a number of bytes.
+      TypeError: `function` is not callable, or raises when it is traced, in which case the cause is its own exception;
+        or `memory_limit` is not a number of bytes.
+
+    See Also:
+      The page "Troubleshoot".
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")

@@ -16,7 +16,7 @@ Figures = dict[str, int | float | str]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that costs time or memory, and what to do.
+    """One cause of lost time or memory, and its remedy.
 
     Example:
       >>> eye = jnp.eye(1000)
@@ -27,16 +27,19 @@ class Finding:
       global `eye` holds float32[1000,1000] (3.81 MiB), which the program has captured: it is compiled in as a constant
 
     Attributes:
-      kind: what it is about.
-      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth knowing.
-      file: the file of the user's line, or an empty string where no line is known.
-      line: the line, from 1; 0 where none is known.
-      source: the text of the line.
-      path: the argument or result that it is about, such as `model.layers[0].weight`, or an empty string.
-      figures: what makes it believable, by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds
-        (`..._seconds`).
-      message: what costs time or memory, in one sentence.
-      advice: what to do, in one sentence.
+      kind: The kind of the cause, such as `constant`.
+      severity: `high` if it costs most of the compile time or the memory, or fails; `medium`; or `low`, if it is only
+        worth knowing.
+      file: The file of the user's line, or an empty string if unknown.
+      line: The number of the line, from 1; 0 if unknown.
+      source: The text of the line.
+      path: The path of the argument or result, such as `model.layers[0].weight`, or an empty string.
+      figures: The evidence by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds (`..._seconds`).
+      message: The cause, in one sentence.
+      advice: The remedy, in one sentence.
+
+    See Also:
+      The page "Troubleshoot".
     """
 
     kind: Kind
@@ -51,7 +54,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place in short, as `train.py:41`, or the path."""
+        """The file and line, such as `train.py:41`, or the path."""
         return f"{Path(self.file).name}:{self.line}" if self.file else self.path
 
     def __repr__(self) -> str:

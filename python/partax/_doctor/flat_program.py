@@ -75,7 +75,7 @@ class FlatProgram:
         return captured
 
     def _read(self, call: Call) -> list[int]:
-        """Adds the equations of a call; the numbers of its results."""
+        """Add the equations of a call, and return the numbers of its results."""
         numbers = call.numbers
         for eqn in call.jaxpr.eqns:
             name = eqn.primitive.name

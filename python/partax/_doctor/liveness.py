@@ -1,4 +1,4 @@
-"""How much memory a program takes: estimated by a walk over its equations, or as XLA has it; and how much there is."""
+"""How much memory a program needs: estimated by a walk over its equations, or as XLA has it; and how much there is."""
 
 import heapq
 import os
@@ -33,7 +33,7 @@ def live_bytes(program: Program) -> Liveness:
     """The live bytes along a program. Time and memory grow linearly with the equations.
 
     An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
-    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
+    What XLA fuses needs no memory: an elementwise result that only elementwise operations and reductions read.
     """
     outermost = flat.flat_program(program)
     leaves = list(zip(outermost.inputs, program.arguments, strict=True))
@@ -43,7 +43,7 @@ def live_bytes(program: Program) -> Liveness:
 
 
 def _walk(program: flat.FlatProgram, inner: dict[int, Liveness], always: int, inputs: dict[int, int]) -> Liveness:
-    """Adds up what lives: what does so `always`, and inputs until their last use, their bytes by number. `inner` has
+    """Add up what lives: what does so `always`, and inputs until their last use, their bytes by number. `inner` has
     the programs inside equations, by their ids.
     """
     for body in (body for bodies in program.bodies.values() for body in bodies):
@@ -86,7 +86,7 @@ def _walk(program: flat.FlatProgram, inner: dict[int, Liveness], always: int, in
 
 
 def _last_uses(program: flat.FlatProgram) -> tuple[list[int], bytearray]:
-    """What reads each value last (-1: nothing, the number of equations: a result), and what is fused or unused."""
+    """Return the last reader of each value (-1: none, `count`: a result), and which equations are fused or unused."""
     count = len(program.eqns)
     last = [-1] * program.values
     is_buffer = bytearray(program.values)  # what must be there as a whole
@@ -132,7 +132,7 @@ def peak_bytes(program: Program) -> int:
 
 
 def memory_limit(program: Program) -> int | None:
-    """The bytes that a program may take: what the user says, or the device has, or the host; None if unknown."""
+    """Return the bytes that a program may need: what the user says, or the device has, or the host; None if unknown."""
     device = jax.local_devices()[0]
     if program.memory_limit is not None:
         return program.memory_limit

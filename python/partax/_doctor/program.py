@@ -98,7 +98,7 @@ class Program:
 
 
 def read_once(read: Callable[[Program], Value]) -> Callable[[Program], Value]:
-    """Keeps what is read of a program as long as that lives: several rules ask for the same."""
+    """Keep what is read of a program as long as that lives: several rules ask for the same."""
 
     @functools.wraps(read)
     def read_or_reuse(program: Program) -> Value:
@@ -110,7 +110,7 @@ def read_once(read: Callable[[Program], Value]) -> Callable[[Program], Value]:
 
 
 def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` may replace an array."""
+    """Trace a call for `partax.doctor`, without running it. A `ShapeDtypeStruct` may replace an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
@@ -150,7 +150,7 @@ def _traceable(function: Any) -> tuple[Any, Any]:
 
 
 def _arguments(traced: Any, wrapper: Any, function: Any, count: int) -> tuple[Leaf, ...]:
-    """The arrays of the arguments, of which `count` are given by position."""
+    """Return the arrays of the arguments, the first `count` of which are positional."""
     infos = traced.args_info
     if not isinstance(traced, Traced):
         numbers = (jit_options(wrapper) or {}).get("static_argnums") or ()

@@ -125,7 +125,7 @@ def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Prog
 
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:
-    """What is found in the user's functions and loops; the worst first."""
+    """Return the findings in the user's functions and loops, the worst first."""
     users = [program for program in watch.programs.values() if program.program.line.is_users]
     of_functions: list[Diagnosis] = []
     for programs in _costliest_functions(users):

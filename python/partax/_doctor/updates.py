@@ -1,5 +1,5 @@
-"""Which arrays of the arguments a program updates, as a training step does with its model: the result takes their
-place in the next call.
+"""Which arrays of the arguments a program updates, as a training step does with its model: the result replaces them
+in the next call.
 """
 
 from typing import Any, NamedTuple

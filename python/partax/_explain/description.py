@@ -1,4 +1,4 @@
-"""What one call depends on: an entry for each path, by which two calls are compared. It keeps no object alive."""
+"""The description of one call, to compare it with another: an entry for each path. It keeps no object alive."""
 
 import dataclasses
 import enum
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         return self.key if hasattr(self.key, "dtype") else None
 
     def is_another_object(self, value: Any) -> bool:
-        """Whether this is of a callable, and not of this one."""
+        """Return whether this is of a callable, and not of this one."""
         return self.function is not None and self.function != _reference(value)
 
     def has_key_of(self, other: "Entry") -> bool:
@@ -72,7 +72,7 @@ def class_name(kind: Any) -> str:
 
 
 class Description:
-    """What one trace depends on, and where its arrays were.
+    """The values that one trace depends on, and where its arrays were.
 
     A first call may have thousands of nodes: it only drops its references to static objects. The entries are made if a
     later trace is compared with this one.
@@ -123,7 +123,7 @@ class Description:
 
 
 def describe(arguments: Mapping[str, Any]) -> Description:
-    """Describes values by name, for a function that partax does not compile."""
+    """Describe values by name, for a function that partax does not compile."""
     nodes, statics, paths, leaves = list[Any](), list[Any](), list[Any](), list[Any]()
     for name, value in arguments.items():
         try:
@@ -144,7 +144,7 @@ def _with_parts(path: str, entry: Entry, role: Any) -> Iterator[tuple[str, Entry
 
 
 def _reference(value: Any) -> Any:
-    """What is equal for one object alone, and does not keep it alive if that is possible."""
+    """Return a value that is equal for one object alone, and does not keep it alive if that is possible."""
     try:
         return weakref.ref(value)
     except TypeError:

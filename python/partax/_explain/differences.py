@@ -1,4 +1,4 @@
-"""What differs between two described calls: the outermost places, each with what was there and what is there now."""
+"""The differences between two described calls: the outermost places, each with what was there and what is there now."""
 
 import re
 from collections.abc import Iterator, Sequence

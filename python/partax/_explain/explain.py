@@ -11,7 +11,7 @@ _logger = logging.getLogger("partax")
 
 
 class _Switch:
-    """Whether traces are explained, and how it was before: what `explain` returns."""
+    """The result of `explain`: the switch, and its state before."""
 
     on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
     libraries = os.environ.get("PARTAX_EXPLAIN", "").lower() == "all"
@@ -28,7 +28,7 @@ class _Switch:
 
 
 def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
-    """Reports each trace of a partax function through the `partax` logger: where it was called, and what is new.
+    """Report each trace of a partax function through the `partax` logger: the call, and what is new in it.
 
     Example:
       >>> import logging, sys
@@ -39,22 +39,22 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
       <...>:2 <lambda>: trace 1, the first
       <...>:2 <lambda>: trace 2, because batch: float32[3] -> float32[4]
 
-    One line for each trace, at the level of a warning: what differs from the most similar one of the latest, with paths
-    from your own arguments. A line "compiled again" is of a call that found its trace but no executable, as when
-    an array is on another device. The environment variable `PARTAX_EXPLAIN=1` does it for a whole run, `all` with those
-    inside libraries. A call that neither traces nor compiles costs the same.
+    Each trace is one line, a warning: its differences from the most similar recent trace, by paths in your own
+    arguments. "compiled again" is for a call that found its trace but no executable, as for an array on another device.
+    For a whole run, set the environment variable `PARTAX_EXPLAIN=1`, or `all` with libraries. A hit costs no more.
 
     Args:
-      on: whether to report from now on.
-      libraries: whether what Equinox, Flax, diffrax and other such libraries call inside themselves is reported
-        too, as the checks that diffrax compiles under `accelerate()`.
+      on: Whether to report from now on. Default: True.
+      libraries: Whether to report calls inside libraries such as Equinox, Flax and diffrax too. Default: False.
 
     Returns:
-      A context manager that, when left, sets things back. `with partax.explain(): ...` explains a block;
-      `partax.explain()` and `partax.explain(False)` are a switch.
+      A context manager that restores the previous state. Without `with`, `explain(False)` switches the reports off.
 
     Raises:
-      TypeError: `on` is neither, as where it is used as a decorator.
+      TypeError: `on` is not a bool, for example because `explain` is used as a decorator.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     if not isinstance(on, (bool, int)):
         raise TypeError(f"explain: found a `{type(on).__name__}`, expected True or False: `with partax.explain(): ...`")
@@ -66,13 +66,13 @@ def explaining() -> bool:
 
 
 def report_line(site: tuple[str, int], text: str) -> None:
-    """Reports what became of a call; what a library has called for itself only where that is asked for."""
+    """Report the outcome of a call; one from inside a library only with `libraries`."""
     if _Switch.libraries or not is_of_library(site[0]):
         _logger.warning("%s %s", site_text(site), text)
 
 
 class RetraceWarning(UserWarning):
-    """A static Python number has made a function be traced again and again.
+    """The warning at the third trace that one static number, or one re-created function or object, has caused.
 
     Example:
       >>> import warnings
@@ -86,7 +86,7 @@ class RetraceWarning(UserWarning):
 
 
 class RetraceError(RuntimeError):
-    """A function would be traced more often than it may be. Raised before it is traced and compiled.
+    """The error of a function that would be traced more often than it may be. Raised before it is traced and compiled.
 
     Example:
       >>> rise = partax.filter_jit(lambda x: x - 1, max_traces=1)

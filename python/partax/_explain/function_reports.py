@@ -56,7 +56,7 @@ def function_report(self: Any) -> FunctionReport:
 
 
 def report() -> Report:
-    """What every filter_jit function has cost that has been traced; of those that are gone the latest 256.
+    """Return the cost of every `filter_jit` function that has been traced; of those that are deleted, the latest 256.
 
     Example:
       >>> @partax.filter_jit
@@ -66,10 +66,12 @@ def report() -> Report:
       >>> "evaluate" in [function.name for function in partax.report().functions]
       True
 
-    The seconds are jax's own, of `jax.monitoring`.
-
     Returns:
-      A `partax.reports.Report`, which prints as a table for each function; `to_json()` gives it as data.
+      A `partax.reports.Report`, which prints as a table for each function; `to_json()` returns it as data. The seconds
+      come from `jax.monitoring`.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
     gone = [history for history in list(histories) if (history.records or history.loads) and history not in living]

@@ -54,7 +54,7 @@ class Record:
 
     @property
     def history(self) -> "History | None":
-        """What it is one of; None if that is gone."""
+        """The history that has this record; None if it was deleted."""
         return self._history()
 
 
@@ -87,7 +87,7 @@ class History:
         self.live = 0
 
     def begin(self, record: Record, difference: str = "", is_full: bool = False, data: SpecData = ((), (), ())) -> None:
-        """Adds a trace, or raises a RetraceError if there are to be no more.
+        """Add a trace, or raise a RetraceError if there may be no more.
 
         `difference` is what a re-created callable of the call reads, if that makes its key another one than an earlier
         one; `is_full` says whether the cache holds as many static keys as it may.
@@ -202,7 +202,7 @@ class History:
 
 
 def _recreation_text(value: Any, is_by_identity: bool = False) -> str:
-    """Why a re-created callable is not the same as an earlier one; empty if nothing tells."""
+    """Why a re-created callable is not the same as an earlier one; empty if unknown."""
     if not callable(value) or issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
     reason = "is compared by identity, since reuse_equal_functions=False" if is_by_identity else Proof(value).reason

@@ -1,6 +1,4 @@
-"""Gives the wrapper its `report`, and puts the stages that jax reports to the trace that they were for. What only a
-report needs is imported then.
-"""
+"""The `report` of wrappers, imported when it is called, and the traces of the stages that JAX reports."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
-    """What this function has cost: per static key and trace, the calls and the seconds.
+    """Return the cost of this function: for each static key and trace, the calls and the seconds.
 
     Example:
       >>> @partax.filter_jit
@@ -49,7 +47,7 @@ def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
 
 
 def _record_of_call() -> "Record | None":
-    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls."""
+    """Return the record for JAX's current work, if that is a target of partax and not a function inside it."""
     call = _core.call_under_way()
     if call is None or not call.is_at_work:
         return record_at_work.get()

@@ -12,7 +12,7 @@ _HEADINGS = ("static key", "calls", "trace", "calls", "trace s", "lower s", "com
 
 @dataclasses.dataclass(frozen=True)
 class TraceReport:
-    """What one trace has cost.
+    """The cost of one trace.
 
     Example:
       >>> @partax.filter_jit
@@ -23,15 +23,15 @@ class TraceReport:
       [(1, 'the first'), (2, 'x: float32[3] -> float32[4]')]
 
     Attributes:
-      number: counts the traces of the function, from 1.
-      site: the call that made it, such as `train.py:41`.
-      reason: why it was made.
-      calls: the calls that used it; None where its result does not tell it from the other traces of its key.
-      trace_seconds: how long the function ran under tracing, with all that it calls; 0 inside another trace.
-      lower_seconds: how long jax took to lower it.
-      compile_seconds: how long XLA took to compile it.
-      executables: how often it was compiled: for other placements of its arrays, or under transformations.
-      failed: whether the function raised an exception.
+      number: The number of the trace among those of the function, from 1.
+      site: The call that traced, such as `train.py:41`.
+      reason: Why the function was traced.
+      calls: The number of calls that used it; None if their results do not identify it among the traces of its key.
+      trace_seconds: How long the function ran under tracing, with all that it calls; 0 inside another trace.
+      lower_seconds: How long JAX lowered it.
+      compile_seconds: How long XLA compiled it.
+      executables: How often it was compiled: for other placements of its arrays, or under transformations.
+      failed: Whether the function raised an exception.
     """
 
     number: int
@@ -48,13 +48,13 @@ class TraceReport:
 
     @property
     def seconds(self) -> float:
-        """Trace, lowering and compile seconds together."""
+        """The sum of the trace, lowering and compile seconds."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class KeyReport:
-    """One static key of a function.
+    """The cost of one static key of a function.
 
     Example:
       >>> @partax.filter_jit
@@ -65,9 +65,9 @@ class KeyReport:
       [('n=2', 2), ('n=1', 1)]
 
     Attributes:
-      static: the static values in which it differs from the function's other keys.
-      calls: how many calls it has had; None if it has been dropped, which forgets them.
-      traces: its traces.
+      static: The static values in which it differs from the function's other keys.
+      calls: The number of its calls; None if the key was dropped from the cache.
+      traces: Its traces.
     """
 
     static: str
@@ -79,7 +79,7 @@ class KeyReport:
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """A program that an earlier process had stored, and that a call has loaded instead of tracing.
+    """A stored program of an earlier process that a call has loaded instead of tracing.
 
     Example:
       >>> fresh = partax.filter_jit(lambda x: x - 1)
@@ -87,9 +87,9 @@ class LoadReport:
       ()
 
     Attributes:
-      site: the call, such as `train.py:41`.
-      seconds: how long it took.
-      saves: how long the earlier process took to trace, lower and compile it.
+      site: The call, such as `train.py:41`.
+      seconds: How long it took to load.
+      saves: How long the earlier process took to trace, lower and compile it.
     """
 
     site: str
@@ -100,7 +100,7 @@ class LoadReport:
 
 
 def _to_json(self: Any, **options: Any) -> str:
-    """The report as JSON.
+    """Return the report as JSON.
 
     Example:
       >>> import json
@@ -109,7 +109,7 @@ def _to_json(self: Any, **options: Any) -> str:
       ['defined', 'hits', 'keys', 'loads', 'misses', 'name']
 
     Args:
-      **options: of `json.dumps`, such as `indent`.
+      **options: Same as in `json.dumps`, such as `indent`.
 
     Returns:
       An object with the attributes of this class.
@@ -119,7 +119,7 @@ def _to_json(self: Any, **options: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionReport:
-    """What one function has cost. `str` gives a table.
+    """The cost of one function. `str` returns a table.
 
     Example:
       >>> @partax.filter_jit
@@ -131,12 +131,12 @@ class FunctionReport:
       ('halve', 1, 1)
 
     Attributes:
-      name: the function's name.
-      defined: where, such as `train.py:12`.
-      hits: calls that did not trace; None if the function is gone.
-      misses: calls that did; None if the function is gone.
-      keys: its static keys, the one used last first.
-      loads: the stored programs that it has loaded.
+      name: The name of the function.
+      defined: The file and line of its definition, such as `train.py:12`.
+      hits: The number of calls that did not trace; None if the function is deleted.
+      misses: The number of calls that traced or loaded; None if the function is deleted.
+      keys: Its static keys, the most recently used one first.
+      loads: The stored programs that it has loaded. Default: none.
     """
 
     name: str
@@ -153,7 +153,7 @@ class FunctionReport:
 
     @property
     def seconds(self) -> float:
-        """Trace, lowering and compile seconds of all traces."""
+        """The sum of the trace, lowering and compile seconds of all traces."""
         return sum(trace.seconds for trace in self.traces)
 
     to_json = _to_json
@@ -173,7 +173,7 @@ class FunctionReport:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What all functions have cost. `str` gives a table for each.
+    """The cost of all functions. `str` returns a table for each.
 
     Example:
       >>> double = partax.filter_jit(lambda x: 2 * x)
@@ -183,7 +183,7 @@ class Report:
       True
 
     Attributes:
-      functions: those that have been traced, also the latest that are gone, the costliest first.
+      functions: The functions that have been traced, including the latest deleted ones, the costliest first.
     """
 
     functions: tuple[FunctionReport, ...]

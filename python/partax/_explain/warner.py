@@ -13,7 +13,7 @@ _OBJECT_REMEDY = "keep one object, or give its class `__eq__` and `__hash__`"
 
 
 class Warner:
-    """Counts what has caused the traces of one function, and warns of each cause once."""
+    """The causes of the traces of one function, with at most one warning for each."""
 
     def __init__(self, name: str):
         self._name = name

@@ -20,7 +20,7 @@ from partax._pytree.spec_data import leaf_paths, static_values
 
 
 class Program:
-    """What the stages of a call share: its static part and the shapes of its result, but none of its arrays."""
+    """The data that all stages of a call share: its static part and the shapes of its result, but not its arrays."""
 
     def __init__(self, wrapper: Any, call: _core.PreparedCall, outputs: Any, arrays: ArrayCall):
         self.wrapper, self.call, self.arrays, self.record = wrapper, call, arrays, call.record
@@ -39,7 +39,7 @@ class Program:
         """The result with `jax.ShapeDtypeStruct`s for its arrays, as it was traced."""
 
     def compiled_info(self, compiled: Any) -> Any:
-        """The result with the shardings of a compiled program, and for a forwarded array that of the argument."""
+        """Return the result with the shardings of a compiled program; a forwarded array has that of the argument."""
         infos = {id(old): new for old, new in zip(self._outputs, jax.tree.leaves(compiled.out_info), strict=True)}
         for info, sharding in self._forwarded:
             infos[id(info)] = info.update(sharding=sharding or SingleDeviceSharding(default_device()))
@@ -48,7 +48,7 @@ class Program:
 
 
 def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: dict[str, Any]) -> "Traced":
-    """Traces a call. `caller` is the globals of what asks for it."""
+    """Trace a call. `caller` is the globals of the code that asks for it."""
     if asked_by_export(caller):
         return ArrayCall(wrapper, args, kwargs).trace()
     call = _core.PreparedCall(wrapper, args, kwargs, True)
@@ -61,7 +61,7 @@ def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: d
 
 
 class _Stage:
-    """A stage of a call, and what jax has of it."""
+    """A stage of a call, with the stage of JAX that it wraps."""
 
     def __init__(self, program: Program, of_jax: Any):
         self._program = program
@@ -74,7 +74,7 @@ class _Stage:
 
 
 class Traced(_Stage):
-    """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
+    """A traced call. Same as `jax.stages.Traced`, for the user's own arguments.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -87,30 +87,33 @@ class Traced(_Stage):
       {'by': 2.0}
 
     Attributes:
-      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+      out_info: The result with `jax.ShapeDtypeStruct`s for its arrays.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
 
     @property
     def jaxpr(self) -> Any:
-        """The traced program on the array leaves."""
+        """The traced program, a `jax.core.ClosedJaxpr` of the array leaves."""
         return self._of_jax.jaxpr
 
     @property
     def args_info(self) -> dict[str, Any]:
-        """For the path of each array of the arguments (`model.layers[0].weight`) its dtype, shape and donation.
+        """The dtype, shape and donation of each array of the arguments, by its path (`model.layers[0].weight`).
 
         Returns:
-          `jax.stages.ArgInfo`s, in the order in which the program takes the arrays.
+          `jax.stages.ArgInfo`s, in the order of the inputs of the program.
         """
         return dict(zip(self._program.paths, jax.tree.leaves(self._of_jax.args_info), strict=True))
 
     @property
     def statics(self) -> dict[str, Any]:
-        """The static values of the arguments by path; None for one that is gone."""
+        """The static values of the arguments by path; None for an object that has been deleted."""
         return self._program.statics
 
     def lower(self, **options: Any) -> "Lowered":
-        """Lowers the program.
+        """Lower the program. Same as `jax.stages.Traced.lower`.
 
         Example:
           >>> traced = partax.filter_jit(lambda x: x**2).trace(jnp.ones(3))
@@ -118,7 +121,7 @@ class Traced(_Stage):
           Array([1., 1., 1.], dtype=float32)
 
         Args:
-          **options: same as in `jax.stages.Traced.lower`.
+          **options: Same as in `jax.stages.Traced.lower`.
 
         Returns:
           The `Lowered` program.
@@ -128,7 +131,7 @@ class Traced(_Stage):
 
 
 class Lowered(_Stage):
-    """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments.
+    """A lowered call. Same as `jax.stages.Lowered`, for the user's own arguments.
 
     Example:
       >>> lowered = partax.filter_jit(lambda x: x**2).lower(jnp.ones(3))
@@ -138,11 +141,14 @@ class Lowered(_Stage):
       Array([1., 1., 1.], dtype=float32)
 
     Attributes:
-      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+      out_info: The result with `jax.ShapeDtypeStruct`s for its arrays.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
 
     def as_text(self, /, *args: Any, **kwargs: Any) -> str:
-        """The program as text.
+        """Return the program as text.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
@@ -150,15 +156,15 @@ class Lowered(_Stage):
           (True, True)
 
         Args:
-          *args, **kwargs: same as in `jax.stages.Lowered.as_text`, such as `dialect`; none of a compiled program.
+          *args, **kwargs: Same as in `jax.stages.Lowered.as_text`, such as `dialect`. A compiled program accepts none.
 
         Returns:
-          StableHLO, or what `dialect` asks for; of a compiled program, optimized HLO.
+          StableHLO, or the requested `dialect`; for a compiled program, optimized HLO.
         """
         return self._of_jax.as_text(*args, **kwargs)
 
     def compiler_ir(self, /, *args: Any, **kwargs: Any) -> Any:
-        """The program as an object of the compiler.
+        """Return the program as an object of the compiler.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
@@ -166,15 +172,15 @@ class Lowered(_Stage):
           'Module'
 
         Args:
-          *args, **kwargs: same as in `jax.stages.Lowered.compiler_ir`, such as `dialect`.
+          *args, **kwargs: Same as in `jax.stages.Lowered.compiler_ir`, such as `dialect`.
 
         Returns:
-          What `jax.stages.Lowered.compiler_ir` gives.
+          Same as `jax.stages.Lowered.compiler_ir`.
         """
         return self._of_jax.compiler_ir(*args, **kwargs)
 
     def cost_analysis(self) -> Any:
-        """XLA's figures of the program's cost: of a lowered program an estimate.
+        """Return the cost of the program as XLA counts it; for a lowered program an estimate.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3))
@@ -182,12 +188,12 @@ class Lowered(_Stage):
           (3.0, 3.0)
 
         Returns:
-          What `jax.stages.Lowered.cost_analysis` returns, or `jax.stages.Compiled.cost_analysis`.
+          Same as `jax.stages.Lowered.cost_analysis`, or `jax.stages.Compiled.cost_analysis`.
         """
         return self._of_jax.cost_analysis()
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
-        """Compiles the program.
+        """Compile the program. Same as `jax.stages.Lowered.compile`.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: x**2).lower(jax.ShapeDtypeStruct((2,), "float32"))
@@ -195,13 +201,13 @@ class Lowered(_Stage):
           Array([1., 9.], dtype=float32)
 
         Args:
-          compiler_options: options of the XLA compiler.
+          compiler_options: The options of the XLA compiler by name. Default: None, for those of the wrapper.
 
         Returns:
           The `Compiled` program.
 
         Raises:
-          jax.errors.JaxRuntimeError: XLA does not know an option.
+          jax.errors.JaxRuntimeError: XLA does not have an option of that name.
         """
         with during(record_at_work, self._program.record):
             compiled = self._of_jax.compile(compiler_options=compiler_options)
@@ -209,7 +215,8 @@ class Lowered(_Stage):
 
 
 class Compiled(_Stage):
-    """A compiled call. It is called with the user's own arguments, whose static part must be the one it has.
+    """A compiled call. Same as `jax.stages.Compiled`, for the user's own arguments. Their static part must be the
+    compiled one.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -218,7 +225,10 @@ class Compiled(_Stage):
       Array([3., 6.], dtype=float32)
 
     Attributes:
-      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays, which have shardings.
+      out_info: The result with `jax.ShapeDtypeStruct`s for its arrays, with their shardings.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
 
     def __init__(self, program: Program, compiled: Any, compiler_options: dict[str, Any] | None):
@@ -232,7 +242,7 @@ class Compiled(_Stage):
     as_text, cost_analysis = Lowered.as_text, Lowered.cost_analysis
 
     def memory_analysis(self) -> Any:
-        """XLA's memory figures, in bytes.
+        """Return the memory that the program needs, in bytes, as XLA counts it.
 
         Example:
           >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
@@ -240,33 +250,33 @@ class Compiled(_Stage):
           12
 
         Returns:
-          What `jax.stages.Compiled.memory_analysis` gives.
+          Same as `jax.stages.Compiled.memory_analysis`.
         """
         return self._of_jax.memory_analysis()
 
     @property
     def input_shardings(self) -> dict[str, Any]:
-        """How each array of the arguments is laid out over the devices.
+        """The sharding of each array of the arguments, by its path (`model.layers[0].weight`).
 
         Returns:
-          For the path of each array (`model.layers[0].weight`) its sharding; None if the program does not need it.
+          Shardings; None for an array that the program does not need.
         """
         shardings, _ = self._of_jax.input_shardings
         return dict(zip(self._program.paths, shardings, strict=True))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Runs the program.
+        """Run the program.
 
         Args:
-          *args, **kwargs: same as in a call of the wrapped function. An array may be anything that
-            a call with the same trace would accept.
+          *args, **kwargs: Same as in a call of the wrapped function. An array may be any value that a call with the
+            same trace would accept.
 
         Returns:
           The result of the wrapped function.
 
         Raises:
-          TypeError: the static part differs from the one that was compiled, or an array's shape or dtype does; the
-            message has the path.
+          TypeError: The static part, or the shape or dtype of an array, differs from the compiled one; the message has
+            the path.
         """
         try:
             result = self._run(*args, **kwargs)
@@ -285,7 +295,7 @@ class Compiled(_Stage):
         return result
 
     def __getattr__(self, name: str) -> Any:
-        """What `jax.experimental.serialize_executable` reads, of the program as a function of the arrays."""
+        """Return what `jax.experimental.serialize_executable` reads, of the program as a function of arrays."""
         if not is_read_of_programs(name):
             raise AttributeError(f"'Compiled' object has no attribute {name!r}", name=name, obj=self)
         if self._of_arrays is None:
@@ -294,7 +304,7 @@ class Compiled(_Stage):
         return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-        """Names a static value, a shape or a dtype of a call that differs from the compiled one."""
+        """Return an error that names a static value, shape or dtype of a call that differs from the compiled one."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
             described, _ = self._program.call.described_of(args, kwargs)

@@ -89,7 +89,7 @@ def _new_target_function(
 
 
 class TracedFunction(NamedTuple):
-    """What jax traces for a static key, a function of the leaves or of one tuple of them."""
+    """The function that JAX traces for a static key, of the leaves or of one tuple of them."""
 
     function: Callable[..., Any]
     keywords: dict[str, Any]  # of its jax.jit

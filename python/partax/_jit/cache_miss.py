@@ -1,7 +1,7 @@
 """A call that finds no program, from top to bottom: its target is built, and jax traces that.
 
 The native wrapper has created the static key of the call and an entry for it, and calls `cache_miss`. jax calls the
-function that this gives it, and so `trace`, also in later calls: for arrays of other shapes, or after
+function that this returns, and so `trace`, also in later calls: for arrays of other shapes, or after
 `jax.clear_caches()`.
 """
 
@@ -34,7 +34,7 @@ observers = Observers()
 
 
 def cache_miss(call: _core.CallUnderWay) -> None:
-    """Gives the entry of a new static key its target, and the stored programs that calls may run instead. Called by
+    """Set the target of the entry of a new static key, and the stored programs that calls may run instead. Called by
     the native wrapper, maybe by several threads at once for one key.
     """
     try:
@@ -67,8 +67,8 @@ def _may_be_stored(option: Any) -> bool:
 
 
 def trace(leaves: tuple[Any, ...]) -> Any:
-    """Calls the function of the call under way with its arguments, of which `leaves` are the arrays as tracers; gives
-    the output node for jax.
+    """Call the function of the call under way with its arguments, of which `leaves` are the arrays as tracers. Return
+    the output node for JAX.
     """
     call = _core.call_under_way()
     if call is None:

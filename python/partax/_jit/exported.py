@@ -1,5 +1,5 @@
-"""A call as jax's own tools take it, `jax.export` and `jax.experimental.serialize_executable`: a function of the arrays
-alone, in the trees of the user's own arguments and result, in which None represents all that is static.
+"""A call as `jax.export` and `jax.experimental.serialize_executable` accept it: a function of the arrays alone, in
+the trees of the user's own arguments and result, in which None represents all that is static.
 """
 
 import dataclasses
@@ -76,8 +76,8 @@ class ArrayCall:
         return jitted.trace(*args, **kwargs)
 
     def compiled(self, compiled: Any, compiler_options: Any) -> Any:
-        """The program of this call as a `jax.stages.Compiled`: that of its target, if it takes and returns all arrays
-        in the order of the user's trees; else one that is compiled for them.
+        """Return the program of this call as a `jax.stages.Compiled`: that of its target, if its inputs and outputs are
+        all arrays in the order of the user's trees; else one that is compiled for them.
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
@@ -101,7 +101,7 @@ class ArrayCall:
 
 
 def _parameters_of(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int | str, str]:
-    """For each argument, by position or name, the parameter that takes it, in the order of the signature."""
+    """Return the parameter of each argument, by position or name, in the order of the signature."""
     is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
     is_bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
     parameters = call_parameters(wrapper._function)
@@ -120,8 +120,8 @@ def _refuse_objects(wrapper: Any) -> None:
 
 
 def asked_by_export(caller: dict[str, Any]) -> bool:
-    """Whether what asks for a trace, by its globals, is `jax.export`. Where jax has that elsewhere, it gets the trace
-    that the user gets, and cannot export it.
+    """Return whether `jax.export` asks for a trace, by the globals of the caller. If JAX has moved that, it gets the
+    trace that the user gets, and cannot export it.
     """
     export = getattr(sys.modules.get("jax.export"), "export", None)
     return export is not None and caller is getattr(inspect.unwrap(export), "__globals__", None)

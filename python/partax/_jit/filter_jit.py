@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 
 class CacheInfo(NamedTuple):
-    """How many static keys, traces and calls the cache of a wrapper counts.
+    """The number of static keys, traces and calls that the cache of a wrapper has counted.
 
     Example:
       >>> @partax.filter_jit
@@ -35,12 +35,15 @@ class CacheInfo(NamedTuple):
       1
 
     Attributes:
-      static_keys: how many there are, each for other static values.
-      traces: how many there have been since `clear_cache()`, including those of static keys that were dropped.
-      hits: the calls that did not trace.
-      misses: the calls that did, or loaded a stored program instead.
-      max_size: how many static keys are kept.
-      loads: how many programs of an earlier process were loaded.
+      static_keys: The number of static keys in the cache, each for other static values.
+      traces: The number of traces since `clear_cache()`, including those of static keys that were dropped.
+      hits: The number of calls that did not trace.
+      misses: The number of calls that traced, or loaded a stored program instead.
+      max_size: The largest number of static keys in the cache.
+      loads: The number of programs of an earlier process that were loaded. Default: 0.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
 
     static_keys: int
@@ -55,7 +58,7 @@ CacheInfo.__module__ = "partax.stages"  # where users find it, and pickles too
 
 
 def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
-    """How many static keys and traces the wrapper has, and how many of its calls were hits.
+    """Count the static keys and traces of the wrapper, and how many of its calls were hits.
 
     Example:
       >>> @partax.filter_jit
@@ -72,7 +75,7 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:
-    """Drops every static key, trace and executable of the wrapped callable, as it is now and as it was before.
+    """Drop every static key, trace and executable of the wrapped callable, and of its earlier states.
 
     Example:
       >>> square = partax.filter_jit(lambda x: x**2)
@@ -81,7 +84,10 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
       >>> square.cache_info().traces
       0
 
-    Wrappers of the same callable with the same options share them, so theirs go too.
+    Wrappers of the same callable with the same options share them, so theirs are dropped too.
+
+    See Also:
+      The guide "When does a call retrace?".
     """
     for cache in {self._cache, *_core.caches(self._function)}:
         if cache.options == self._options:
@@ -91,15 +97,15 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
-    """Pickles by name if there is one, else by content."""
+    """Pickle by name if there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
     return (wrapper_of, (wrapper._options, wrapper.__wrapped__)) if name is None else name
 
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
-    """The qualified name by which its module has a wrapper, such as a decorated function, or None. `caller` is the
-    globals of what pickles: cloudpickle pickles what is in `__main__` by content, as the process that unpickles it has
-    another `__main__`.
+    """Return the qualified name by which its module has a wrapper, such as a decorated function, or None. `caller` is
+    the globals of what pickles: cloudpickle pickles what is in `__main__` by content, as the process that unpickles it
+    has another `__main__`.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
     if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):
@@ -114,7 +120,7 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
 
 
 def check_names(fun: Any, option: str, names: Any) -> None:
-    """Raises a ValueError if an option names an argument that a callable does not have."""
+    """Raise a ValueError if an option names an argument that a callable does not have."""
     for name in names if isinstance(names, tuple) else ():
         expected_names = argument_names(fun)
         if name not in expected_names:
@@ -136,7 +142,7 @@ class Compilation(Protocol[_O]):
 
 
 def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O]:
-    """Types a function that accepts a callable or none."""
+    """Type a function that accepts a callable or none."""
     return cast("Any", function)
 
 
@@ -168,7 +174,7 @@ def filter_jit(
     store: str | os.PathLike[str] | Literal[False] | None = None,
     **of_jax: Never,
 ) -> Any:
-    """`jax.jit` for any pytree: arrays are traced, everything else is static.
+    """Compile a function. Same as `jax.jit`, for any pytree: arrays are traced, everything else is static.
 
     Example:
       >>> @partax.filter_jit
@@ -177,45 +183,50 @@ def filter_jit(
       >>> predict({"weight": jnp.ones(2), "activation": jnp.tanh}, jnp.zeros(2))
       Array([0., 0.], dtype=float32)
 
+    A call returns as soon as its work is dispatched; another static value, shape or dtype retraces. Results that are
+    not arrays are returned unchanged, and arrays that are inputs as the same objects. A wrapper is a pytree of its
+    callable and shares its traces with every wrapper of an equal callable with equal options.
+
     Args:
-      fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed
-        function. Its arguments may be any pytrees. Without it, a decorator.
-      donate: whose arrays' buffers the call may reuse: `"none"`; `"all"`, also those of `fun` itself;
+      fun: A function, method, partial, transformed function, or callable module, whose arrays are traced. Its arguments
+        may be any pytrees. Default: None, which returns a decorator.
+      donate: The arguments whose buffers a call may reuse: `"none"`; `"all"`, including the arrays of `fun` itself;
         `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
         `"kw"` are all values of an `*args` and a `**kw`, and `("all",)` is a parameter of that name. An array that is
-        returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. As with
-        `jax.jit`, jax warns about donated buffers that it could not use.
-      inline: same as in `jax.jit`.
-      keep_unused: same as in `jax.jit`.
-      compiler_options: same as in `jax.jit`.
-      in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
-        applies to array leaves, and None leaves them to jax.
-      out_shardings: a pytree prefix of the result, with the same entries.
-      cache_size: how many static keys to keep; the least recently used goes first.
-      reuse_equal_functions: whether a re-created function, `fun` itself or one in the arguments, hits the program of an
+        returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. JAX
+        warns about donated buffers that it could not use. Default: `"none"`.
+      inline: Same as in `jax.jit`. Default: False.
+      keep_unused: Same as in `jax.jit`. Default: False.
+      compiler_options: Same as in `jax.jit`. Default: None.
+      in_shardings: One sharding, or a tuple with a pytree prefix for each argument in the order of the signature. It
+        applies to array leaves, and None leaves them to JAX. Default: None.
+      out_shardings: A pytree prefix of the result, with the same entries. Default: None.
+      cache_size: The largest number of static keys; the least recently used one is dropped first. Default: 4096.
+      reuse_equal_functions: Whether a re-created function, `fun` itself or one in the arguments, hits the program of an
         earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
-        are compared by identity alone, as in `jax.jit`.
-      dynamic: which leaves other than arrays are traced: those for which a predicate is true, such as `is_array_like`,
-        or all numbers in the arguments with these names. They are arrays of a weak type in `fun`, and another number of
-        the same type does not retrace.
-      max_traces: how often `fun` may be traced; None for any number. `clear_cache` starts the count again.
-      store: the directory for compiled programs; False for none, None for the setting of `partax.store`.
-      of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
+        are compared by identity alone, as in `jax.jit`. Default: True.
+      dynamic: The leaves other than arrays that are traced: those for which a predicate such as `is_array_like` is
+        true, or all numbers in the arguments with these names. In `fun` they are arrays of a weak type, and another
+        number of the same type does not retrace. Default: None, for no leaves.
+      max_traces: The largest number of traces of `fun` since `clear_cache()`. Default: None, for any number.
+      store: The directory for compiled programs, or False for none. Default: None, for the setting of `partax.store`.
+      of_jax: Not accepted: the error for an option of `jax.jit` names what replaces it here.
 
     Returns:
-      A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
-      are returned unchanged, and arrays that are inputs as the same objects. It shares its traces with every wrapper of
-      an equal callable with equal options, and is a pytree of the callable.
+      A `partax.stages.Wrapper`, which is called like `fun`.
 
     Raises:
-      ValueError: `donate` or `dynamic` names an argument that `fun` does not have; `cache_size` is not positive, or
+      ValueError: `donate` or `dynamic` names an argument that `fun` does not have, `cache_size` is not positive, or
         `max_traces` is negative.
-      RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
-      RuntimeError: when called, an array that is returned unchanged is deleted already; a
-        `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
       TypeError: `fun` is not callable, `store` is not a directory, or an option is unknown. When called: a static value
         cannot be hashed or compared; the message has its path.
-      RecursionError: when called, an argument is nested too deeply or contains itself.
+      RetraceError: When called: `fun` would be traced more than `max_traces` times; the message says what is new.
+      RuntimeError: When called: an array that is returned unchanged is deleted already; a `jax.errors.JaxRuntimeError`
+        if this call would donate it as another argument.
+      RecursionError: When called: an argument is nested too deeply or contains itself.
+
+    See Also:
+      The guide "`filter_jit` and what is static".
     """
     for name, value in of_jax.items():
         expected_names = ", ".join(_DEFAULTS)
@@ -239,7 +250,7 @@ def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
 
 
 def install() -> None:
-    """Connects the native wrapper with jax. Called once, when partax is imported."""
+    """Connect the native wrapper with JAX. Called once, when partax is imported."""
     parts = operator.attrgetter("_function", "__self__", "_options.key")
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     for name, method in (

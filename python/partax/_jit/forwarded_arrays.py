@@ -26,7 +26,7 @@ def to_device(value: Any) -> jax.Array:
 def refuse_lost_arrays(
     target: Any, leaves: tuple[Any, ...], donated: bytes, index: int | None, was_there: bool
 ) -> None:
-    """Raises if a call gives back what is deleted or what it donates. Called by the native wrapper: before the program
+    """Raise if a call returns an array that is deleted or donated. Called by the native wrapper: before the program
     runs, or after that for the leaf at `index`, which is deleted now; `was_there` says that it was not before.
     """
     if runs_without_jit():
@@ -86,7 +86,7 @@ _NAMES_ARRAYS = "names_arrays"
 
 
 def is_of_lost_arrays(error: BaseException) -> bool:
-    """Whether jax has raised this for arrays that are deleted, or that one call donates and uses."""
+    """Return whether JAX has raised this for arrays that are deleted, or that one call donates and uses."""
     if not isinstance(error, (RuntimeError, ValueError)) or _NAMES_ARRAYS in vars(error):
         return False
     # jax and XLA have no classes or codes for these two: the types are those of errors of callbacks and of shardings.
@@ -134,7 +134,7 @@ def arrays_in_several_places(leaves: Sequence[Any]) -> list[list[int]]:
 
 
 def _buffer_of(array: jax.Array) -> Any:
-    """What two arrays have in common that are one for XLA."""
+    """Return a value that two arrays share if they are one for XLA."""
     try:
         pointer = array.addressable_data(0).unsafe_buffer_pointer()
     except Exception:  # of keys, and of backends that do not tell

@@ -1,4 +1,4 @@
-"""Changes of nnx objects by a function that was given copies of them: the caller's would stay as they are."""
+"""Changes of nnx objects by a function that gets copies of them: the caller's objects would stay unchanged."""
 
 import contextlib
 import contextvars
@@ -19,7 +19,7 @@ DELETED: Any = type("DELETED", (), {})
 
 
 class Seen(NamedTuple):
-    """An nnx object that a traced function was given: where, and what it consisted of."""
+    """An nnx object in the arguments of a traced function: its path, and its parts."""
 
     path: str
     object: Any
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What is different in an nnx object now, `number` in the order of those that were watched."""
+    """A changed attribute of an nnx object, `number` in the order of the watched objects."""
 
     path: str
     number: int
@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
     @property
     def is_value(self) -> bool:
-        """Whether it is what a Variable holds."""
+        """Return whether it is the value of a Variable."""
         return self.name == _VALUE
 
 
@@ -55,13 +55,13 @@ def make_changes() -> Generator[None]:
 
 
 def is_making_changes() -> bool:
-    """Whether the function under way is one of `partax.nnx.jit`, or a step that changes objects in place."""
+    """Return whether the function under way is one of `partax.nnx.jit`, or a step that changes objects in place."""
     return _is_making.get()
 
 
 def call_watched(call: _core.CallUnderWay, fun: Any, values: tuple[Any, ...]) -> Any:
-    """Calls a traced function, and refuses what it changes in nnx objects and does not return; of the objects in the
-    arguments none may be in two places.
+    """Call a traced function, and refuse changes of nnx objects that it does not return. An object may not be in two
+    places of the arguments.
     """
     if not has_nnx():
         return call.call(fun, values)
@@ -88,8 +88,8 @@ def _nnx() -> Any:
 
 
 def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
-    """The nnx objects in values that are given with their names, each once, and where; but not those in a State, which
-    is what a function may change. A ValueError of `transformation` for one in two places, of which it would make two.
+    """Return the nnx objects in named values with their paths, each once; but not those in a State, which is what a
+    function may change. Raise a ValueError of `transformation` for one in two places, of which it would make two.
     """
     places: dict[int, str] = {}
     objects: list[tuple[str, Any]] = []
@@ -113,7 +113,7 @@ def refuse_lost(
     function: str = "the function",
     remedy: str = "use `partax.nnx.jit`, which changes the caller's objects in place, or return the object",
 ) -> None:
-    """Raises if the function has changed an nnx object and does not return the change."""
+    """Raise if the function has changed an nnx object and does not return the change."""
     every = list(changes(watched)) if watched else []
     if not every:
         return

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
-    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
+    """Trace the function for some arguments. Same as `trace` of `jax.jit`, for any pytree.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -32,13 +32,17 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
       { lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }
 
     Args:
-      *args, **kwargs: same as in a call of the wrapped function.
+      *args, **kwargs: Same as in a call of the wrapped function. A `jax.ShapeDtypeStruct` may replace an array.
 
     Returns:
       The `Traced` call.
 
     Raises:
-      RetraceError, TypeError: as a call would. What the function raises when it is traced is raised unchanged.
+      RetraceError, TypeError: Same as for a call. An exception that the function raises when traced is raised
+        unchanged.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
     from partax._jit import ahead_of_time  # which few programs need
 
@@ -46,7 +50,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
-    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may replace arrays.
+    """Trace and lower the function for some arguments. Same as `lower` of `jax.jit`, for any pytree.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -55,19 +59,22 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
       Array([2., 2., 2.], dtype=float32)
 
     Args:
-      *args, **kwargs: same as in a call of the wrapped function.
+      *args, **kwargs: Same as in `trace`.
 
     Returns:
       The `Lowered` program.
 
     Raises:
-      RetraceError, TypeError: as `trace` would.
+      RetraceError, TypeError: Same as in `trace`.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
     return trace(self, *args, **kwargs).lower()
 
 
 def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Returns the result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may replace arrays.
+    """Compute the shapes and dtypes of the result, and run nothing. Same as `jax.eval_shape`, for any pytree.
 
     Example:
       >>> named = partax.filter_jit(lambda x, name: {name: x.sum()})
@@ -75,19 +82,19 @@ def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
       {'total': ShapeDtypeStruct(shape=(), dtype=float32)}
 
     Args:
-      *args, **kwargs: same as in a call of the wrapped function.
+      *args, **kwargs: Same as in `trace`.
 
     Returns:
-      The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
+      The result with a `jax.ShapeDtypeStruct` for each array. Other leaves are returned unchanged.
 
     Raises:
-      RetraceError, TypeError: as `trace` would.
+      RetraceError, TypeError: Same as in `trace`.
     """
     return trace(self, *args, **kwargs).out_info
 
 
 def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: int | None = None) -> None:
-    """Compiles, or loads from the store, what these calls need, so that they neither trace nor compile. Runs nothing.
+    """Compile some calls, or load them from the store, so that they neither trace nor compile. Runs nothing.
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
@@ -96,15 +103,19 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
       (Array([3., 3.], dtype=float32), 0)
 
     Args:
-      *calls: of each call the positional arguments, a tuple, or the arguments by name, a dictionary.
-        `jax.ShapeDtypeStruct`s may replace arrays.
-      threads: how many calls are compiled at once; the number of processors by default. Python traces in one thread at
-        a time. With settings of this thread alone, as within `with jax.enable_x64():`, all calls are compiled in it.
+      *calls: For each call a tuple of its positional arguments, or a dictionary of its arguments by name. A
+        `jax.ShapeDtypeStruct` may replace an array.
+      threads: The number of calls that are compiled at once. Python traces in one thread at a time. With settings of
+        this thread alone, as within `with jax.enable_x64():`, all calls are compiled in it. Default: None, for the
+        number of processors.
 
     Raises:
-      TypeError: one of the calls is neither of the two; or as the call would. What the function raises when it is
-        traced is raised with a note that names the call; the other calls are compiled all the same.
+      TypeError: A call is neither a tuple nor a dictionary; or same as for the call. An exception that the function
+        raises when traced has a note that names the call; the other calls are compiled nevertheless.
       ValueError: `threads` is not positive.
+
+    See Also:
+      The guide "Ahead-of-time compilation and export".
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"found threads={short_text(threads)}, expected a positive number of threads")
@@ -126,12 +137,12 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
 
 
 def _in_force() -> tuple[Any, ...]:
-    """The settings of this thread: those of `with` statements hold in their thread alone."""
+    """Return the settings of this thread: those of `with` statements hold in their thread alone."""
     return configuration(), every_setting(), mesh_of_call()
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:
-    """Compiles or loads what a call needs, and runs nothing; returns what that raises."""
+    """Compile or load what a call needs, and run nothing; return the exception that this raises."""
 
     def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
         stored = prepared.stored
@@ -148,7 +159,7 @@ def _error_of(wrapper: Any, call: Any) -> BaseException | None:
 
 
 def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
-    """Reads, checks and keeps some arguments once, for calls that pass the others.
+    """Read, check and keep some arguments once, for calls that pass the others.
 
     Example:
       >>> @partax.filter_jit
@@ -158,23 +169,26 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call reads only the arguments that are free. Bound trees and arrays count as they were when they were bound;
-    functions, other static values and the callable itself as in any call. Of the objects of Flax that `partax.nnx.jit`
-    changes in place, each call reads the arrays of the Variables; after you set another attribute, as `model.eval()`
-    does, bind again. A call under a trace of jax's, or with settings for which its dispatch does more, is an ordinary
-    one. It can be pickled.
+    A call reads only the free arguments. Bound trees and arrays keep the state in which they were bound; functions,
+    other static values and the callable itself count as in any call. Of the Flax objects that `partax.nnx.jit` changes
+    in place, each call reads the arrays of the Variables; after you set another attribute, as `model.eval()` does, bind
+    again. A call under a JAX trace, or with settings for which its dispatch does more, is an ordinary one. The result
+    can be pickled.
 
     Args:
-      args: the leading arguments.
-      kwargs: more arguments by their names.
+      args: The leading arguments.
+      kwargs: More arguments by name.
 
     Returns:
-      What is called with the remaining arguments. Its `rebind` replaces what is bound.
+      A `partax.stages.Bound`, which is called with the remaining arguments. Its `rebind` replaces bound ones.
 
     Raises:
-      TypeError: the function does not take them. When called: an argument is given that is bound.
-      ValueError: when called, the call would donate an array that is bound, as `donate` says.
-      RuntimeError: when called, an array that is bound is gone; a ValueError where jax raises that.
+      TypeError: The function does not have these arguments. When called: an argument is already bound.
+      ValueError: When called: `donate` would donate a bound array.
+      RuntimeError: When called: a bound array has been deleted; a ValueError if JAX raises that.
+
+    See Also:
+      The guide "Bind arguments and batch steps".
     """
     return _bound(self, args, kwargs)
 
@@ -203,8 +217,8 @@ def _snapshot(name: str, value: Any, changes_objects: bool) -> Any:
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
-    """A tree with containers, objects and arrays of its own if these may be changed; else the same object. Objects that
-    the function itself changes are returned as they are.
+    """Return a tree with containers, objects and arrays of its own if these may be changed; else the same object.
+    Objects that the function itself changes are returned unchanged.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -223,24 +237,24 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
 
 
 def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
-    """The same function with other values for some bound arguments.
+    """Return a copy of the function with other values for some bound arguments.
 
     Example:
       >>> scale = partax.filter_jit(lambda by, x: by * x).bind(jnp.ones(2))
       >>> scale.rebind(by=jnp.full(2, 4.0))(jnp.ones(2))
       Array([4., 4.], dtype=float32)
 
-    It does not trace where the static part is the same.
+    If the static part is the same, it does not retrace.
 
     Args:
-      args: values that replace the leading ones.
-      kwargs: by name, whether they were bound by name or by position.
+      args: Values that replace the leading ones.
+      kwargs: Values by name, for arguments that were bound by name or by position.
 
     Returns:
-      Another function; this one stays as it is.
+      Another `partax.stages.Bound`; this one is unchanged.
 
     Raises:
-      TypeError: what is named is not bound.
+      TypeError: A name, or one of `args`, is not a bound argument, or an argument has two values.
     """
     bound, keywords = list(self.args), self.keywords
     if len(args) > len(bound):
@@ -268,7 +282,7 @@ def bound_text(self: BoundFunction[Any]) -> str:
 
 
 def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
-    """Of what is free."""
+    """Return the signature of the free arguments."""
     bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
     free = [p for p in bound.parameters.values() if p.kind != p.KEYWORD_ONLY or p.name not in self.keywords]
     return bound.replace(parameters=free)
@@ -279,8 +293,8 @@ def reduced(self: BoundFunction[Any]) -> Any:
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
-    """What `programs.direct_run` returns for the program that a call has run. Called by the native wrapper after the
-    call, when the donated arrays have been deleted.
+    """Return the `programs.direct_run` of the program that a call has run. Called by the native wrapper after the call,
+    when the donated arrays have been deleted.
     """
     from partax._jax import programs
 
@@ -295,7 +309,7 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
 
 
 def refuse_donated(call: _core.CallUnderWay, index: int) -> NoReturn:
-    """Raises for a call that would donate a bound array, by its index. Called by the native wrapper before it."""
+    """Raise for a call that would donate a bound array, by its index. Called by the native wrapper before it."""
     described, _ = call.describe()
     raise ValueError(
         f"`{leaf_paths(described)[index]}`: found an array that is bound and that the call would donate, expected "

@@ -74,7 +74,7 @@ class Options:
         return (*self.key[:4], *self.key[6:-1])
 
     def traces(self, parameter: str, leaf: Any) -> bool:
-        """Whether a leaf is traced in a value that this parameter takes."""
+        """Return whether a leaf is traced in a value of this parameter."""
         if is_traced_array(leaf):
             return True
         if isinstance(self.dynamic, tuple):
@@ -82,7 +82,7 @@ class Options:
         return self.dynamic is not None and bool(self.dynamic(leaf))
 
     def donated_values(self, parameters: list[str], has_callable: bool) -> set[int]:
-        """The indices of the values of a call whose arrays are donated, by the parameters that take them."""
+        """Return the indices of the values of a call whose arrays are donated, by their parameters."""
         if self.donate == "none":
             return set()
         if isinstance(self.donate, tuple):
@@ -97,7 +97,7 @@ def check_max_traces(max_traces: Any) -> None:
 
 
 def _names(names: Any) -> tuple[str, ...] | None:
-    """Names of arguments, one alone or several; None for what is none."""
+    """Return the names of arguments, one alone or several; None for any other value."""
     several = tuple(names) if isinstance(names, (tuple, list, set, frozenset)) else (names,)
     return several if all(isinstance(name, str) for name in several) else None
 
@@ -130,7 +130,7 @@ def _dynamic(dynamic: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
 
 
 class CallParameters(NamedTuple):
-    """The parameters by which a callable is really called, as the native binding of arguments takes them."""
+    """The parameters by which a callable is really called, as the native binding of arguments reads them."""
 
     function: str
     names: tuple[str, ...]  # positional ones first, then keyword-only ones
@@ -162,7 +162,7 @@ class CallShape(NamedTuple):
 
     @property
     def value_names(self) -> tuple[str, ...]:
-        """The root of each value's path in messages: `model`, `args[0]`, and what `**kwargs` takes by its own names."""
+        """The root of each value's path in messages: `model`, `args[0]`, and items of `**kwargs` by their own names."""
         parameters = self.parameters
         names = [parameters.function] if self.has_callable else []
         names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
@@ -173,7 +173,7 @@ class CallShape(NamedTuple):
 
     @property
     def value_parameters(self) -> list[str]:
-        """The parameter that takes each value, by which options mean it; the callable has none."""
+        """The parameter of each value, by which options mean it; the callable has none."""
         parameters = self.parameters
         names = [""] if self.has_callable else []
         names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
@@ -216,7 +216,7 @@ def _without_wrappers(fun: Any) -> Callable[..., Any] | None:
 
 
 def _is_called_as_wrapped(fun: Any) -> bool:
-    """Whether `fun` is an object of partax that passes its arguments to what it wraps."""
+    """Return whether `fun` is an object of partax that passes its arguments to a wrapped function."""
     return getattr(type(fun), "_is_called_as_wrapped", False) is True
 
 
@@ -235,7 +235,7 @@ def signature_of(fun: Any) -> inspect.Signature | None:
 
 
 def call_parameters(fun: Any) -> CallParameters:
-    """Describes how `fun` is called. Called by the native wrapper."""
+    """Describe how `fun` is called. Called by the native wrapper."""
     plain = _without_wrappers(fun)
     called_as = (None if plain is None else signature_of(plain)) or ANY_SIGNATURE
     public = (signature_of(fun) or called_as).parameters.values()
@@ -268,7 +268,7 @@ def argument_names(fun: Any) -> list[str]:
 
 
 def parameter_at(parameters: CallParameters, position: int) -> str:
-    """The parameter that takes the value at a position."""
+    """Return the parameter of the value at a position."""
     i = position - parameters.num_positional
     if i < 0:
         return parameters.names[position]
@@ -282,5 +282,5 @@ def parameter_of_keyword(parameters: CallParameters, name: str) -> str:
 
 
 def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:
-    """Whether an option with these names means each value of a call. Called by the native wrapper."""
+    """Return whether an option with these names means each value of a call. Called by the native wrapper."""
     return tuple(parameter in names for parameter in call.value_parameters)

@@ -16,7 +16,7 @@ from partax._jax.programs import chosen, runs_compiled, used_inputs
 
 
 def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> Any:
-    """The jax.jit of a function that gives an output node, on the devices of a jax.jit that gives the whole result."""
+    """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result."""
     plain = jax.jit(function, **keywords)
     ignored_warning = "" if function.warns_of_donation else "Some donated buffers were not usable"  # type: ignore[attr-defined]
     return chosen(plain, _Choice(plain, function, keywords, takes_tuple), ignored_warning)
@@ -34,12 +34,12 @@ def default_device() -> Any:
 
 
 def _is_elsewhere(leaf: Any) -> bool:
-    """Whether an uncommitted array is not where an uncommitted program runs."""
+    """Return whether an uncommitted array is not where an uncommitted program runs."""
     return isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default_device()}
 
 
 class _Choice:
-    """Gives the jax.jit for a call: that of the function, or one that some leaves go through as well."""
+    """A function that returns the jax.jit for a call: that of the function, or one that also returns some leaves."""
 
     def __init__(self, plain: Any, function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> None:
         self._plain = plain
@@ -86,7 +86,7 @@ class _Choice:
 def _with_leaves(
     function: Callable[..., Any], through: tuple[int, ...], decisive: int | None, takes_tuple: bool
 ) -> Callable[..., Any]:
-    """The same function, which has been traced, and gives back the leaves `through` as well and uses `decisive`."""
+    """Return the same traced function, which also returns the leaves `through` and uses `decisive`."""
     inner = jax.jit(function, inline=True)  # it has the same trace: jax keeps them by function
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""What a call that fails tells: the path of the argument that is to blame, and errors of `equinox.error_if`."""
+"""Errors of calls that fail: the path of the argument that is to blame, and errors of `equinox.error_if`."""
 
 import functools
 import os
@@ -17,22 +17,22 @@ from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
 FRAME_ID = os.urandom(16)
-"""What Equinox looks for in the frames above an error: those below it are the inside the program."""
+"""A mark that Equinox looks for in the frames above an error: those below it are inside the program."""
 
 _LIBRARY = "equinox"
 _NAME = "_EquinoxRuntimeError"
 _CALLBACK = "raises"
-"""What Equinox calls the class of the error in the callback, and the callback."""
+"""Equinox's names of the class of the error in the callback, and of the callback."""
 
 
 def silence_callbacks() -> None:
-    """Keeps jax from printing errors of Equinox's as those of callbacks. To be called before one may be raised."""
+    """Keep JAX from printing errors of Equinox as those of callbacks. Call it before one may be raised."""
     if _LIBRARY in sys.modules:
         _silence()
 
 
 def holds_errors() -> bool:
-    """Whether what this thread traces may hold errors of Equinox's."""
+    """Return whether the program that this thread traces may contain errors of Equinox."""
     if _LIBRARY not in sys.modules:
         return False
     equations = open_equations()
@@ -40,7 +40,7 @@ def holds_errors() -> bool:
 
 
 def raised_at_run_time(error: BaseException) -> bool:
-    """Whether a program has raised this by `equinox.error_if`."""
+    """Return whether a program has raised this by `equinox.error_if`."""
     return _LIBRARY in sys.modules and f"{_NAME}: " in str(error)
 
 

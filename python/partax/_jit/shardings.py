@@ -21,7 +21,7 @@ from partax._pytree.short_text import array_text
 
 
 def is_sharding_leaf(prefix: Any) -> bool:
-    """Whether a part of a prefix is one sharding, for all that stands there."""
+    """Return whether a part of a prefix is one sharding for the whole subtree."""
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
 
 
@@ -34,7 +34,7 @@ class PrefixOfValue:
 
 @dataclasses.dataclass(frozen=True)
 class NoEntry(PrefixOfValue):
-    """What stands in `in_shardings` for an argument that the user gives no entry for, and messages do not count."""
+    """The entry of `in_shardings` for an argument without one from the user, which messages do not count."""
 
     def of(self, value: Any) -> Any:
         return None
@@ -139,7 +139,7 @@ def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
 
 
 def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
-    """Places the arrays of a tree by a sharding, and leaves everything else as it is.
+    """Place the arrays of a tree by a sharding, and leave everything else unchanged.
 
     Example:
       >>> from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -148,24 +148,27 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
       >>> batch["x"].sharding == by_row, batch["name"]
       (True, 'train')
 
+    Outside functions that JAX transforms, arrays are moved by `jax.device_put`, which may reuse the memory of its
+    inputs: if you donate the placed arrays, the inputs are deleted too. Inside them, the layout is prescribed at this
+    point of the program: by `jax.lax.with_sharding_constraint`, or over axes of a mesh that are `Explicit` by
+    `jax.sharding.reshard`. One sharding cannot do both: place by axes of one type after those of the other.
+
     Args:
-      tree: any pytree. Its arrays, also NumPy arrays, are placed; a `jax.ShapeDtypeStruct` is given the sharding.
-      sharding: one sharding for all arrays, or a pytree prefix of `tree` with shardings as its leaves, where None
-        leaves arrays where they are. A sharding is a `jax.sharding.Sharding`, a device, or, within `jax.set_mesh`, a
+      tree: Any pytree. Its arrays, including NumPy arrays, are placed; a `jax.ShapeDtypeStruct` gets the sharding.
+      sharding: One sharding for all arrays, or a pytree prefix of `tree` with shardings as its leaves, in which None
+        leaves arrays unchanged. A sharding is a `jax.sharding.Sharding`, a device, or, within `jax.set_mesh`, a
         `jax.sharding.PartitionSpec`.
 
     Returns:
-      A tree like it. An array that is already placed so is the same object.
+      A tree of the same structure. An array that already has the sharding is the same object.
 
     Raises:
       ValueError: `sharding` is not a prefix of `tree`, or does not divide an array; the message has the path.
-      TypeError: a leaf of `sharding` is not a sharding, or JAX cannot hold an array; the message has the path.
+      TypeError: A leaf of `sharding` is not a sharding, or JAX cannot hold an array; the message has the path.
       RecursionError: `tree` is nested too deeply or contains itself.
 
-    Outside of functions that JAX transforms, arrays are moved by `jax.device_put`. It may use the memory of the given
-    arrays for the placed ones: donate these, and the given ones are deleted too. Within them, the layout is prescribed
-    at this point of the program: by `jax.lax.with_sharding_constraint`, or over axes of a mesh that are `Explicit` by
-    `jax.sharding.reshard`. One sharding cannot do both: place by axes of one type after those of the other.
+    See Also:
+      The guide "Donation and shardings".
     """
     shardings = array_shardings(sharding, tree, "sharding", "tree", _can_be_placed)
     spec, arrays, rest = flat_partition(tree, _can_be_placed)
@@ -203,7 +206,7 @@ def _placed(path: str, leaf: Any, sharding: Any) -> Any:
 
 
 def _is_explicit(sharding: Any) -> bool:
-    """Whether a sharding is over a mesh with Explicit axes, and over no others of its axes."""
+    """Return whether a sharding is over a mesh with Explicit axes, and over no other axes of it."""
     if not isinstance(sharding, (NamedSharding, PartitionSpec)):
         return False
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()

@@ -51,7 +51,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
 
 
 def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
-    """What an object holds, by the segments of its paths."""
+    """Return the parts of an object, by the segments of their paths."""
     if issubclass(cls, types.MethodType):
         yield ".__self__", value.__self__
     elif issubclass(cls, functools.partial):
@@ -71,7 +71,7 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_held_by(constant: Any, array: Any) -> bool:
-    """Whether a constant of a program is this array."""
+    """Return whether a constant of a program is this array."""
     if constant is array:
         return True
     # jax keeps NumPy arrays in a wrapper of its own, or as a copy.
@@ -145,7 +145,7 @@ def _warn_once(path: str, holder: Any, history: Any) -> None:
 
 
 def refuse_static_trees(data: SpecData) -> None:
-    """Raises a TypeError for a static object of Flax with arrays: the program would not see its changes."""
+    """Raise a TypeError for a static object of Flax with arrays: the program would not see its changes."""
     for index, value in _objects(data):
         if is_of_nnx(value) and next(arrays_in("", value), None) is not None:
             raise TypeError(
