@@ -21,8 +21,8 @@ class Batches:
         self._odd: list[Any] | None = None  # the leaves of a batch of other shapes, which is a group of its own
 
     def take(self) -> tuple[int, dict[str, Any]] | None:
-        """How many batches come next, and these as one tree whose arrays have a new leading axis: fewer at the end, and
-        before an error or a batch of other shapes. None if none are left.
+        """Return the number of next batches, and these as one tree whose arrays have a new leading axis: fewer at the
+        end, and before an error or a batch of other shapes. None if none are left.
         """
         rows = list[list[Any]]()
         while len(rows) < self._size and self._odd is None and self.error is None:
@@ -61,7 +61,7 @@ class Batches:
         raise TypeError(f"batch {self._count}: found {short_text(by_name)}, expected {names}, in a tuple or by name")
 
     def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
-        """The arrays of a batch, and whether they have the shapes of those of the first."""
+        """Return the arrays of a batch, and whether they have the shapes of those of the first."""
         leaves, spec = _core.flatten(batch, "batch")
         flat = Flat(spec, list(map(array_type, leaves)))
         first = self._first = self._first or flat

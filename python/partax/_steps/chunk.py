@@ -20,7 +20,7 @@ _OBJECTS = "objects of Flax"  # the name of their state in the carry of the scan
 
 
 def bind_arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Values by name as the arguments of a call: by position where that goes, as options may mean positions."""
+    """Return values by name as arguments of a call: by position if possible, as options may mean positions."""
     names = [one.name for one in signature.parameters.values() if one.name in values and one.kind not in VARIABLE]
     bound = inspect.BoundArguments(signature, {name: values[name] for name in names})  # type: ignore[arg-type]
     return bound.args, {**bound.kwargs, **{name: values[name] for name in sorted(values.keys() - set(names))}}
@@ -54,7 +54,7 @@ class _Chunk:
     settings: Settings = dataclasses.field(metadata={"static": True})
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> tuple[Places, dict[str, Any], Any]:
-        """The places of what is carried, its values after the last step, and the rest of the results, stacked."""
+        """Return the carried places, their values after the last step, and the rest of the results, stacked."""
         signature = inspect.signature(self.step)
         values = dict(zip(signature.parameters, args, strict=False)) | kwargs
         batches = {name: values.pop(name) for name in self.settings.batch_names}
@@ -67,7 +67,7 @@ class _Chunk:
         places = Places()
 
         def call_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-            """The result of a step, and the state of the objects after it."""
+            """Return the result of a step, and the state of the objects after it."""
             carried = dict(carry)
             copies = objects.copies(carried.pop(_OBJECTS)) if objects else {}
             # Flax's Variables have to be of the trace that they are used in.
@@ -101,6 +101,6 @@ class _Chunk:
         return places, last, rest
 
     def _shown_as_step(self, body: Any) -> Any:
-        """The body of a loop in whose place jax's messages show the step, with the names of the body's arguments."""
+        """Return the body of a loop that jax's messages call the step, with the names of the body's arguments."""
         body.__signature__ = inspect.signature(body)
         return in_place_of(self.step, body)

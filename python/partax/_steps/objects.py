@@ -12,8 +12,8 @@ from partax._steps.places import path_text
 
 
 def split_arguments(values: dict[str, Any], batches: dict[str, Any]) -> "tuple[ObjectsInPlace | None, dict[str, Any]]":
-    """The arguments that steps change in place, if any, and those that may be carried: also a tree whose only objects
-    are Variables, such as an optimizer's state.
+    """Return the arguments that steps change in place, if any, and those that may be carried: also a tree whose only
+    objects are Variables, such as the state of an optimizer.
     """
     _refuse_objects(batches)
     in_place = {name: value for name, value in values.items() if _objects(value)}
@@ -26,7 +26,7 @@ def _has_only_variables(value: Any) -> bool:
 
 
 def refuse_method(step: Any) -> None:
-    """Raises a TypeError for a step that belongs to an object, which a chunk could not change."""
+    """Raise a TypeError for a step that belongs to an object, which a chunk could not change."""
     owner = getattr(step, "__self__", None)
     if _objects([owner]):
         raise TypeError(
@@ -36,7 +36,7 @@ def refuse_method(step: Any) -> None:
 
 
 def _refuse_objects(batch: dict[str, Any]) -> None:
-    """Raises a TypeError for a batch with objects: the steps of a chunk see copies of these."""
+    """Raise a TypeError for a batch with objects: the steps of a chunk see copies of these."""
     for path in sorted((path for path, one in nnx.iter_graph(batch) if is_object(one)), key=len):
         raise TypeError(
             f"`{path_text(path, 'batch')}`: found an object of Flax in a batch, where what a step changes in it would "
@@ -61,13 +61,13 @@ class ObjectsInPlace:
         return ObjectsInPlace(rest) if rest else None
 
     def copies(self, state: Any) -> dict[str, Any]:
-        """The arguments of one step."""
+        """Return the arguments of one step."""
         values = nnx.merge(self._graph, state)
         self._copies, self._contents = _objects(values), watch_named(values.items()) or []
         return values
 
     def state_after(self, values: dict[str, Any], result: Any) -> Any:
-        """The state after a step; a TypeError if the step has changed more than that, or returns an argument."""
+        """Return the state after a step; a TypeError if the step changed more than that, or returned an argument."""
         arguments = {
             id(one)
             for value in values.values()

@@ -72,7 +72,7 @@ def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, has
 
 
 def _matches(result: Any, arguments: Mapping[str, _Part]) -> Places:
-    """The outermost parts of a result that can be arguments, each with each of these."""
+    """Return the outermost parts of a result that can be arguments, each with each of these."""
     matches = Places()
     for path, value in _parts(result):
         if any(path[: len(outer)] == outer for outer, _ in matches):
@@ -86,7 +86,7 @@ def _matches(result: Any, arguments: Mapping[str, _Part]) -> Places:
 
 
 def _difference(argument: _Part, part: _Part, name: str) -> Difference | None:
-    """Why a part of a result cannot be the argument of the next step; Python numbers may become scalars."""
+    """Return why a part of a result cannot be the next argument, or None; Python numbers may become scalars."""
     if argument.flat.spec != part.flat.spec:
         difference = first_difference(argument.flat, part.flat, name, numbers_settle=True)
         if difference is not None:
@@ -99,8 +99,8 @@ def _difference(argument: _Part, part: _Part, name: str) -> Difference | None:
 
 
 def _refuse_near(arguments: Mapping[str, _Part], result: Any, places: Places) -> None:
-    """Raises a TypeError where a part is all but an argument that is not carried, and so the same in each step: it has
-    the structure of its arrays, one of them, or other numbers where it has numbers alone.
+    """Raise a TypeError if a part is almost an argument that is not carried, and so the same in each step: it has
+    the structure of its arrays, one of them, or other numbers if the argument has numbers alone.
     """
     for path, value in _parts(result):
         if any(path[: len(at)] == at[: len(path)] for at, _ in places):  # in a part that is carried, or around it
@@ -125,7 +125,7 @@ def _refuse_near(arguments: Mapping[str, _Part], result: Any, places: Places) ->
 
 
 def _remedy(places: Places) -> str:
-    """A `carry=` with a part for each name that is left for one, in the order of the result."""
+    """Return a `carry=` with one part for each name, in the order of the result."""
     carry = dict[str, Path]()
     for path, name in places:
         if name not in carry and path not in carry.values():
@@ -135,7 +135,7 @@ def _remedy(places: Places) -> str:
 
 
 def _children(value: Any) -> dict[Any, Any]:
-    """The parts of a plain container, by key."""
+    """Return the parts of a plain container, by key."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))  # type: ignore[attr-defined]
     if type(value) in (tuple, list):
@@ -159,7 +159,7 @@ def part_at(result: Any, path: Path) -> Any:
 
 
 def with_parts(value: Any, parts: Mapping[Path, Any]) -> Any:
-    """The same tree with other parts, by the path to each."""
+    """Return the tree with other parts, by the path to each."""
     if not parts or () in parts:
         return parts.get((), value)
     children = _children(value)

@@ -35,19 +35,20 @@ def scan_steps(
     first runs by itself. If `over` raises, the batches already read run first.
 
     Args:
-      step: What `filter_jit` or `partax.nnx.jit` returned. Its options apply, and its `clear_cache` clears the chunks.
+      step: The result of `filter_jit` or `partax.nnx.jit`. Its options apply, and its `clear_cache` clears the chunks.
       size: The number of steps in a chunk, at least 1.
       carry: For each carried argument, its place in the result: a position, a key, or a tuple of these. Default: each
         result that matches one argument and no other.
-      unroll: The number of steps in one iteration of the loop, 1 by default. Same as in `jax.lax.scan`.
+      unroll: The number of steps in one iteration of the loop. Same as in `jax.lax.scan`. Default: 1.
 
     Returns:
       A function of the arguments of the first step except the batch, and of `over`, an iterable of batches. It returns
       an iterator over chunks: the result of the last step of each, with everything that is not carried stacked.
 
     Raises:
-      TypeError: `step` is not a compiled function, or a method of an object that it may change in place.
-      ValueError: `size` is not positive, or the step has shardings.
+      TypeError: `step` is not a compiled function, or it is a method of an object that it may change in place. When
+        called: batches, or what is carried, differ in structure or dtype; the message has the path.
+      ValueError: `size` is not positive, or the step has shardings. When called: the carry is ambiguous or missing.
 
     See Also:
       The guide "Bind arguments and batch steps".
@@ -83,8 +84,8 @@ class Steps:
         return f"<partax.scan_steps of {self._size} of {self._step!r}>"
 
     def __call__(self, /, *args: Any, over: Any, **kwargs: Any) -> "Run":
-        """Begins with the arguments of the first step; `over` gives the others for each step: one, a tuple of them, or
-        a dictionary by their names. The iterator has a length where `over` has one.
+        """Begin with the arguments of the first step. `over` has the others for each step: one, a tuple of them, or a
+        dictionary by their names. The iterator has a length if `over` has one.
         """
         if isinstance(over, (Mapping, str, bytes)):
             raise TypeError(f"`over`: found a `{type(over).__name__}`, expected an iterable with a batch for each step")
@@ -118,9 +119,7 @@ class Steps:
             raise batches.error
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "weakref.ref[Any]":
-        """Refers to what the step's wrapper calls for these arguments. It is gone after `clear_cache`; so are the
-        chunks that were made for it.
-        """
+        """Return a reference to the target of the call, which ends, with its chunks, after `clear_cache`."""
         program = weakref.ref(_core.PreparedCall(self._step, args, kwargs, True).run(lambda target, _: target))
         for key in list(self._chunks):
             if key[0]() is None and (chunk := self._chunks.pop(key, None)) is not None:

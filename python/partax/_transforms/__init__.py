@@ -1,4 +1,4 @@
 """The transformations other than `filter_jit`, loops and branches, and stacks of layers, on trees that hold anything.
 
-In comes a callable; out comes a wrapper that gives jax the arrays of its arguments and keeps the rest out of jax's way.
+Each returns a wrapper of a callable that passes the arrays of its arguments to jax, and the rest around it.
 """

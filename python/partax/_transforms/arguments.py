@@ -28,7 +28,7 @@ class Arguments:
         is_entry: Callable[[Any], bool],
         option: str,
     ):
-        """Spreads a prefix over the arguments of a call.
+        """Spread a prefix over the arguments of a call.
 
         The prefix is one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
         dictionary from names of parameters to prefixes. Other arguments have the entry `default`. `is_entry` is true
@@ -76,7 +76,7 @@ class Arguments:
         return "".join(self._keys[index])
 
     def nodes(self, values: Mapping[int, Any]) -> list[Arrays]:
-        """For each argument a node of values for some of its leaves, by index among the leaves of all."""
+        """Return for each argument a node of values for some of its leaves, by index among the leaves of all."""
         nodes: list[Arrays] = []
         for name in self._bound.arguments:
             own = [i for i in values if self._keys[i][0] == name]
@@ -84,8 +84,8 @@ class Arguments:
         return nodes
 
     def on_nodes(self, transformation: str, indices: Iterable[int]) -> Callable[..., Any]:
-        """The call as a function of nodes with other values for these leaves. It has the name and the parameters of the
-        user's function for JAX's messages, and raises a ValueError if it changes an nnx object.
+        """Return the call as a function of nodes with other values for these leaves. It has the name and the parameters
+        of the user's function for JAX's messages, and raises a ValueError if it changes an nnx object.
         """
         objects = Objects.of_call(transformation, self._fun, self._bound.args, self._bound.kwargs)
         function = objects.refuse_changes(self._fun)
@@ -102,7 +102,7 @@ class Arguments:
         return run
 
     def describe_to_jax(self, function: Any) -> Any:
-        """Has JAX's messages call a function of nodes, and its parameters, as the user's function."""
+        """Set the name and parameters of a function of nodes, in JAX's messages, to those of the user's function."""
         names = self._bound.arguments
         kind = inspect.Parameter.POSITIONAL_ONLY
         function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])

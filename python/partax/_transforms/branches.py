@@ -20,7 +20,7 @@ _Operands = TypeVarTuple("_Operands")
 def filter_cond(
     pred: Any, true_fun: Callable[[*_Operands], _R], false_fun: Callable[[*_Operands], _R], *operands: *_Operands
 ) -> _R:
-    """`jax.lax.cond` for any trees: arrays are operands and results, everything else is static.
+    """Run one of two functions. Same as `jax.lax.cond`, for any pytree: arrays are operands and results.
 
     Example:
       >>> state = {"x": jnp.float32(3), "name": "a"}
@@ -28,18 +28,23 @@ def filter_cond(
       >>> partax.filter_cond(state["x"] > 1, double, lambda state: state, state)
       {'name': 'a', 'x': Array(6., dtype=float32)}
 
+    The results may differ only in the values of arrays; Python numbers that differ become arrays.
+
     Args:
-      pred: a bool or a scalar array.
-      true_fun: what is run if `pred` is true. What it captures or, as a module, holds is differentiated through.
-      false_fun: what is run if it is not.
-      *operands: what either is called with.
+      pred: A bool or a scalar array.
+      true_fun: The function that runs if `pred` is true. It is differentiated through what it captures or, as a module,
+        holds.
+      false_fun: The function that runs if it is not.
+      *operands: The arguments of both functions.
 
     Returns:
-      The result of one of them. What is not an array is the same in both, and comes back as it is; Python numbers that
-      differ become arrays.
+      The result of one of them.
 
     Raises:
-      TypeError: the static parts, the dtypes or the shapes of the two results differ, by their path with both.
+      TypeError: The static parts, the dtypes or the shapes of the two results differ, by their path with both.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     names, functions = ("true_fun", "false_fun"), (true_fun, false_fun)
     return _one_of(
@@ -48,7 +53,7 @@ def filter_cond(
 
 
 def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
-    """`jax.lax.switch` for any trees: arrays are operands and results, everything else is static.
+    """Run one of several functions. Same as `jax.lax.switch`, for any pytree: arrays are operands and results.
 
     Example:
       >>> lengths = [lambda x: {"length": x, "unit": "m"}, lambda x: {"length": x * 1000, "unit": "m"}]
@@ -56,16 +61,19 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
       {'length': Array(3000., dtype=float32), 'unit': 'm'}
 
     Args:
-      index: an integer, or a scalar array of one, which is clamped to the branches.
-      branches: functions of the operands.
-      *operands: what they are called with.
+      index: An integer, or a scalar array of one, which is clamped to the branches.
+      branches: One or more functions of the operands, whose results agree as in `filter_cond`.
+      *operands: The arguments of each branch.
 
     Returns:
-      The result of one of them; as for `filter_cond`.
+      The result of one of them.
 
     Raises:
-      TypeError: as for `filter_cond`.
+      TypeError: Same as in `filter_cond`.
       ValueError: `branches` is empty.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
@@ -77,7 +85,7 @@ _RULE = "the results of branches may differ only in the values of arrays"
 
 
 class _Branch(NamedTuple):
-    """One branch as jax has traced it."""
+    """One branch that jax has traced."""
 
     program: ClosedJaxpr
     result: Leaves
@@ -96,9 +104,7 @@ def _one_of(
     operands: tuple[Any, ...],
     choose: Callable[..., Any],
 ) -> Any:
-    """The result of one function, as `choose(index, functions, *operands)` of jax gives it for arrays. Each branch is
-    traced once, on its own, since the types of the results depend on all of them.
-    """
+    """Run one function by `choose` of jax. Each branch is traced once, as the types of results depend on all."""
     objects = Objects(transformation, [(f"operands[{i}]", operand) for i, operand in enumerate(operands)])
     flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
     arrays = [Arrays.of(leaves, spec, root) for root, leaves, spec in flat]

@@ -22,7 +22,7 @@ def filter_pure_callback(
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Calls a Python function without side effects from a program: `jax.pure_callback` for any trees.
+    """Call a Python function without side effects from a program. Same as `jax.pure_callback`, for any pytree.
 
     Example:
       >>> def on_host(tree):
@@ -33,21 +33,23 @@ def filter_pure_callback(
       {'name': 'a', 'x': Array([2., 2.], dtype=float32)}
 
     Args:
-      callback: the function.
-      *args: its arguments; it gets the arrays as arrays, and all else as it is.
-      result_shape_dtypes: a tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
-        for each array. What is not an array there has to be what the function returns.
-      sharding: same as in `jax.pure_callback`.
-      vmap_method: same as in `jax.pure_callback`.
-      **kwargs: its arguments by name.
+      callback: The function.
+      *args: Its arguments; it gets arrays as arrays, and everything else unchanged.
+      result_shape_dtypes: A tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
+        for each array. Other leaves are equal to those that the function returns.
+      sharding: Same as in `jax.pure_callback`. Default: None.
+      vmap_method: Same as in `jax.pure_callback`. Default: None.
+      **kwargs: Its arguments by name.
 
     Returns:
-      What `callback` returns.
+      The result of `callback`.
 
     Raises:
       TypeError: `callback` is not callable.
-      ValueError: when the program runs, jax's error with the message of one: the result is not like
-        `result_shape_dtypes`.
+      ValueError: When the program runs, inside jax's own error: the result is not like `result_shape_dtypes`.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     call = functools.partial(jax.pure_callback, sharding=sharding, vmap_method=vmap_method)
     return _call_back("filter_pure_callback", call, callback, args, kwargs, result_shape_dtypes)
@@ -61,7 +63,7 @@ def filter_io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Calls a Python function with side effects from a program: `jax.experimental.io_callback` for any trees.
+    """Call a Python function with side effects from a program. Same as `jax.experimental.io_callback`, for any pytree.
 
     Example:
       >>> seen = []
@@ -73,19 +75,22 @@ def filter_io_callback(
       [('loss', 2.0)]
 
     Args:
-      callback: the function.
-      *args: its arguments; it gets the arrays as arrays, and all else as it is.
-      result_shape_dtypes: same as in `filter_pure_callback`. None: it returns None.
-      sharding: same as in `jax.experimental.io_callback`.
-      ordered: whether calls run in the order in which the program has them.
-      **kwargs: its arguments by name.
+      callback: The function.
+      *args: Its arguments; it gets arrays as arrays, and everything else unchanged.
+      result_shape_dtypes: Same as in `filter_pure_callback`. Default: None, for a function that returns None.
+      sharding: Same as in `jax.experimental.io_callback`. Default: None.
+      ordered: Whether calls run in the order of the program. Default: False.
+      **kwargs: Its arguments by name.
 
     Returns:
-      What `callback` returns.
+      The result of `callback`.
 
     Raises:
       TypeError: `callback` is not callable.
-      ValueError: when the program runs, as for `filter_pure_callback`.
+      ValueError: When the program runs, same as in `filter_pure_callback`.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     call = functools.partial(io_callback, sharding=sharding, ordered=ordered)
     return _call_back("filter_io_callback", call, callback, args, kwargs, result_shape_dtypes)

@@ -1,4 +1,4 @@
-"""What loops and branches carry: where trees differ, and the types that arrays and numbers settle to."""
+"""The carries of loops and branches: where trees differ, and the types that arrays and numbers settle to."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ _LONGEST = 200
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether it is a number of Python's own, which is static and may become an array."""
+    """Return whether a leaf is a Python number, which is static and may become an array."""
     return type(leaf) in NUMBERS
 
 
@@ -99,7 +99,7 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
 
 
 class ArrayType(NamedTuple):
-    """What an array is except its values; a Python number is one of weak type."""
+    """The shape, dtype and weak type of an array; a Python number has a weak type."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -148,7 +148,7 @@ def converted(value: Any, target: ArrayType) -> jax.Array:
 
 
 def value_text(value: Any) -> str:
-    """A number as Python shows it, an array by its type."""
+    """Return the repr of a number, or the type of an array."""
     return repr(value) if is_number(value) else array_type(value).text
 
 
@@ -176,7 +176,7 @@ jax.tree_util.register_pytree_with_keys(
 
 
 def in_place_of(function: Callable[..., Any], body: _F) -> _F:
-    """Has jax's messages name the user's function and its parameters for a function of `Arrays` of its arguments."""
+    """Set the name and parameters of a function of `Arrays`, in jax's messages, to those of the user's function."""
     if inspect.isroutine(function):
         functools.update_wrapper(body, function, assigned=(), updated=())
     return body
@@ -265,7 +265,7 @@ class Carry:
         self.promotions: dict[str, ArrayType] = {}  # the types that a step computes for leaves, if they are different
 
     def has_promotable_leaves(self) -> bool:
-        """Whether it has Python numbers or arrays of weak type, for which a step may compute arrays of other types."""
+        """Return whether it has Python numbers or arrays of weak type, which a step may promote."""
         return any(
             is_number(leaf) or (_is_array(leaf) and array_type(leaf).weak) for leaf in self._leaves.values.values()
         )
@@ -291,9 +291,9 @@ class Carry:
 
 
 def run_with_promoted_carry(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
-    """Runs a loop with a carry of the types that a step returns. If the carry has Python numbers or weak types, the
-    loop is traced without running it first, until no type is promoted: each trace makes a leaf an array, its dtype
-    wider or its type strong, so it ends. Messages call a step `step`, and paths into the carry begin with `root`.
+    """Run a loop with a carry of the types that a step returns. If the carry has Python numbers or weak types, the loop
+    is traced without running it first, until no type is promoted: each trace makes a leaf an array, its dtype wider or
+    its type strong, so it ends. Messages call a step `step`, and paths into the carry begin with `root`.
     """
     carry = Carry(init, root, step)
     while carry.has_promotable_leaves():

@@ -30,7 +30,7 @@ _ZERO: Any = SymbolicZero  # jax does not tell the types of its attributes
 
 
 class filter_custom_jvp(Transformed[_P, _R]):
-    """`jax.custom_jvp` for any trees: what cannot be differentiated needs no mention.
+    """Give a function its own derivative. Same as `jax.custom_jvp`, for any pytree.
 
     Example:
       >>> power = partax.filter_custom_jvp(lambda x, n: x**n)
@@ -41,19 +41,22 @@ class filter_custom_jvp(Transformed[_P, _R]):
       >>> partax.filter_grad(power)(jnp.float32(3), 2)
       Array(6., dtype=float32)
 
-    The rule is given by `def_jvp`. It is called as `rule(primals, tangents, **kwargs)`: the arguments by position, for
-    each a tree like it with None for what has no tangent (also an array that is not being differentiated; zeros, if a
-    node of yours refuses None), and the arguments by name, which cannot be differentiated. It returns the result and a
-    tree like it, with None for what has no tangent.
+    `def_jvp` sets the rule, called as `rule(primals, tangents, **kwargs)`: the arguments by position, for each a tree
+    like it with None for a leaf without a tangent (also an array that is not differentiated; zeros, if one of your
+    nodes refuses None), and the arguments by name, which cannot be differentiated. It returns the result and a tree of
+    tangents like it, with None for a leaf without one.
 
     Args:
-      fn: a function of any trees, with any result.
+      fn: A function of any trees, with any result.
 
     Raises:
       TypeError: `fn` is not callable.
-      AttributeError: when called, the rule is not set.
-      ValueError, TypeError: when called, an argument by name is differentiated, or a tangent that the rule returned
+      AttributeError: When called: the rule is not set.
+      ValueError, TypeError: When called: an argument by name is differentiated, or a tangent that the rule returned
         does not fit; the message has the path.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
 
     _name = "filter_custom_jvp"
@@ -64,7 +67,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
         super().__init__(fn)
 
     def def_jvp(self, rule: _Rule) -> _Rule:
-        """Gives the rule; a decorator, which returns it.
+        """Set the rule. Works as a decorator.
 
         Example:
           >>> square = partax.filter_custom_jvp(lambda x: x**2)
@@ -76,10 +79,13 @@ class filter_custom_jvp(Transformed[_P, _R]):
           Array(6., dtype=float32)
 
         Args:
-          rule: what is called as `rule(primals, tangents, **kwargs)`.
+          rule: A function that is called as `rule(primals, tangents, **kwargs)`.
 
         Returns:
           The rule.
+
+        Raises:
+          TypeError: `rule` is not callable.
         """
         check_callable(rule, "def_jvp")
         self._jvp = rule
@@ -132,7 +138,7 @@ filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
-    """`jax.custom_vjp` for any trees: only the first argument is differentiated, and nothing is partitioned by hand.
+    """Give a function its own derivative by its first argument. Same as `jax.custom_vjp`, for any pytree.
 
     Example:
       >>> clip_gradient = partax.filter_custom_vjp(lambda x, limit: x)
@@ -143,22 +149,25 @@ class filter_custom_vjp(Transformed[_P, _R]):
       >>> jax.grad(lambda x: 10 * clip_gradient(x, 1.0))(jnp.float32(3))
       Array(1., dtype=float32)
 
-    The rules are given by `def_fwd` and `def_bwd`. They are called as
+    `def_fwd` and `def_bwd` set the rules. They are called as
 
     - `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a tree like
-      `vjp_arg` with True for the arrays that are being differentiated and False for all else (a list of its leaves, if
-      a node of yours refuses bools); the residuals are any tree.
+      `vjp_arg` with True for the arrays that are being differentiated and False for other leaves (a list of its leaves,
+      if one of your nodes refuses bools); the residuals are any tree.
     - `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns the cotangent of `vjp_arg`: a tree
-      like it with None for zeros and for what is not an inexact array. `cotangent` is a tree like the result, with
-      None for the same; with zeros, if a node of yours refuses None.
+      like it with None for zeros and for a leaf that is not an inexact array. `cotangent` is a tree like the result,
+      with None for the same; with zeros, if one of your nodes refuses None.
 
     Args:
-      fn: a function of any trees, with any result.
+      fn: A function of any trees, with any result.
 
     Raises:
       TypeError: `fn` is not callable. When called: without a positional argument.
-      RuntimeError: when called, a rule is missing, another argument than the first is differentiated, or what `bwd`
-        returned does not fit; the message has the path.
+      RuntimeError: When called: a rule is missing, another argument than the first is differentiated, or the result of
+        `bwd` does not fit; the message has the path.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
 
     _name = "filter_custom_vjp"
@@ -171,26 +180,29 @@ class filter_custom_vjp(Transformed[_P, _R]):
         super().__init__(fn)
 
     def def_fwd(self, rule: _Rule) -> _Rule:
-        """Gives the rule for the way forward; a decorator, which returns it.
+        """Set the rule for the forward pass. Works as a decorator.
 
         Example:
           >>> square = partax.filter_custom_vjp(lambda x: x**2)
           >>> @square.def_fwd
           ... def forward(perturbed, x):
-          ...     return x**2, x  # the result, and what the way back needs
+          ...     return x**2, x  # the result, and what the backward pass needs
 
         Args:
-          rule: what is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
+          rule: A function that is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
 
         Returns:
           The rule.
+
+        Raises:
+          TypeError: `rule` is not callable.
         """
         check_callable(rule, "def_fwd")
         self._fwd = rule
         return rule
 
     def def_bwd(self, rule: _Rule) -> _Rule:
-        """Gives the rule for the way backward; a decorator, which returns it.
+        """Set the rule for the backward pass. Works as a decorator.
 
         Example:
           >>> same = partax.filter_custom_vjp(lambda x: x)
@@ -200,10 +212,13 @@ class filter_custom_vjp(Transformed[_P, _R]):
           Array(-1., dtype=float32)
 
         Args:
-          rule: what is called as `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`.
+          rule: A function that is called as `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`.
 
         Returns:
           The rule.
+
+        Raises:
+          TypeError: `rule` is not callable.
         """
         check_callable(rule, "def_bwd")
         self._bwd = rule
@@ -260,7 +275,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
         return joined(run(inexact, exact, constants))
 
     def _refuse_constants(self, arrays: Sequence[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Raises a RuntimeError if another argument than the first is differentiated."""
+        """Raise a RuntimeError if another argument than the first is differentiated."""
         first, *names = names_of_arguments(self.__wrapped__, 1 + len(rest))
         for leaf, (path, _) in zip(arrays, tree_leaves_with_path((rest, named)), strict=True):
             if leaf is not None and leaf.perturbed:

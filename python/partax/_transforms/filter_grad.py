@@ -97,7 +97,7 @@ def filter_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Any:
-    """The gradient with respect to the inexact arrays of the first argument.
+    """Compute the gradient of a function with respect to the inexact arrays of its first argument.
 
     Example:
       >>> def loss(model, x):
@@ -106,24 +106,27 @@ def filter_grad(
       >>> partax.filter_grad(loss)(model, 3.0)
       {'activation': None, 'weight': Array([18., 36.], dtype=float32)}
 
+    Arrays that `wrt` does not match cost no backward pass, and a jitted step that returns them returns the same
+    objects. An optimizer starts from `filter(model, is_inexact_array & wrt)`.
+
     Args:
-      fun: a function of one or more arguments that returns a real scalar, or `(scalar, aux)`.
-      has_aux: whether `fun` returns `(scalar, aux)`; `aux` may be anything.
-      wrt: a filter, as `partition` takes them, of what to differentiate in the first argument: of what it takes, the
-        inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
-        returns the very same objects. An optimiser starts from the same part of the model,
-        `filter(model, is_inexact_array & wrt)`. None: all inexact arrays.
-      holomorphic: same as in `jax.grad`; all floating and complex arrays that `wrt` matches have to be complex then.
-      allow_int: same as in `jax.grad`; as in Equinox, integers have gradient None all the same.
+      fun: A function that returns a real scalar, or `(scalar, aux)`. Default: return a decorator.
+      has_aux: Whether `fun` returns `(scalar, aux)`; `aux` may be anything. Default: False.
+      wrt: A filter, same as in `partition`, of the leaves of the first argument; the inexact arrays that it matches are
+        differentiated. Default: None, for all floating and complex arrays of JAX and NumPy.
+      holomorphic: Same as in `jax.grad`; then all inexact arrays that `wrt` matches have to be complex. Default: False.
+      allow_int: Same as in `jax.grad`; as in Equinox, the gradient of an integer is None. Default: False.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
-      of the first argument, with None for everything that `wrt` does not take or that is not a floating or complex
-      array of JAX or NumPy. Without `fun`, a decorator.
+      of the first argument, with None for everything that is not differentiated.
 
     Raises:
       TypeError: `fun` is not callable. When called: without a positional argument.
-      ValueError: when called, `wrt` is not a filter.
+      ValueError: When called: `wrt` is not a filter.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
     options = ("holomorphic", holomorphic), ("allow_int", allow_int)
     return wrapped(_Grad, (has_aux, wrt, options), fun)
@@ -138,7 +141,7 @@ def filter_value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Any:
-    """The value and the gradient with respect to the inexact arrays of the first argument.
+    """Compute the value of a function and the gradient with respect to the inexact arrays of its first argument.
 
     Example:
       >>> loss = lambda model, x: jnp.sum((model["weight"] * x) ** 2)
@@ -146,14 +149,16 @@ def filter_value_and_grad(
       (Array(45., dtype=float32), {'name': None, 'weight': Array([18., 36.], dtype=float32)})
 
     Args:
-      fun, has_aux, wrt, holomorphic, allow_int: as for `filter_grad`.
+      fun, has_aux, wrt, holomorphic, allow_int: Same as in `filter_grad`.
 
     Returns:
-      A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
-      decorator.
+      A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`.
 
     Raises:
-      ValueError, TypeError: as for `filter_grad`.
+      ValueError, TypeError: Same as in `filter_grad`.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
     options = ("holomorphic", holomorphic), ("allow_int", allow_int)
     return wrapped(_ValueAndGrad, (has_aux, wrt, options), fun)
@@ -163,7 +168,7 @@ def filter_value_and_grad(
 def filter_jacfwd(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
-    """The Jacobian by the inexact arrays of the first argument, for any trees, column by column as `jax.jacfwd`.
+    """Compute the Jacobian by the inexact arrays of the first argument. Same as `jax.jacfwd`, for any pytree.
 
     Example:
       >>> scale = lambda model, x: model["weight"] * x
@@ -171,20 +176,23 @@ def filter_jacfwd(
       {'name': None, 'weight': Array([1., 3.], dtype=float32)}
 
     Args:
-      fun: a function of one or more arguments, with any result.
-      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: same as in `filter_grad`.
-      holomorphic: same as in `jax.grad`.
+      fun: A function of one or more arguments, with any result. Default: return a decorator.
+      has_aux: Whether `fun` returns `(result, aux)`; `aux` may be anything. Default: False.
+      wrt: Same as in `filter_grad`. Default: None.
+      holomorphic: Same as in `jax.jacfwd`. Default: False.
 
     Returns:
       A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
-      result, with None for what is not a floating or complex array or number, and in place of each that is one, a
-      tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
+      result, with None for a leaf that is not a floating or complex array or number, and instead of each that is one, a
+      tree like the first argument, with None for a leaf that is not differentiated.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
-        though `has_aux` says so.
-      ValueError: when called, `wrt` is not a filter.
+      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` returns no pair with
+        `has_aux`.
+      ValueError: When called: `wrt` is not a filter.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
     return wrapped(_Forward, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
 
@@ -193,7 +201,7 @@ def filter_jacfwd(
 def filter_jacrev(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
-    """The Jacobian by the inexact arrays of the first argument, for any trees, row by row as `jax.jacrev`.
+    """Compute the Jacobian by the inexact arrays of the first argument. Same as `jax.jacrev`, for any pytree.
 
     Example:
       >>> total = lambda model, x: jnp.sum(model["weight"] * x)
@@ -201,13 +209,16 @@ def filter_jacrev(
       {'name': None, 'weight': Array([3., 3.], dtype=float32)}
 
     Args:
-      fun, has_aux, wrt, holomorphic: as for `filter_jacfwd`.
+      fun, has_aux, wrt, holomorphic: Same as in `filter_jacfwd`.
 
     Returns:
-      The same as `filter_jacfwd`.
+      Same as in `filter_jacfwd`.
 
     Raises:
-      TypeError, ValueError: as for `filter_jacfwd`.
+      TypeError, ValueError: Same as in `filter_jacfwd`.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
     return wrapped(_Reverse, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
 
@@ -216,7 +227,7 @@ def filter_jacrev(
 def filter_hessian(
     fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
-    """The second derivatives by the inexact arrays of the first argument, for any trees.
+    """Compute the Hessian by the inexact arrays of the first argument. Same as `jax.hessian`, for any pytree.
 
     Example:
       >>> cube = lambda model: model["x"] ** 3
@@ -224,15 +235,16 @@ def filter_hessian(
       {'name': None, 'x': {'name': None, 'x': Array(12., dtype=float32)}}
 
     Args:
-      fun, has_aux, wrt, holomorphic: as for `filter_jacfwd`.
+      fun, has_aux, wrt, holomorphic: Same as in `filter_jacfwd`.
 
     Returns:
-      A function of the same arguments that returns the Hessian, or `(hessian, aux)`. The Hessian is a tree like the
-      result, with None for what is not a floating or complex array or number, and in place of each that is one, a
-      tree like the first argument of trees like it, with None for what is not differentiated. Without `fun`, a
-      decorator.
+      Same as in `filter_jacfwd`, with the Hessian: instead of each inexact leaf of the result, a tree like the first
+      argument, of trees like it.
 
     Raises:
-      TypeError, ValueError: as for `filter_jacfwd`.
+      TypeError, ValueError: Same as in `filter_jacfwd`.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
     return wrapped(_Hessian, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)

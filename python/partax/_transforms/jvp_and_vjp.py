@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 
 def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
-    """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
+    """Compute the result of a function and its derivative along tangents. Same as `jax.jvp`, for any pytree.
 
     Example:
       >>> scale = lambda model, x: model["weight"] * x
@@ -36,19 +36,23 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
       (Array([3., 6.], dtype=float32), Array([3., 3.], dtype=float32))
 
     Args:
-      fn: a function of any trees, with any result.
-      primals: its arguments by position.
-      tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is not a floating
-        or complex array or number, for one that is to stay, or for a whole part of the tree.
-      **kwargs: its arguments by name, which have no tangent.
+      fn: A function of any trees, with any result.
+      primals: A tuple or list of its arguments by position.
+      tangents: For each argument a tree like it, with None for a leaf without a tangent or a whole part of the tree.
+        Only floating and complex arrays and numbers can have a tangent.
+      **kwargs: Its arguments by name, which have no tangent.
 
     Returns:
-      `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that
-      has a tangent; with zeros, if a node of yours refuses None.
+      `(result, tangent)`. The tangent is a tree like the result, with None for a leaf that does not depend on a primal
+      with a tangent; with zeros, if one of your nodes refuses None.
 
     Raises:
+      TypeError: `fn` is not callable, `primals` or `tangents` is not a tuple or list, a tangent has another dtype than
+        its primal, or its primal cannot have one.
       ValueError: `tangents` are not like `primals`; the message has the path.
-      TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or its primal cannot have one.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     check_callable(fn, "filter_jvp")
     for values in (primals, tangents):
@@ -76,7 +80,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
 
 
 def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
-    """Which leaves of a result have a tangent with respect to these inputs, as the rule of a custom derivative of
+    """Return which leaves of a result have a tangent with respect to these inputs. The rule of a custom derivative of
     both reports it.
     """
     marks: list[bool] = []
@@ -96,7 +100,7 @@ def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
 
 
 def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
-    """The result of a function, and the function that pulls cotangents of it back: `jax.vjp` for any trees.
+    """Compute the result of a function and return its pullback of cotangents. Same as `jax.vjp`, for any pytree.
 
     Example:
       >>> scale = lambda model, x: model["weight"] * x
@@ -106,21 +110,24 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       ({'name': None, 'weight': Array([3., 3.], dtype=float32)}, Array(3., dtype=float32))
 
     Args:
-      fun: a function of any trees, with any result.
-      *primals: its arguments.
-      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: a filter, same as in `partition`, of the tuple of arguments: of the leaves that it matches, the
-        inexact arrays are differentiated. None: all inexact arrays.
+      fun: A function of any trees, with any result.
+      *primals: Its arguments.
+      has_aux: Whether `fun` returns `(result, aux)`; `aux` may be anything. Default: False.
+      wrt: A filter, same as in `partition`, of the tuple of arguments; the inexact arrays that it matches are
+        differentiated. Default: None, for all inexact arrays.
 
     Returns:
-      `(result, pull)`, or `(result, pull, aux)`. `pull` takes a tree like the result, with arrays for its inexact
-      arrays and None for all else; None for an array means zeros. It returns a tuple of trees like the arguments,
-      with None for what is not differentiated. It is a pytree of the arrays that it needs.
+      `(result, pull)`, or `(result, pull, aux)`. `pull` is a pytree of the arrays that it needs. Its argument is a tree
+      like the result, with arrays for its inexact arrays and None for other leaves; None for an array means zeros. It
+      returns a tuple of trees like the arguments, with None for a leaf that is not differentiated.
 
     Raises:
-      TypeError: `fun` is not callable, or did not return a pair though `has_aux` says so.
+      TypeError: `fun` is not callable, or does not return a pair with `has_aux`.
       ValueError: `wrt` is not a filter. When `pull` is called: the cotangent is not like the result; the message has
         the path.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_vjp")
     objects = Objects.of_call("filter_vjp", fun, primals, {})

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def stack(layers: Iterable[_T]) -> _T:
-    """Makes one tree of several that are equal except for the values of their arrays.
+    """Stack trees that are equal except for the values of their arrays.
 
     Example:
       >>> layers = [{"weight": jnp.ones(2), "name": "linear"}, {"weight": jnp.zeros(2), "name": "linear"}]
@@ -25,14 +25,17 @@ def stack(layers: Iterable[_T]) -> _T:
              [0., 0.]], dtype=float32)}
 
     Args:
-      layers: trees, such as the layers of a model.
+      layers: One or more trees, such as the layers of a model.
 
     Returns:
       A tree like each of them, whose arrays are stacked along a new leading axis.
 
     Raises:
-      ValueError: there are none; or two of them differ in a static part, or in the dtype or shape of an array; the
+      ValueError: There are none; or two of them differ in a static part, or in the dtype or shape of an array; the
         message has the path and both: `layers[3].rate`.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     every = list(layers)
     if not every or isinstance(layers, dict):
@@ -64,20 +67,23 @@ def _fail(difference: Difference) -> NoReturn:
 
 
 def unstack(tree: _T) -> tuple[_T, ...]:
-    """Makes several trees of one whose arrays have a leading axis of one length: what `stack` was given.
+    """Split a tree whose arrays have a leading axis of one length into one tree for each entry. The inverse of `stack`.
 
     Example:
       >>> partax.tree.unstack({"weight": jnp.array([1.0, 2.0]), "name": "linear"})
       ({'name': 'linear', 'weight': Array(1., dtype=float32)}, {'name': 'linear', 'weight': Array(2., dtype=float32)})
 
     Args:
-      tree: any tree with an array.
+      tree: Any tree with an array.
 
     Returns:
-      A tree for each entry of the leading axis; what is not an array is the same in each.
+      A tree for each entry of the leading axis; the static part is the same in each.
 
     Raises:
-      ValueError: the arrays have no leading axis of one length, or `tree` has none.
+      ValueError: The arrays have no leading axis of one length, or `tree` has none.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     leaves, spec = _core.flatten(tree, "tree")
     if not leaves:
@@ -97,7 +103,7 @@ def scan_layers(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> Any:
-    """Calls one layer after the other, `x = layer(x)`, in a program that has one layer.
+    """Call one layer after the other, `x = layer(x)`, in a program that has one layer.
 
     Example:
       >>> layers = [{"weight": jnp.full(2, w), "activation": jnp.tanh} for w in (1.0, 2.0, 3.0)]
@@ -105,28 +111,29 @@ def scan_layers(
       Array([6., 6.], dtype=float32)
 
     Args:
-      layers: a list or tuple of layers that are equal except for their arrays; or one tree of them, as `stack` makes
-        it, which saves stacking them in each call.
-      x: any tree: what the first layer is given. Its structure, dtypes and shapes stay, as those of a carry in
-        `filter_scan`.
-      per_layer: any tree whose arrays have one entry for each layer, such as keys; if given, a layer is called with its
-        entries after `x`.
-      call: how a layer is called, `call(layer, x)` or `call(layer, x, entries)`; `layer(x)` or `layer(x, entries)`, if
-        not given.
-      has_aux: whether a layer returns `(x, aux)`.
-      remat: whether to compute a layer's intermediate values again for its gradient, instead of keeping them; or a
-        policy of `jax.checkpoint_policies`, which says what is kept.
-      reverse: whether to begin with the last layer.
-      unroll: same as in `jax.lax.scan`: how many layers the program has side by side.
+      layers: A list or tuple of layers that are equal except for their arrays; or the one tree that `stack` makes of
+        them, which saves stacking in each call.
+      x: The input of the first layer, any tree. It keeps its structure, dtypes and shapes, as a carry of `filter_scan`.
+      per_layer: Any tree whose arrays have one entry for each layer, such as keys. Default: None.
+      call: A function that calls a layer, `call(layer, x)`, or `call(layer, x, entries)` with its entries of
+        `per_layer`. Default: `layer(x)` or `layer(x, entries)`.
+      has_aux: Whether a layer returns `(x, aux)`. Default: False.
+      remat: Whether to compute the intermediate values of a layer again for its gradient, instead of keeping them; or a
+        policy of `jax.checkpoint_policies`, which selects the values to keep. Default: False.
+      reverse: Whether to begin with the last layer. Default: False.
+      unroll: The number of layers in one iteration of the loop. Same as in `jax.lax.scan`. Default: 1.
 
     Returns:
-      What the last layer returns; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new
+      The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new
       leading axis, everything else once.
 
     Raises:
-      ValueError: the layers differ, as for `stack`; or arrays of `layers` and `per_layer` have no leading axis of one
-        length.
-      TypeError: a layer changes the structure, a static part, a dtype or a shape of `x`, by its path with both.
+      ValueError: The layers differ, same as in `stack`; or arrays of `layers` and `per_layer` have no leading axis of
+        one length.
+      TypeError: A layer changes the structure, a static part, a dtype or a shape of `x`, by its path with both.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     objects = Objects("scan_layers", [("layers", layers), ("x", x), ("per_layer", per_layer)])
     function = objects.refuse_changes(call, names=("layer", "x", "per_layer"))

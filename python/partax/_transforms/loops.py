@@ -31,7 +31,8 @@ def filter_scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[_Carry, _Y]:
-    """`jax.lax.scan` for any trees: arrays are carried, scanned and stacked, everything else is static.
+    """Loop over the leading axis of arrays. Same as `jax.lax.scan`, for any pytree: arrays are carried, scanned and
+    stacked, everything else is static.
 
     Example:
       >>> def step(carry, x):
@@ -40,26 +41,29 @@ def filter_scan(
       >>> partax.filter_scan(step, {"total": 0.0, "name": "sum"}, jnp.arange(4.0))
       ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
 
+    The static part of the carry may not change. Python numbers that a step changes or makes arrays become arrays, and
+    weak types become the types that a step returns; all other dtypes, and all shapes, stay. `f` is traced once; if
+    `init` has Python numbers or weak types, also before, until no type changes. Outside of jit, each call is compiled
+    again.
+
     Args:
-      f: a function `(carry, x) -> (carry, y)`. It is traced once; where `init` has Python numbers or weak types,
-        also before, until no type changes. What it captures or, as a module, holds is differentiated through.
-      init: the carry of the first step. Its static part may not change. Python numbers that a step changes or makes
-        arrays become arrays, and weak types become what a step makes of them; all other dtypes, and all shapes, stay.
-      xs: what is scanned: each step takes one entry of each array's leading axis, and everything else as it is.
-      length: the number of steps; needed where `xs` has no array.
-      reverse: same as in `jax.lax.scan`.
-      unroll: same as in `jax.lax.scan`.
+      f: A function `(carry, x) -> (carry, y)`. It is differentiated through what it captures or, as a module, holds.
+      init: The carry of the first step.
+      xs: A tree: each step gets one entry of each array's leading axis, and the static part unchanged. Default: None.
+      length: The number of steps; needed if `xs` has no array. Default: the length of the leading axis.
+      reverse: Same as in `jax.lax.scan`. Default: False.
+      unroll: Same as in `jax.lax.scan`. Default: 1.
 
     Returns:
-      The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once, as it
-      was when `f` was traced.
+      The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once.
 
     Raises:
-      TypeError: `f` returns no pair; or what it makes of the carry has another static part, dtype or shape, by its path
-        with both: `carry.layers[0].rate`.
-      ValueError: the arrays of `xs` have no leading axis of one length.
+      TypeError: `f` does not return a pair; or the carry that it returns has another static part, dtype or shape, by
+        its path with both: `carry.layers[0].rate`.
+      ValueError: The arrays of `xs` have no leading axis of one length.
 
-    Outside of jit, each call is traced and compiled again.
+    See Also:
+      The guide "Loops, branches and layers".
     """
     objects = Objects("filter_scan", [("carry", init), ("xs", xs)])
     return scan(objects.refuse_changes(f), init, xs, length=length, reverse=reverse, unroll=unroll)
@@ -100,7 +104,7 @@ def scan(
 def filter_while_loop(
     cond_fun: Callable[[_Carry], Any], body_fun: Callable[[_Carry], _Carry], init_val: _Carry
 ) -> _Carry:
-    """`jax.lax.while_loop` for any tree: arrays are carried, everything else is static.
+    """Loop while a condition is true. Same as `jax.lax.while_loop`, for any pytree: arrays are carried.
 
     Example:
       >>> double = lambda carry: {**carry, "x": carry["x"] * 2}
@@ -108,15 +112,18 @@ def filter_while_loop(
       {'name': 'a', 'x': Array(192, dtype=int32)}
 
     Args:
-      cond_fun: a function of the carry; the loop goes on while it gives True.
-      body_fun: makes the next carry of one.
-      init_val: the first carry; as for `filter_scan`.
+      cond_fun: A function of the carry that returns a bool; the loop ends when it is False.
+      body_fun: A function `carry -> carry`.
+      init_val: The first carry, which changes as in `filter_scan`.
 
     Returns:
       The last carry.
 
     Raises:
-      TypeError: as for `filter_scan`.
+      TypeError: Same as in `filter_scan`.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     objects = Objects("filter_while_loop", [("carry", init_val)])
     condition, step = objects.refuse_changes(cond_fun), objects.refuse_changes(body_fun)
@@ -142,7 +149,7 @@ def filter_fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> _Carry:
-    """`jax.lax.fori_loop` for any tree: arrays are carried, everything else is static.
+    """Loop over a range of indices. Same as `jax.lax.fori_loop`, for any pytree: arrays are carried.
 
     Example:
       >>> add = lambda i, carry: {**carry, "x": carry["x"] + i}
@@ -150,17 +157,20 @@ def filter_fori_loop(
       {'name': 'a', 'x': Array(10, dtype=int32)}
 
     Args:
-      lower: the first index.
-      upper: the index after the last. Where both are Python numbers, the loop can be differentiated in reverse.
-      body_fun: a function `(index, carry) -> carry`.
-      init_val: the first carry; as for `filter_scan`.
-      unroll: same as in `jax.lax.fori_loop`.
+      lower: The first index.
+      upper: The index after the last. If both are Python numbers, the loop can be differentiated in reverse.
+      body_fun: A function `(index, carry) -> carry`.
+      init_val: The first carry, which changes as in `filter_scan`.
+      unroll: Same as in `jax.lax.fori_loop`. Default: None.
 
     Returns:
       The last carry.
 
     Raises:
-      TypeError: as for `filter_scan`.
+      TypeError: Same as in `filter_scan`.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     step = Objects("filter_fori_loop", [("index", lower), ("carry", init_val)]).refuse_changes(body_fun)
 
@@ -175,7 +185,7 @@ def filter_fori_loop(
 
 
 def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:
-    """`jax.lax.map` for any trees: arrays are mapped over and stacked, everything else is static.
+    """Call a function for each entry of the leading axis of arrays. Same as `jax.lax.map`, for any pytree.
 
     Example:
       >>> norm = lambda tree: {"norm": jnp.sum(tree["x"] ** 2), "name": tree["name"]}
@@ -183,15 +193,18 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
       {'name': 'a', 'norm': Array([25.,  4.], dtype=float32)}
 
     Args:
-      f: a function of a tree like `xs`, whose arrays are without their leading axis.
-      xs: any tree; what is not an array is given to `f` as it is.
-      batch_size: same as in `jax.lax.map`: how many entries are computed at once.
+      f: A function of a tree like `xs`, whose arrays are without their leading axis.
+      xs: Any tree; `f` gets its static part unchanged.
+      batch_size: The number of entries that are computed at once. Same as in `jax.lax.map`. Default: None, for one.
 
     Returns:
-      The results: arrays stacked along a new leading axis, everything else once, as it was when `f` was traced.
+      The results: arrays stacked along a new leading axis, everything else once, from the trace of `f`.
 
     Raises:
-      ValueError: the arrays of `xs` have no leading axis of one length.
+      ValueError: The arrays of `xs` have no leading axis of one length.
+
+    See Also:
+      The guide "Loops, branches and layers".
     """
     function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
     entries, xs_spec = _scanned(xs, None)
@@ -218,7 +231,7 @@ def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
 def check_leading_axis(
     leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
 ) -> None:
-    """Raises a ValueError where arrays do not have a leading axis of one length: that given, else that of the first."""
+    """Raise a ValueError unless arrays have a leading axis of one length: `length`, else that of the first."""
     shapes = [np.shape(leaf) for leaf in leaves]
     for i, shape in enumerate(shapes):
         if not shape or shape[0] != (shapes[0][0] if length is None else length):
@@ -231,7 +244,7 @@ def check_leading_axis(
 
 
 def _common_spec(specs: Sequence[_core.TreeSpec], root: str) -> _core.TreeSpec:
-    """The static part of what each step returns, which can differ only if JAX does not compile the loop."""
+    """Return the static part of each step's result, which can differ only if JAX does not compile the loop."""
     first, *rest = [Flat(spec, [array_type(False)] * spec.num_dynamic) for spec in specs]
     for flat in rest:
         difference = None if flat.spec == first.spec else first_difference(first, flat, root)

@@ -106,7 +106,7 @@ def filter_vmap(
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
 ) -> Any:
-    """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
+    """Map a function over an axis of arrays. Same as `jax.vmap`, for any pytree: everything else is passed unchanged.
 
     Example:
       >>> def predict(model, x):
@@ -116,29 +116,32 @@ def filter_vmap(
       >>> batched(model, jnp.ones((5, 3))).shape
       (5, 2)
 
-    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None`. As the entry of a part of a
-    tree, it is for all leaves of that part.
+    An axis is an int; None, for no axis; or a function `(leaf) -> int or None`. As the entry of a part of a tree, it is
+    for all leaves of that part.
 
     Args:
-      fun: a function of any trees. Arrays that it holds itself, as a module does, have no axis.
-      in_axes: one axis for all arguments; a tuple of axes, or of trees of axes that are prefixes of the arguments, one
-        for each argument by position; or a dictionary from names of arguments to such, where what it does not name has
-        the axis 0 where it is an array, and the names of `*args` and `**kwargs` stand for all in them. With a tuple,
-        arguments that can only be given by name have that too.
-      out_axes: where the axis goes in the result: an axis, or a tree of axes that is a prefix of the result.
-      axis_name: a name of the axis, for `jax.lax.psum` and the like.
-      axis_size: how long the axis is, where no argument has it.
-      spmd_axis_name: same as in `jax.vmap`.
+      fun: A function of any trees. Arrays that it holds itself, as a module does, have no axis. Default: return a
+        decorator.
+      in_axes: One axis for all arguments; a tuple of axes, or of trees of axes that are prefixes of the arguments, one
+        for each argument by position; or a dictionary from names of arguments to these, in which the names of `*args`
+        and `**kwargs` represent all in them. Default, also for arguments that a tuple or dictionary leaves out: 0 for
+        arrays, None for other leaves.
+      out_axes: The axis in the result, or a tree of axes that is a prefix of the result. Default: 0 for arrays.
+      axis_name: The name of the axis, for `jax.lax.psum` and similar functions. Default: None.
+      axis_size: The length of the axis, if no argument has it. Default: None.
+      spmd_axis_name: Same as in `jax.vmap`. Default: None.
 
     Returns:
-      A function of the same arguments, by position or by name. A leaf of the result that is not an array comes back as
-      the function returned it. Without `fun`, a decorator.
+      A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
 
     Raises:
-      TypeError: `fun` cannot be called, or `axis_size` is not a number. When called: an option has an axis for what is
-        not an array; the message has the path.
-      ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
-        of the axis; the message has the path.
+      TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an option has an axis for a leaf
+        that is not an array; the message has the path.
+      ValueError: When called: axes do not fit the arguments or the result, or the arguments differ in the size of the
+        axis; the message has the path.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")

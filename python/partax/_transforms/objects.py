@@ -1,4 +1,4 @@
-"""The nnx objects in the arguments of a transformation: its function is given copies, and what it changes is not lost.
+"""The nnx objects in the arguments of a transformation: its function gets copies, and its changes are not lost.
 
 Inside `partax.nnx.jit` the change is made where the transformation can return it; anywhere else it is an error.
 """
@@ -45,7 +45,7 @@ class Objects:
     def of_call(
         cls, name: str, fun: Any, args: Iterable[Any], kwargs: dict[str, Any], takes_fun: bool = False
     ) -> "Objects":
-        """Those of the arguments of a function; and of the function itself, if that is one of the values."""
+        """Return the objects of the arguments of a function; with `takes_fun`, also of the function itself."""
         if not has_nnx():
             return cls(name, ())
         values = tuple(args)
@@ -58,14 +58,14 @@ class Objects:
         return watch_named([*zip(names, args, strict=False), *sorted(kwargs.items())]) or []
 
     def copies(self, values: Any) -> Any:
-        """Arguments that the function would be given themselves, as objects of the trace that it runs in."""
+        """Copy the objects in arguments that the function would otherwise share with the caller, for its own trace."""
         return jax.tree.map(_same, values) if self._originals else values
 
     def refuse_changes(
         self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same, names: Sequence[str] = ()
     ) -> Callable[..., Any]:
-        """A function of copies that raises a ValueError where it changes one and that is not in what is `returned` of
-        its result. `names` are of its arguments, where they are others than those of the call.
+        """Return a function of copies that raises a ValueError if it changes one that is not in `returned(result)`.
+        `names` are of its arguments, if they differ from those of the call.
         """
         if not self._originals:
             return fun
@@ -80,7 +80,7 @@ class Objects:
         return watched
 
     def return_changes(self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same) -> Callable[..., Any]:
-        """A function of copies that returns its result and what `apply_changes` takes; raises where it has to."""
+        """Return a function of copies that returns its result and the changes for `apply_changes`, or raises."""
         if not self._originals:
             return lambda *args, **kwargs: (fun(*args, **kwargs), [])
 
@@ -96,7 +96,7 @@ class Objects:
         return watched
 
     def apply_changes(self, result: Split) -> Any:
-        """The first of a pair that was split, after the caller's objects are changed as the second says."""
+        """Change the caller's objects by the second value of a pair that was split, and return the first."""
         value, every = joined(result)
         for path, number, name, new in every:
             original = self._originals[number]

@@ -17,7 +17,7 @@ from partax._pytree.short_text import array_text
 
 
 class Rest:
-    """What of a value is not an array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
+    """The part of a value that is not arrays, as a node without leaves; unlike `Static`, also if it has no hash."""
 
     __slots__ = ("value",)
 
@@ -47,7 +47,7 @@ def _same(leaf: Any, other: Any) -> bool:
         return False
 
 
-# What filters take of a value, such as its arrays, and the rest of it.
+# The parts of a value that filters match, such as its arrays, and the rest.
 Split = tuple[Any, ...]
 
 
@@ -62,8 +62,8 @@ def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
 
 
 def split(value: Any, *filters: FilterSpec) -> Split:
-    """What each filter takes of a value, by default the arrays, as a list of its leaves with None for others; and the
-    rest of it.
+    """Split a value into the leaves that each filter matches (default: arrays), as a list with None for others, and the
+    rest.
     """
     leaves, structure = jax.tree.flatten(value)
     # A list, since a user's node may refuse None for an array.
@@ -78,8 +78,8 @@ def joined(value: Split) -> Any:
 
 
 def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None = None) -> Any:
-    """A tree for the user with None or marks for some leaves; where a node refuses such, with the leaves `whole`, or
-    the leaves alone.
+    """Build a tree for the user with None or marks for some leaves; if a node refuses these, with the leaves `whole`,
+    or return the leaves alone.
     """
     try:
         return jax.tree.unflatten(structure, leaves)
@@ -88,9 +88,9 @@ def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None =
 
 
 def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
-    """A tree with None for what is not differentiated, and a function from such a tree to a whole one. No node is built
-    that has None for what is differentiated, as a user's node may refuse it. Of the user's filter the inexact arrays
-    are differentiated; None is all of them.
+    """Return a tree with None for leaves that are not differentiated, and a function from such a tree to a whole one.
+    No node is built that has None for a differentiated leaf, as a user's node may refuse it. Of the leaves that `wrt`
+    matches, the inexact arrays are differentiated; None matches all.
     """
     if type(wrt) in (str, int):
         such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
@@ -108,7 +108,7 @@ def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any
 
 
 def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
-    """The pair that a function is to return, if has_aux=True says so; else what it has returned, and None."""
+    """Return the pair that a function returned with `has_aux`; else its result, and None."""
     if not has_aux:
         return out, None
     if not isinstance(out, (tuple, list)) or len(out) != 2:

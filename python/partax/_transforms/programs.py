@@ -38,7 +38,7 @@ def filter_checkpoint(
     prevent_cse: bool = True,
     policy: Callable[..., Any] | None = None,
 ) -> Any:
-    """`jax.checkpoint` for any trees: the gradient computes intermediate values again instead of keeping them.
+    """Compute intermediate values again for the gradient, to save memory. Same as `jax.checkpoint`, for any pytree.
 
     Example:
       >>> @partax.filter_checkpoint
@@ -49,15 +49,18 @@ def filter_checkpoint(
       {'activation': None, 'weight': Array([1., 2.], dtype=float32)}
 
     Args:
-      fun: a function of any trees, with any result.
-      prevent_cse: same as in `jax.checkpoint`; False inside a scan, which needs no such care.
-      policy: which intermediate values to keep: one of `jax.checkpoint_policies`. None: none.
+      fun: A function of any trees, with any result. Default: return a decorator.
+      prevent_cse: Same as in `jax.checkpoint`; False is enough inside a scan. Default: True.
+      policy: One of `jax.checkpoint_policies`, which selects the values to keep. Default: None, to keep none.
 
     Returns:
-      A function of the same arguments with the same result. Without `fun`, a decorator.
+      A function of the same arguments with the same result.
 
     Raises:
       TypeError: `fun` is not callable.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     return wrapped(_Checkpoint, (prevent_cse, policy), fun)
 
@@ -69,7 +72,7 @@ _described: Filter = is_array | jax.ShapeDtypeStruct
 
 
 def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
-    """What a call would return, with a `jax.ShapeDtypeStruct` for each array: `jax.eval_shape` for any trees.
+    """Compute a result with a `jax.ShapeDtypeStruct` for each array. Same as `jax.eval_shape`, for any pytree.
 
     Example:
       >>> init = lambda key, size: {"weight": jax.random.normal(key, (size, size)), "name": "linear"}
@@ -77,15 +80,18 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
       {'name': 'linear', 'weight': ShapeDtypeStruct(shape=(3, 3), dtype=float32)}
 
     Args:
-      fun: a function of any trees, with any result.
-      *args: its arguments; a `jax.ShapeDtypeStruct` represents an array.
-      **kwargs: its arguments by name.
+      fun: A function of any trees, with any result.
+      *args: Its arguments; a `jax.ShapeDtypeStruct` represents an array.
+      **kwargs: Its arguments by name.
 
     Returns:
-      The result. What is not an array is as the function returned it.
+      The result. Leaves that are not arrays are unchanged.
 
     Raises:
       TypeError: `fun` is not callable.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_eval_shape")
     objects = Objects.of_call("filter_eval_shape", fun, args, kwargs, takes_fun=True)
@@ -115,7 +121,7 @@ def _program_of(
 
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
-    """The program of a call: `jax.make_jaxpr` for any trees.
+    """Return the program of a call. Same as `jax.make_jaxpr`, for any pytree.
 
     Example:
       >>> scale = lambda model, x: model["weight"] * x
@@ -126,16 +132,19 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
       ShapeDtypeStruct(shape=(2,), dtype=float32)
 
     Args:
-      fun: a function of any trees, with any result. Arrays that it holds itself are constants of the program.
+      fun: A function of any trees, with any result. Arrays that it holds itself are constants of the program.
 
     Returns:
-      A function of the same arguments, where a `jax.ShapeDtypeStruct` may stand for an array. It returns
+      A function of the same arguments, in which a `jax.ShapeDtypeStruct` can represent an array. It returns
       `(jaxpr, structs, static)`: the program, whose arguments and results are the arrays in the order of the trees; the
-      result with a `jax.ShapeDtypeStruct` for each array and None for all else; and with None for each array. A tree
-      in which a node of yours refuses None has all leaves.
+      result with a `jax.ShapeDtypeStruct` for each array and None for other leaves; and the result with None for each
+      array. A tree in which one of your nodes refuses None has all leaves.
 
     Raises:
       TypeError: `fun` is not callable.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_make_jaxpr")
     return _MakeJaxpr(fun)
@@ -144,7 +153,7 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("jaxpr", "consts"), meta_fields=("_known",))
 @dataclasses.dataclass(eq=False, repr=False)
 class ClosureConverted(Generic[_P, _R]):
-    """What `filter_closure_convert` returns: a pytree of the arrays that the function has closed over."""
+    """The result of `filter_closure_convert`: a pytree of the arrays that the function has closed over."""
 
     jaxpr: Any  # or a function that can hold no arrays, and is called as it is
     consts: list[Any]
@@ -156,7 +165,7 @@ class ClosureConverted(Generic[_P, _R]):
 
     @property
     def in_struct(self) -> Any:
-        """`(args, kwargs)` that it was made for, with a `jax.ShapeDtypeStruct` for each array."""
+        """`(args, kwargs)` of the conversion, with a `jax.ShapeDtypeStruct` for each array."""
         return joined(self._known.value[1])
 
     @property
@@ -194,7 +203,7 @@ def _check_arguments(name: str, expected: Split, actual: Split) -> None:
 
 
 def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
-    """A function with all arrays that it has closed over as its leaves: `jax.closure_convert` for any trees.
+    """Convert a function to a pytree of the arrays that it captures. Same as `jax.closure_convert`, for any pytree.
 
     Example:
       >>> def scaler(weight):
@@ -206,22 +215,24 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       Array([3., 6.], dtype=float32)
 
     With it, a function that holds values under a transformation can cross a boundary, such as that of a custom
-    derivative.
+    derivative. It is traced for the arguments, not run. A plain function without closure and defaults can hold no
+    arrays; it is called directly.
 
     Args:
-      fn: a function of any trees, with any result.
-      *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` represents an array. It is
-        traced for them, not run.
-      **kwargs: its arguments by name.
+      fn: A function of any trees, with any result.
+      *args: Arguments like those of later calls; a `jax.ShapeDtypeStruct` represents an array.
+      **kwargs: Its arguments by name.
 
     Returns:
-      A function that is called with such arguments, and is a pytree of the arrays, `consts`. It has `in_struct` and
-      `out_struct`, with a `jax.ShapeDtypeStruct` for each array. A plain function without closure and defaults can hold
-      none; it is called as it is.
+      A function of such arguments and a pytree of the arrays, `consts`. It has `in_struct` and `out_struct`, with a
+      `jax.ShapeDtypeStruct` for each array.
 
     Raises:
       TypeError: `fn` is not callable.
-      ValueError: when called: the arguments are others; the message has the path.
+      ValueError: When called: the arguments differ from those of the conversion; the message has the path.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     check_callable(fn, "filter_closure_convert")
     arguments = split((args, kwargs), _described)

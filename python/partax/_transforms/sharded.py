@@ -75,7 +75,8 @@ def filter_shard_map(
     axis_names: AbstractSet[Hashable] = frozenset(),
     check_vma: bool = True,
 ) -> Any:
-    """`jax.shard_map` for any trees: each device runs `fun` on its part of the arrays, everything else is passed on.
+    """Run a function on each device's part of the arrays. Same as `jax.shard_map`, for any pytree: everything else is
+    passed unchanged.
 
     Example:
       >>> from jax.sharding import Mesh, PartitionSpec
@@ -87,25 +88,27 @@ def filter_shard_map(
       Array(4., dtype=float32)
 
     Args:
-      fun: a function of any trees, with any result. Arrays that it holds itself, as a module does, each device has
-        whole.
-      mesh: the devices; None: those of `jax.set_mesh`.
-      in_specs: how the arrays of the arguments are divided: one `jax.sharding.PartitionSpec` for all arguments; a tuple
-        of them, or of trees of them that are prefixes of the arguments, one for each argument by position; or a
-        dictionary from names of arguments to such. None, and what says nothing of an argument: each device has all of
-        it. Not given: as the arrays are, over axes that are `Explicit`.
-      out_specs: how those of the result are: a prefix of it, too.
-      axis_names: same as in `jax.shard_map`.
-      check_vma: same as in `jax.shard_map`.
+      fun: A function of any trees, with any result. Each device has all of the arrays that it holds itself, as a module
+        does. Default: return a decorator.
+      mesh: The devices. Default: those of `jax.set_mesh`.
+      in_specs: One `jax.sharding.PartitionSpec` for the arrays of all arguments; a tuple of specs, or of trees of them
+        that are prefixes of the arguments, one for each argument by position; or a dictionary from names of arguments
+        to these. With None, or without an entry, each device has all of an argument. Default: the specs of the arrays,
+        over axes that are `Explicit`.
+      out_specs: The same for the result: a prefix of it.
+      axis_names: Same as in `jax.shard_map`. Default: none.
+      check_vma: Same as in `jax.shard_map`. Default: True.
 
     Returns:
-      A function of the same arguments, by position or by name. A leaf of the result that is not an array comes back as
-      the function returned it. Without `fun`, a decorator.
+      A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
 
     Raises:
       TypeError: `fun` is not callable. When called: a leaf of the specs is not a spec; the message has the path.
-      ValueError: when called: specs do not fit the arguments or the result; the message has the path. Most messages are
+      ValueError: When called: specs do not fit the arguments or the result; the message has the path. Most messages are
         those of `jax.shard_map`.
+
+    See Also:
+      The guide "Several devices and processes".
     """
     options = ("mesh", mesh), ("axis_names", frozenset(axis_names)), ("check_vma", check_vma)
     return wrapped(_ShardMap, (in_specs, out_specs, options), fun)

@@ -1,4 +1,4 @@
-"""What the wrappers of all transformations have in common, and the names of arguments."""
+"""The common base of the wrappers of all transformations, and the names of arguments."""
 
 import functools
 import inspect
@@ -84,7 +84,7 @@ def _with_keys(wrapper: Transformed[..., Any]) -> Any:
 
 
 def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Callable[..., Any] | None = None) -> Any:
-    """The wrapper of a callable; a decorator, where there is none."""
+    """Return the wrapper of a callable; without one, a decorator."""
     if fun is None:
         return functools.partial(wrapped, cls, options)
     check_callable(fun, cls._name)
@@ -92,7 +92,7 @@ def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Cal
 
 
 def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
-    """Raises a TypeError without a first argument to differentiate."""
+    """Raise a TypeError without a first argument to differentiate."""
     if not args:
         raise TypeError(
             f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "
@@ -101,7 +101,7 @@ def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
 
 
 class Transformation(Protocol[_O]):
-    """A function that gives the wrapper of a callable, with the same result; without one, a decorator."""
+    """A function that returns the wrapper of a callable, with the same result; without a callable, a decorator."""
 
     @overload
     def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, _R]: ...
@@ -116,7 +116,7 @@ def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformat
 
 
 class Derivation(Protocol[_O]):
-    """A function that gives the wrapper of a callable, with another result; without one, a decorator."""
+    """A function that returns the wrapper of a callable, with another result; without a callable, a decorator."""
 
     @overload
     def __call__(self, fun: Callable[_P, Any], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, Any]: ...
@@ -136,7 +136,7 @@ def check_callable(fun: Any, name: str) -> None:
 
 
 def bind_call(fun: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """Binds arguments to parameters; to `*args` and `**kwargs` if the signature is missing or does not match."""
+    """Bind arguments to parameters; to `*args` and `**kwargs` if the signature is missing or does not match."""
     try:
         return inspect.signature(fun).bind_partial(*args, **kwargs)
     except (TypeError, ValueError):
@@ -144,7 +144,7 @@ def bind_call(fun: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str,
 
 
 def names_of_arguments(fun: Callable[..., Any], count: int) -> list[str]:
-    """The names of the first arguments of a function by position in messages."""
+    """Return the names, in messages, of the first arguments of a function by position."""
     names: list[str] = []
     for name, value in bind_call(fun, range(count), {}).arguments.items():
         names += [name] if isinstance(value, int) else [f"{name}[{i}]" for i in range(len(value))]
