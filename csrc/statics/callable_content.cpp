@@ -32,9 +32,7 @@ class Walk {
   bool read(PyObject* value) {
     PyTypeObject* const type = Py_TYPE(value);
     if (is_plain(value)) return add(value);
-    if (type == &PyTuple_Type) return add(type) && read_items(value, Form::kTuple);
-    if (type == &PyList_Type) return add(type) && read_items(value, Form::kList);
-    if (type == &PyDict_Type) return add(type) && read_items(value, Form::kDict);
+    if (type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type) return add(type) && read_items(value);
     switch (callable_sort(value)) {
       case CallableSort::kFunction: {
         const Ref code = code_of(value);
@@ -97,10 +95,10 @@ class Walk {
     return true;
   }
 
-  bool read_items(PyObject* container, Form form) {
+  bool read_items(PyObject* container) {
     std::size_t size = 0;
     bool is_equal = true;
-    each_item(container, form, [&](const Ref& item) {
+    each_item(container, form_of(container), [&](const Ref& item) {
       is_equal = is_equal && read(item.get());
       ++size;
     });

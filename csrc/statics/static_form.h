@@ -48,6 +48,23 @@ inline bool is_mutable_form(Form form) noexcept { return form >= Form::kByteArra
 // The attribute of a frozen dataclass, or empty where the instance lacks it.
 Ref field(PyObject* value, PyObject* name);
 
+// Visits the keys and values of a dict or a subclass.
+template <typename Visit>
+void each_entry(PyObject* dict, Visit&& visit) {
+  if (!PyDict_CheckExact(dict)) {
+    const Ref items = Ref::checked(PyMapping_Items(dict));
+    for (PyObject* both : Items(items.get())) visit(item_of(both, 0), item_of(both, 1));
+    return;
+  }
+  const Py_ssize_t size = PyDict_GET_SIZE(dict);  // user code may add to it
+  Py_ssize_t at = 0;
+  while (PyDict_GET_SIZE(dict) == size) {
+    const auto [key, item] = next_entry(dict, at);
+    if (!key) return;
+    visit(key, item);
+  }
+}
+
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
 // may run code that changes the value: each step looks at its size again.
 template <typename Visit>
@@ -61,30 +78,17 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
         located(item, [&] { return index_segment(i); });
       break;
     }
-    case Form::kDict: {
+    case Form::kDict:
       if (hooks().default_dict.is(Py_TYPE(value))) {
         static Name factory("default_factory");
         located(attribute(value, factory), [] { return std::string(".default_factory"); });
       }
-      const auto pair = [&](const Ref& key, const Ref& item) {
+      each_entry(value, [&](const Ref& key, const Ref& item) {
         const auto segment = [&] { return key_segment(key.get()); };
         located(key, segment);
         located(item, segment);
-      };
-      if (PyDict_CheckExact(value)) {
-        const Py_ssize_t size = PyDict_GET_SIZE(value);  // user code may add to it
-        Py_ssize_t at = 0;
-        while (PyDict_GET_SIZE(value) == size) {
-          const auto [key, item] = next_entry(value, at);
-          if (!key) break;
-          pair(key, item);
-        }
-        break;
-      }
-      const Ref items = Ref::checked(PyMapping_Items(value));
-      for (PyObject* both : Items(items.get())) pair(item_of(both, 0), item_of(both, 1));
+      });
       break;
-    }
     case Form::kSet:
     case Form::kFrozenSet: {
       const Ref items = Ref::checked(PySequence_List(value));
