@@ -1,4 +1,4 @@
-"""All public names of Equinox, those that partax has too as partax has them: `import partax.equinox as eqx`.
+"""All public names of Equinox, with partax's version of each that partax has: `import partax.equinox as eqx`.
 
     import partax.equinox as eqx
 
@@ -7,9 +7,9 @@
     @eqx.filter_jit
     def step(model, batch): ...
 
-`Module`, `nn`, `field`, `internal` and all else that partax has not is Equinox's own. For libraries that import equinox
-themselves there is `accelerate`; `python -m partax equinox script.py` runs a script so, and with the environment
-variable `PARTAX_EQUINOX=1` a program is accelerated from `import partax` on.
+`Module`, `nn`, `field`, `internal` and all other names are Equinox's own. For libraries that import equinox
+themselves, use `accelerate`; `python -m partax equinox script.py` runs a script with it, and the environment variable
+`PARTAX_EQUINOX=1` accelerates a program from `import partax` on.
 """
 
 from importlib import import_module as _import_module
@@ -43,15 +43,15 @@ OURS = {
     **{name: "partax" for name in __all__ if name in _names_of_partax},
     "tree_at": "partax.tree",
 }
-"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`. Its `equal` gives a bool where
-Equinox's `tree_equal` gives an array.
+"""The module with partax's version of each name; `partax.tree` has it without `tree_`. `tree_equal` stays Equinox's,
+which returns an array, since `partax.tree.equal` returns a bool.
 """
 
 Accelerated.__module__ = "partax.equinox"  # where users find it
 
 
 def __getattr__(name: str) -> object:
-    """A name of Equinox's, as partax has it where it does."""
+    """Return partax's version of a name of Equinox if there is one, and otherwise Equinox's own."""
     if name in OURS:
         return getattr(_import_module(OURS[name]), name.removeprefix("tree_"))
     return getattr(_equinox, name)

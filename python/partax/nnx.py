@@ -10,26 +10,25 @@ of Variables, new Variables, attributes set or deleted, submodules replaced, `tr
 `Rngs`. An object that is in two places is one object, in the function and after it; cycles are allowed. A returned
 object that is an argument is that very object. A call that fails or is interrupted changes nothing.
 
-In what it differs from `nnx.jit`, in all of which a program stays what plain Python would do:
+The differences from `nnx.jit` all follow plain Python:
 
 - What is not an array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
   `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
   are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace; numbers in a plain list there are not.
 - What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
-  it, an attribute that holds a plain list still holds that very list, and an array keeps the sharding that it came
-  with. `nnx.jit` writes all of them again, with the shardings of `in_shardings`.
-- Changes of a Variable's metadata are done to the caller's. `nnx.jit` loses them, but in tree mode.
-- An array that becomes a new attribute is data, as without jit. `nnx.jit` takes a traced one for static, and leaves the
-  tracer behind. An array in an attribute that is static is the error that it is without jit.
-- Static values are compared exactly: 1, True and 1.0 are three keys. `nnx.jit` takes the program of one for the others.
+  it, an attribute that holds a plain list still holds that very list, and an array keeps its sharding.
+  `nnx.jit` writes all of them again, with the shardings of `in_shardings`.
+- Changes of a Variable's metadata are made to the caller's. `nnx.jit` loses them, except in tree mode.
+- An array that becomes a new attribute is data, as without jit. `nnx.jit` makes a traced one static, and leaves the
+  tracer behind. An array in a static attribute is the same error as without jit.
+- Static values are compared exactly: 1, True and 1.0 are three keys. `nnx.jit` uses the program of one for the others.
 - A callable nnx object that is compiled itself, `jit(model)`, is an argument: its Variables are traced and changed in
   place. `nnx.jit` compiles their values in, and goes on using them when they have changed.
 - An object of an outer trace may be an argument, if the function does not change it. `nnx.jit` refuses it.
-- With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are done to the
+- With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are made to the
   caller's and all others are not, and what `nnx.jit` refuses there is refused.
 
-What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax that `nnx.jit` takes outside of graph mode
-and that is refused here.
+Not supported: hijax Variables, an experiment of Flax that `nnx.jit` accepts outside of graph mode.
 """
 
 import enum
@@ -81,7 +80,8 @@ def jit(
     max_traces: int | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
-    """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
+    """Compile a function that changes nnx objects in its arguments. Same as `flax.nnx.jit`, except for the differences
+    in the docstring of `partax.nnx`, and with the options of `filter_jit`.
 
     Example:
       >>> from flax import nnx
@@ -94,29 +94,34 @@ def jit(
       Array([1., 1., 1.], dtype=float32)
 
     Args:
-      fun: what to compile: a function, a method as its class has it, or a callable nnx object. Without it, a decorator.
-      in_shardings: same as in `filter_jit`, with `nnx.StateSharding` and the results of `nnx.prefix`, as in `nnx.jit`.
-        A Variable that the function changes keeps its sharding.
-      out_shardings: a pytree prefix of the result.
-      static_argnums, static_argnames: accepted, as all that is not an array is static.
-      donate_argnums, donate_argnames: the positions or the names of arguments whose arrays' buffers the call may reuse.
-        What the function does not change stays alive.
-      keep_unused, inline: same as in `filter_jit`.
-      graph, graph_updates: same as in `nnx.jit`, False for tree mode; None for nnx's own switches.
-      donate: same as in `filter_jit`, in place of the two options above.
-      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: same as in `filter_jit`.
-      store: same as in `filter_jit`.
+      fun: What to compile: a function, an unbound method, or a callable nnx object. Default: None, to return a
+        decorator.
+      in_shardings: Same as in `filter_jit`, with `nnx.StateSharding` and the results of `nnx.prefix`, as in `nnx.jit`.
+        A Variable that the function changes keeps its sharding. Default: None.
+      out_shardings: A pytree prefix of the result with shardings. Default: None.
+      static_argnums, static_argnames: Accepted without effect, except that `in_shardings` has no entries for these
+        arguments. Default: None.
+      donate_argnums, donate_argnames: The positions or the names of arguments whose arrays' buffers the call may reuse.
+        What the function does not change stays alive. Default: None.
+      keep_unused, inline: Same as in `filter_jit`. Default: False.
+      graph, graph_updates: Same as in `nnx.jit`, False for tree mode. Default: None, for nnx's own switches.
+      donate: Same as in `filter_jit`, instead of the two options above. Default: `"none"`.
+      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: Same as in `filter_jit`.
+      store: Same as in `filter_jit`. Default: None.
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
       `precompile`, `cache_info`, `clear_cache`, `report`, `doctor`.
 
     Raises:
-      ValueError: `fun` is a bound method; `static_argnames` or `donate_argnames` has a name that is none of an
-        argument; or same as in `filter_jit`. When called: the function returns an object of another trace; or in tree
-        mode, an object is in two places.
-      TypeError: same as in `filter_jit`.
-      flax.errors.TraceContextError: when called, the function changes an nnx object that is not in its arguments.
+      ValueError: `fun` is a bound method; a name in `static_argnames` or `donate_argnames` is not a parameter; or same
+        as in `filter_jit`. When called: the function returns an object of another trace; or, in tree mode, an object is
+        in two places.
+      TypeError: Same as in `filter_jit`.
+      flax.errors.TraceContextError: When called: the function changes an nnx object that is not in its arguments.
+
+    See Also:
+      The guide "Flax".
     """
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
         raise ValueError("found donate and donate_argnums or donate_argnames, expected one of them")

@@ -74,18 +74,22 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     instance to the same objects. The functions are called for an instance that has other attributes, or lacks one.
 
     Args:
-      cls: a class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
+      cls: A class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
         class.
-      data_fields: the attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
-      meta_fields: the attributes that the aux data is made of, in the same place.
+      data_fields: The attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
+      meta_fields: The attributes that the aux data is made of, in the same place. Default: none.
 
     Returns:
       The class.
 
     Raises:
-      TypeError: the class is not registered, is one that partax reads itself, or has one of the attributes elsewhere
-        (a property, for example). Calls raise one, with the path, if the registered functions do something else.
-      ValueError: a name occurs twice, or the class was declared with other fields before.
+      TypeError: The class is not registered, is one that partax reads itself, or has one of the attributes elsewhere
+        (a property, for example); or a name is not a string. When called: the registered functions do something else;
+        the message has the path of the instance.
+      ValueError: A name occurs twice, or the class was declared with other fields before.
+
+    See Also:
+      The guide "Your own classes".
     """
     fields = Fields(_names("data_fields", data_fields), _names("meta_fields", meta_fields))
     names = (*fields.children, *fields.statics)

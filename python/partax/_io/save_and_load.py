@@ -26,14 +26,18 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
       >>> partax.save("model.safetensors", {"weight": jnp.ones(2), "name": "linear"})
 
     Args:
-      path: the file. An existing one is replaced atomically.
-      tree_or_dict: any pytree. Its arrays are stored under the paths of `flat_partition`; those of a flat dictionary
-        with str keys under its keys.
-      separator: the separator in paths. Same as in `flat_partition`.
+      path: The file. An existing one is replaced atomically.
+      tree_or_dict: Any pytree. Its arrays are stored under the paths of `flat_partition`; those of a flat dictionary
+        with str keys under its keys. A tree without arrays is a warning.
+      separator: The separator in paths. Same as in `flat_partition`. Default: None.
 
     Raises:
-      TypeError: an array cannot be stored; the message has its path.
-      OSError: the file cannot be written.
+      TypeError: An array cannot be stored; the message has its path. Or `path` is not a path.
+      OSError: The file cannot be written.
+      ImportError: safetensors is not installed.
+
+    See Also:
+      The guide "Save and load models".
     """
     library = _safetensors(path, "save(path, tree)")
     leaves, _ = _by_path(tree_or_dict, separator, lambda leaf: is_array(leaf) or bool(_advice(leaf)))
@@ -61,17 +65,20 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
       {'weight': Array([1., 1.], dtype=float32), 'name': 'linear'}
 
     Args:
-      path: the file.
-      like: a tree of the structure to return, with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (of
-        NumPy or JAX) and shardings to return. None (the default) for a dict of all arrays in the file, by path.
-      separator: the separator in the paths of the file. Same as in `flat_partition`.
+      path: The file.
+      like: A tree of the structure to return, with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (of
+        NumPy or JAX) and shardings to return. Default: None, for a dict of all arrays in the file, by path.
+      separator: The separator in the paths of the file. Same as in `flat_partition`. Default: None.
 
     Returns:
       A tree like `like`, or the dict.
 
     Raises:
-      ValueError: the file does not fit `like`; the message lists the differences by path. Or it is not a safetensors
-        file.
+      ValueError: The file is not a safetensors file, or does not fit `like`; the message lists the differences.
+      OSError, TypeError, ImportError: Same as in `save`.
+
+    See Also:
+      The guide "Save and load models".
     """
     arrays = _read(_safetensors(path, "load(path, like)"), os.fsdecode(path))
     if like is None:

@@ -40,23 +40,28 @@ def at(
       >>> partax.tree.at(lambda model: model["layers"], model, replace_fn=len)
       {'layers': 2, 'name': 'mlp'}
 
+    Exactly one of `replace` and `replace_fn` must be passed. `where` is called twice, the second time with a tree of
+    other leaves, and must not depend on the leaves.
+
     Args:
-      where: a function from a tree of the structure of `pytree` to the node to replace, or to a sequence of nodes:
-        leaves or whole subtrees. It is called twice, the second time with a tree of other leaves, and must not depend
-        on the leaves.
-      pytree: any pytree; it is not changed.
-      replace: the new value; for a sequence of nodes, a sequence of the same length.
-      replace_fn: instead of `replace`, called with each node for its new value.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf. `lambda x: x is None` lets Nones be
-        replaced.
+      where: A function from a tree of the structure of `pytree` to the node to replace, or to a sequence of nodes:
+        leaves or whole subtrees.
+      pytree: Any pytree; it is not changed.
+      replace: The new value; for a sequence of nodes, a sequence of the same length. Default: `replace_fn` is used.
+      replace_fn: A function that is called with each node for its new value. Default: `replace` is used.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. `lambda x: x is None` lets Nones be
+        replaced. Default: None, for no such nodes.
 
     Returns:
       A tree with the new nodes. All other nodes and leaves are unchanged.
 
     Raises:
-      ValueError: what `where` returns is not in the tree, or occurs several times, or depends on the leaves; or there
-        are more or fewer replacements than nodes; or not exactly one of `replace` and `replace_fn` is passed.
-      TypeError: `where` computes with leaves.
+      ValueError: What `where` returns is not in the tree, or occurs several times, or depends on the leaves; or there
+        are more or fewer replacements than nodes; or both or neither of `replace` and `replace_fn` are passed.
+      TypeError: `where` is not callable, or computes with leaves.
+
+    See Also:
+      The guide "Tree utilities".
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
@@ -148,19 +153,22 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     Arrays are equal if their dtypes, shapes and values are; a NaN is not equal to itself. All else is compared by `==`.
 
     Args:
-      *pytrees: one or more trees of any kind.
-      typematch: whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
-        1 to 1.0.
-      rtol: relative tolerance for inexact arrays, as in `jax.numpy.allclose`.
-      atol: absolute tolerance, as in `jax.numpy.allclose`.
+      *pytrees: One or more trees of any kind.
+      typematch: Whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
+        1 to 1.0. Default: False.
+      rtol: The relative tolerance for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
+      atol: The absolute tolerance for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
 
     Returns:
       A bool, or a traced bool array if the result depends on the values of traced arrays. `equal(...) is True` checks
       whether the trees are equal for any values of these.
 
     Raises:
-      TypeError: no tree is passed, or the `==` of a static part or leaf raises one.
-      TypeError, RecursionError: a tree cannot be read; the message has the path.
+      TypeError: No tree is passed, or the `==` of a static part or leaf raises one.
+      TypeError, RecursionError: A tree cannot be read; the message has the path.
+
+    See Also:
+      The guide "Tree utilities".
     """
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")

@@ -35,6 +35,9 @@ class Filter:
 
     Filters are immutable and hashable, and equal if their parts are. In `a & b`, `b` is called only for leaves that `a`
     matches.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
 
     _described: tuple[_Kind, Any]  # the native stages read this attribute
@@ -95,21 +98,25 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       >>> partax.filter(model, partax.by_path("head/**"))
       {'head': {'bias': 2.0, 'weight': 1.0}, 'tail': {'weight': None}}
 
+    The segments of a path are the names of attributes, indices and keys from the root to the leaf, as
+    `jax.tree_util.keystr(path, simple=True)` writes them. In a segment of a glob, `*` matches any characters (alone:
+    one segment, whatever it is); the segment `**` any number of segments, also none; `{a,b}` either of several
+    patterns. A backslash escapes the next character. `"layers/0/**"` matches everything below a node.
+
     Args:
-      glob: a pattern of the whole path of a leaf, such as `"layers/*/weight"`. The segments of a path are the names of
-        attributes, indices and keys on the way to the leaf, as `jax.tree_util.keystr(path, simple=True)` writes them.
-        In a segment, `*` matches any characters (alone: one segment, whatever it is); the segment `**` any number of
-        segments, also none; `{a,b}` either of several patterns. A backslash escapes the next character.
-        `"layers/0/**"` matches everything below a node.
-      regex: instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
-        `^` and `$`.
+      glob: A pattern of the whole path of a leaf, such as `"layers/*/weight"`. Default: `regex` is used.
+      regex: Instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
+        `^` and `$`. Default: `glob` is used.
 
     Returns:
       A filter for `partition` and all other functions with filters.
 
     Raises:
-      TypeError: neither or both are passed, or the argument is not a string.
-      ValueError: the pattern is malformed, or has more than 1,024 alternatives.
+      TypeError: Neither or both are passed, or the argument is not a string.
+      ValueError: The pattern is malformed, or has more than 1,024 alternatives.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     if (glob is None) == (regex is None):
         raise TypeError("by_path: found " + ("neither" if glob is None else "both") + ", expected a glob or a regex")

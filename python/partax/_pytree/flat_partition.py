@@ -39,27 +39,31 @@ def flat_partition(
       >>> rest
       {'name': 'mlp'}
 
+    The dictionaries hold only their own leaves, in tree order; the leaves are the same objects. Keys and order are
+    those of `inox.tree.partition`.
+
     Args:
-      pytree: any pytree.
-      *filters: which leaves go to each dictionary, as for `partition`.
-      separator: None to write paths as `jax.tree_util.keystr` does, as in `.layers[0].weight`; otherwise the string
-        between segments, as in `layers/0/weight`. If several leaves have the same path, `#2`, `#3` and so on are
-        appended to the later ones.
-      rest: `"dict"` for a last dictionary with the leaves that no filter matches; `"static"` to keep these leaves in
-        the structure, with snapshots of mutable built-in containers among them.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
-      strict: whether a filter without a match is an error. A `by_path` without a match is a warning otherwise.
+      pytree: Any pytree.
+      *filters: Which leaves go to each dictionary. Same as in `partition`.
+      separator: The string between the segments of a path, as in `layers/0/weight`. Default: None, for the paths of
+        `jax.tree_util.keystr`, as in `.layers[0].weight`. If several leaves have the same path, `#2`, `#3` and so on
+        are appended to the later ones.
+      rest: `"static"` to keep the leaves that no filter matches in the structure, with snapshots of mutable built-in
+        containers among them. Default: `"dict"`, for a last dictionary with these leaves.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
+      strict: Same as in `partition`. Default: False.
 
     Returns:
       `(spec, *dictionaries)`: a `FlatSpec`, which is a static pytree without leaves, and a dict for each filter, with
-      one more for the rest unless that is static. The dictionaries hold only their own leaves, in tree order; the
-      leaves are the same objects.
+      one more for the rest unless that is static.
 
     Raises:
-      ValueError: as for `partition`; or `rest` is neither of the two.
+      ValueError: Same as in `partition`; or `rest` is neither of the two.
+      TypeError: `separator` is not a string.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
-    Keys and order are those of `inox.tree.partition`.
+    See Also:
+      The guide "Partition and combine trees".
     """
     if rest not in ("dict", "static"):
         raise ValueError(f"`rest`: found {rest!r}, expected 'dict' or 'static'")
@@ -80,16 +84,19 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
       {'name': 'mlp', 'weight': 2.0}
 
     Args:
-      spec: the structure.
-      *dicts: dictionaries from path to leaf, in any order, with each path of `spec` once. The leaves may differ from
+      spec: The `FlatSpec` that `flat_partition` returned.
+      *dicts: Dictionaries from path to leaf, in any order, with each path of `spec` once. The leaves may differ from
         those of the original tree.
 
     Returns:
       The tree.
 
     Raises:
-      KeyError: paths are missing, unexpected or in several dictionaries; the message lists them.
+      KeyError: Paths are missing, unexpected or in several dictionaries; the message lists them.
       TypeError: `spec` is not a `FlatSpec`, or an argument is not a mapping.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     plain: list[dict[str, Any]] = []
     for i, part in enumerate(dicts):

@@ -31,22 +31,25 @@ def labels(
       >>> partax.tree.labels(model, {"fast": partax.by_path("head/**")}, default="frozen")
       {'body': {'weight': 'frozen'}, 'head': {'bias': 'fast', 'weight': 'fast'}}
 
+    A leaf belongs to the same group as in `partition`: as a rule, the first that matches. optax calls callable labels,
+    so if the model has a `__call__`, pass a function: `optax.multi_transform(transforms, lambda _: label_tree)`.
+
     Args:
-      pytree: any pytree. Its static leaves get labels too, which optax ignores where the parameters have None.
-      groups: a filter, as in `partition`, for each label. A leaf belongs to the same group as in `partition`: as a
-        rule, the first that matches. Under a jit, optax needs labels that can be sorted, such as strings.
-      default: the label of the leaves that no group matches. Required if there are any.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf and gets one label.
+      pytree: Any pytree. Its static leaves get labels too, which optax ignores if the parameters have None there.
+      groups: A mapping from each label to a filter, as in `partition`. Under a jit, optax needs labels that can be
+        sorted, such as strings.
+      default: The label of the leaves that no group matches. Default: None, which is an error if there are any.
+      is_leaf: A predicate on nodes; if it is true, the node gets one label. Default: None, for no such nodes.
 
     Returns:
       A tree of the structure of `pytree` with labels for leaves.
 
     Raises:
       TypeError: `groups` is not a mapping.
-      ValueError: a leaf is in no group and `default` is None; or a label is not a hashable leaf of pytrees.
+      ValueError: A leaf has no group and no `default`; a label is not a hashable leaf; or same as in `partition`.
 
-    optax calls callable labels. So if the model has a `__call__`, pass optax a function that returns its labels:
-    `optax.multi_transform(transforms, lambda _: label_tree)`.
+    See Also:
+      The guide "Gradients and freezing".
     """
     if not isinstance(groups, Mapping):
         raise TypeError(f"found a `{type(groups).__name__}` as groups, expected a mapping from labels to filters")
@@ -72,11 +75,11 @@ class SummaryRow:
       SummaryRow(path='weight', group='rest', leaves=1, parameters=6, bytes=24)
 
     Attributes:
-      path: the path of the subtree in the form of `by_path`: `layers/0`. Empty for the whole tree.
-      group: the name of the filter that matches the leaves. Empty for all groups together.
-      leaves: the number of leaves, static ones included.
-      parameters: the number of elements of the arrays among them; a typed PRNG key is one element.
-      bytes: the memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
+      path: The path of the subtree in the form of `by_path`: `layers/0`. Empty for the whole tree.
+      group: The name of the filter that matches the leaves. Empty for all groups together.
+      leaves: The number of leaves, static ones included.
+      parameters: The number of elements of the arrays among them; a typed PRNG key is one element.
+      bytes: The memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
     """
 
     path: str
@@ -97,9 +100,12 @@ class Summary:
       6
 
     Attributes:
-      rows: one for each subtree and group with leaves in it, in the order of the tree; they add up to `groups`.
-      groups: one for each filter, and the last for the rest; for the whole tree.
-      total: all groups together.
+      rows: One row for each subtree and group with leaves in it, in the order of the tree; they add up to `groups`.
+      groups: One row for each filter, and the last for the rest; for the whole tree.
+      total: The row of all groups together.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
 
     rows: tuple[SummaryRow, ...]
@@ -142,21 +148,24 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
       -----------------------------------
       total          2          10     40
 
+    A `jax.ShapeDtypeStruct` counts as the array that it describes; an array in two places counts twice.
+
     Args:
-      pytree: any pytree. A `jax.ShapeDtypeStruct` counts as the array that it describes; an array in two places
-        counts twice.
-      *filters: as for `partition`; each is a group of the leaves that are in its part there. The leaves that no filter
-        matches are the group "rest".
-      names: the names of the groups, one for each filter, and optionally one for the rest. By default those of the
-        filters.
-      depth: the depth of the subtrees below the root; a leaf nearer to the root is a subtree by itself. 0: only totals;
-        None: each leaf is a subtree.
+      pytree: Any pytree.
+      *filters: Same as in `partition`; each is a group of the leaves that are in its part there. The leaves that no
+        filter matches are the group "rest".
+      names: The names of the groups, one for each filter, and optionally one for the rest. Default: the filters'.
+      depth: The depth of the subtrees below the root; a leaf nearer to the root is a subtree by itself. 0: only totals;
+        None: each leaf is a subtree. Default: 2.
 
     Returns:
       The counts, as data and as a table to `print`. The totals are exact for any depth.
 
     Raises:
-      ValueError: `names` are too few, too many or not distinct; `depth` is negative.
+      ValueError: `names` are too few, too many or not distinct; `depth` is negative; or same as in `partition`.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     if depth is not None and depth < 0:
         raise ValueError(f"found depth={depth}, expected 0 or more, or None")

@@ -31,26 +31,27 @@ def partition(
       {'name': 'linear', 'rate': 0.1, 'weight': None}
 
     A leaf goes to the filter that matches nearest to the root (a type can match a whole subtree), and among several
-    filters to the first. If no filter matches, it goes to the last part.
+    filters to the first. If no filter matches, it goes to the last part. With one filter this is the same as in
+    `equinox.partition`; types match subtrees as in `inox.tree.partition`.
 
     Args:
-      pytree: any pytree.
-      *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which matches
+      pytree: Any pytree.
+      *filters: Which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which matches
         leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
-      replace: the value in each part for the leaves that are in another part.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
-      strict: whether a filter without a match is an error. A `by_path` without a match is a warning otherwise.
+      replace: The value in each part for the leaves that are in another part. Default: None.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
+      strict: Whether a filter without a match is an error; if not, one by path is a warning. Default: False.
 
     Returns:
-      `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
+      A tuple of `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
 
     Raises:
-      ValueError: a leaf of a filter is none of the above, or its structure is not a prefix of `pytree`; or, with
-        `strict`, a filter has no match.
-      TypeError, RecursionError: `pytree` cannot be read; the message has the path.
+      ValueError: A filter is none of the above, or not a prefix of `pytree`; or, with `strict`, it has no match.
+      TypeError, RecursionError: `pytree` cannot be read; the message has the path. Or a later filter is not a filter.
 
-    With one filter it is the same as `equinox.partition`; types match subtrees as in `inox.tree.partition`.
+    See Also:
+      The guide "Partition and combine trees".
     """
     for spec in filters[1:]:
         if not _is_filter(spec):
@@ -78,25 +79,28 @@ def filter(
     replace: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> PyTree:
-    """Keep the leaves that a filter matches, and put `replace` for all others.
+    """Keep the leaves that a filter matches, and replace all others.
 
     Example:
       >>> partax.filter({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
       {'name': None, 'weight': Array([1., 1.], dtype=float32)}
 
     Args:
-      pytree: any pytree.
-      filter_spec: a filter as for `partition`.
-      inverse: keep the leaves that the filter does not match instead.
-      replace: the value for the leaves that are not kept.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
+      pytree: Any pytree.
+      filter_spec: A filter. Same as in `partition`.
+      inverse: Whether to keep the leaves that the filter does not match instead. Default: False.
+      replace: The value for the leaves that are not kept. Default: None.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
 
     Returns:
       A tree of the structure of `pytree`.
 
     Raises:
-      ValueError: as for `partition`.
+      ValueError: Same as in `partition`.
       TypeError: `inverse` is not a bool.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     if not isinstance(inverse, bool):
         raise TypeError(
@@ -117,19 +121,22 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
       >>> partax.combine(rest, arrays)
       {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
 
+    Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
+    tree that is not None there.
+
     Args:
-      *pytrees: trees of one structure, in any order, with None for the leaves of another part.
-      is_leaf: a predicate on nodes; if it is true, the node counts as one leaf.
+      *pytrees: One or more trees of one structure, in any order, with None for the leaves of another part.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
 
     Returns:
       The tree with the first leaf that is not None at each path.
 
-    Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
-    tree that is not None there.
-
     Raises:
-      ValueError: the trees differ; the message has the argument, the path, and what both trees have there.
-      TypeError: no tree is passed; or the `==` of a static part raised.
+      ValueError: The trees differ; the message has the argument, the path, and what both trees have there.
+      TypeError: No tree is passed, or the `==` of a static part raised.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     if not pytrees:
         raise TypeError("combine: found no tree, expected one or more")
@@ -145,16 +152,19 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
       {'name': 'linear', 'weight': Array([1.5, 1.5], dtype=float32)}
 
     Args:
-      model: any pytree.
-      updates: a tree of the structure of `model`, or a prefix of it with None for unchanged parts, such as the updates
+      model: Any pytree.
+      updates: A tree of the structure of `model`, or a prefix of it with None for unchanged parts, such as the updates
         of an optax optimizer.
 
     Returns:
       The updated model. Leaves without an update are the same objects.
 
     Raises:
-      ValueError: the structure of `updates` does not match `model`; the message has the path.
-      TypeError: an update cannot be added to its part of the model; the message has the path.
+      ValueError: The structure of `updates` does not match `model`; the message has the path.
+      TypeError: An update cannot be added to its part of the model; the message has the path.
+
+    See Also:
+      The guide "Gradients and freezing".
     """
 
     def add(path: tuple[Any, ...], change: Any, part: PyTree) -> PyTree:
@@ -179,5 +189,4 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
 
 def is_none(node: Any) -> bool:
-    """The `is_leaf` for which None is a leaf."""
     return node is None

@@ -1,4 +1,4 @@
-"""The switch: where programs are stored, if anywhere."""
+"""The directory in which programs are stored, if any."""
 
 import os
 import warnings
@@ -17,7 +17,7 @@ _folders: dict[str, Folder | None] = {}  # by option
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
-    """Where programs of a wrapper with this option are stored now; None where they are not."""
+    """Return where programs of a wrapper with this option are stored now, or None if they are not."""
     folder = None if _ahead is None else _ahead.folder
     if store is None:
         return folder
@@ -37,12 +37,12 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
 
 
 def ahead_of(folder: Folder) -> Ahead | None:
-    """The programs of a folder that are loaded early; None of a wrapper's own folder."""
+    """Return the programs of a directory that are loaded early, or None for a wrapper's own directory."""
     return _ahead if _ahead is not None and _ahead.folder is folder else None
 
 
 class Store:
-    """What `store` returns: a context manager, which stores where it was stored before when it is left."""
+    """The result of `store`: a context manager that restores the previous directory when it is left."""
 
     def __init__(self, before: Folder | None) -> None:
         self._before = before
@@ -60,7 +60,7 @@ class Store:
 
 
 def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
-    """Stores compiled programs in a folder, so that another process neither traces, lowers nor compiles them again.
+    """Store compiled programs in a directory, so that another process neither traces, lowers nor compiles them again.
 
     Example:
       >>> step = partax.filter_jit(lambda x: x * 2)
@@ -68,27 +68,31 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
       ...     step(jnp.ones(3))
       Array([2., 2., 2.], dtype=float32)
 
-    From here on a call of `filter_jit` that would trace looks into the folder first. A program is found there only if
-    all is equal that it depends on: the arguments' static part and the types of the arrays; the code of each function
-    that the trace can reach, with closures, defaults, globals and captured arrays; the versions of Python, jax, partax
-    and each library that the code names; jax's configuration, the devices and the processor. What is not known to be
-    the same in another process is not stored: `partax.explain` says what. A program with effects, such as a callback,
-    is not stored either, nor one over the devices of several processes. What a script called first when it ran last is
-    loaded in a thread, from the moment on that jax compiles something.
+    From here on a call of `filter_jit` that would trace looks into the directory first. It loads a program only if
+    everything is equal that the program depends on: the arguments' static part and the types of the arrays; the code of
+    each function that the trace can reach, with closures, defaults, globals and captured arrays; the versions of
+    Python, jax, partax and each library that the code names; jax's configuration, the devices and the processor.
+
+    A program is not stored if something cannot be proved to be the same in another process (`partax.explain` names it),
+    if it has effects, such as a callback, or if it runs on the devices of several processes. What a script called first
+    in its last run is loaded in a thread as soon as jax compiles something.
 
     Args:
-      path: the folder, which is made where it is not there; None stores nothing from here on. Whoever can write to it
-        can have this process run anything, so one that others may write to is refused.
-      max_bytes: how much may be in it; what was not used for longest goes first.
+      path: The directory, which is created if it does not exist; None stores nothing from here on. Whoever can write to
+        it can make this process run anything, so one that others may write to is refused.
+      max_bytes: The maximum size of its files, in bytes; the least recently used go first. Default: 2 GiB.
 
     Returns:
-      A context manager: when it is left, programs are stored where they were before. It need not be one.
+      An object that may be used as a context manager: when it is left, the previous directory is used again.
 
     Raises:
-      PermissionError: others may write to the folder, or it cannot be made.
-      OSError: it cannot be made.
-      TypeError: it is not a path.
+      PermissionError: Others may write to the directory, or it cannot be created.
+      OSError: The directory cannot be created.
+      TypeError: `path` is not a path.
       ValueError: `max_bytes` is not positive.
+
+    See Also:
+      The guide "Persistent program cache".
     """
     if not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
         raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
@@ -111,7 +115,7 @@ def _set(folder: Folder | None) -> None:
 
 
 def store_as_told(environment: Any = os.environ) -> None:
-    """Stores where the environment variable `PARTAX_STORE` says; warns where that cannot be."""
+    """Store in the directory of the environment variable `PARTAX_STORE`; warn if that is not possible."""
     path = environment.get("PARTAX_STORE")
     if path:
         try:

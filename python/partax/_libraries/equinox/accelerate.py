@@ -1,4 +1,4 @@
-"""Makes libraries that import Equinox use partax, reversibly."""
+"""Make libraries that import Equinox use partax, reversibly."""
 
 import functools
 import sys
@@ -36,7 +36,7 @@ _jitted: dict[int, tuple[weakref.ref[Any], JitFunction[..., Any] | None]] = {}
 
 
 class Accelerated:
-    """What `accelerate` returns: active until `end` is called or the block is left.
+    """The result of `accelerate`: active until `end` is called or the block is left.
 
     Example:
       >>> import equinox
@@ -46,6 +46,9 @@ class Accelerated:
       >>> accelerated.end()
       >>> equinox.combine is partax.combine
       False
+
+    See Also:
+      The page "Coming from Equinox".
     """
 
     def __repr__(self) -> str:
@@ -58,7 +61,7 @@ class Accelerated:
         self.end()
 
     def end(self) -> None:
-        """End it; without another active `accelerate`, Equinox has its own functions again.
+        """End the acceleration; without another active `accelerate`, Equinox has its own functions again.
 
         Example:
           >>> accelerated = partax.equinox.accelerate()
@@ -75,7 +78,7 @@ class Accelerated:
 
 
 def accelerate() -> Accelerated:
-    """Has Equinox, and every library that imports it, use partax from now on.
+    """Make Equinox, and every library that imports it, use partax from now on.
 
     Example:
       >>> import equinox
@@ -85,16 +88,19 @@ def accelerate() -> Accelerated:
       >>> y
       Array([2., 2.], dtype=float32)
 
-    Functions that have been compiled by `equinox.filter_jit`, also before this call, run by `partax.filter_jit`;
+    Functions that `equinox.filter_jit` compiles, including those compiled before this call, run by `partax.filter_jit`;
     `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A
     program that Equinox has compiled is compiled once more. A call with an array in a static field, which partax
-    refuses, runs by Equinox's own `filter_jit`, which takes the very same array for the same value; it warns.
+    refuses, runs by Equinox's own `filter_jit`, which compares such arrays by identity; it warns.
 
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
 
     Raises:
       ImportError: Equinox is not installed.
+
+    See Also:
+      The page "Coming from Equinox".
     """
     accelerated = Accelerated()
     with _lock:
@@ -136,7 +142,7 @@ def _replace_calls() -> None:
 
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
-    """Our wrapper of what one of Equinox's wraps, which is remembered for as long as that lives."""
+    """Return our wrapper of what one of Equinox's wraps; it is kept for as long as Equinox's wrapper exists."""
     options = _options(wrapper)
     ours = None if options is None else wrapper_of(options, wrapper.__wrapped__)
     code = getattr(getattr(ours, "_function", None), "__code__", None)
@@ -148,7 +154,7 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
 
 
 def _options(wrapper: Any) -> Options | None:
-    """The options that were given to Equinox's filter_jit, or None if ours does not have one of them."""
+    """Return the options of a wrapper of Equinox's filter_jit, or None if ours does not have one of them."""
     equinox_options = jit_options(wrapper)
     if equinox_options is None:
         return None
@@ -173,7 +179,7 @@ def _default_options() -> dict[str, Any]:
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """Replaces the first function of each pair by the second, and notes how to undo it, also in modules imported later.
+    """Replace the first function of each pair by the second, and note how to undo it, also in modules imported later.
     If a module had the second one before, it stays.
     """
     unchanged_places = {place for place, _ in _places([(new, new) for _, new in pairs])}

@@ -15,24 +15,26 @@ DONATE_MODES = {"warn": "all", "warn-except-first": "all-except-first"}
 
 
 def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **options: Any) -> Any:
-    """`partax.filter_jit`, also with Equinox's names of the modes of `donate`.
+    """Compile a function. Same as `partax.filter_jit`, also with Equinox's names of the modes of `donate`.
 
     Example:
-      >>> import partax.equinox as eqx
-      >>> add = eqx.filter_jit(lambda x, y: x + y, donate="warn-except-first")
+      >>> add = partax.equinox.filter_jit(lambda x, y: x + y, donate="warn-except-first")
       >>> add(jnp.ones(2), jnp.ones(2))
       Array([2., 2.], dtype=float32)
 
     Args:
-      fun: what to compile; a decorator without it.
-      donate: same as in `partax.filter_jit`; `"warn"` is `"all"`, and `"warn-except-first"` is `"all-except-first"`.
-      **options: the others of `partax.filter_jit`.
+      fun: What to compile. Default: None, to return a decorator.
+      donate: Also `"warn"` for `"all"`, and `"warn-except-first"` for `"all-except-first"`. Default: `"none"`.
+      **options: The other options of `partax.filter_jit`.
 
     Returns:
-      What `partax.filter_jit` returns.
+      A wrapper. Same as in `partax.filter_jit`.
 
     Raises:
-      ValueError, TypeError: same as in `partax.filter_jit`.
+      ValueError, TypeError: Same as in `partax.filter_jit`.
+
+    See Also:
+      The guide "`filter_jit` and what is static".
     """
     mode = DONATE_MODES.get(donate, donate) if isinstance(donate, str) else donate
     return of_jit.filter_jit(fun, donate=mode, **options)
@@ -41,67 +43,72 @@ def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **optio
 def partition(
     pytree: PyTree, filter_spec: FilterSpec, replace: Any = None, is_leaf: Callable[[Any], bool] | None = None
 ) -> tuple[PyTree, PyTree]:
-    """`partax.partition` by one filter, with its options by position too.
+    """Split a tree by one filter. Same as `partax.partition`, with its options by position too.
 
     Example:
-      >>> import partax.equinox as eqx
-      >>> eqx.partition([1, "x"], int, "-")
+      >>> partax.equinox.partition([1, "x"], int, "-")
       ([1, '-'], ['-', 'x'])
 
     Args:
-      pytree: any pytree.
-      filter_spec: a filter, same as in `partax.partition`.
-      replace: what stands in each tree for the leaves that went into the other.
-      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      pytree: Any pytree.
+      filter_spec: A filter. Same as in `partax.partition`.
+      replace: The value in each tree for the leaves that are in the other. Default: None.
+      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
 
     Returns:
-      What the filter takes, and the rest.
+      What the filter matches, and the rest.
 
     Raises:
-      ValueError: as for `partax.partition`.
+      ValueError: Same as in `partax.partition`.
+
+    See Also:
+      The guide "Partition and combine trees".
     """
     first, rest = of_partax.partition(pytree, filter_spec, replace=replace, is_leaf=is_leaf)
     return first, rest
 
 
 def filter_shard(x: PyTree, device_or_shardings: Any) -> PyTree:
-    """`partax.filter_shard`, with its parameters called as Equinox calls them.
+    """Place the arrays of a tree. Same as `partax.filter_shard`, with Equinox's names of its parameters.
 
     Example:
-      >>> import partax.equinox as eqx
-      >>> eqx.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]).device
+      >>> partax.equinox.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]).device
       CpuDevice(id=1)
 
     Args:
-      x: any pytree, of which the arrays are placed.
-      device_or_shardings: one device or sharding for all arrays, or a pytree prefix of `x` with those as its leaves.
+      x: Any pytree.
+      device_or_shardings: One device or sharding for all arrays, or a pytree prefix of `x` with those as its leaves.
 
     Returns:
-      A tree like it.
+      A tree of the structure of `x`.
 
     Raises:
-      ValueError: `device_or_shardings` is not a prefix of `x`, or does not divide an array.
-      TypeError: a leaf of `device_or_shardings` is not a sharding, or JAX cannot hold an array.
+      ValueError, TypeError: Same as in `partax.filter_shard`.
+
+    See Also:
+      The guide "Donation and shardings".
     """
     return shardings.filter_shard(x, device_or_shardings)
 
 
 def filter_pure_callback(*args: Any, vectorized: bool | None = None, **kwargs: Any) -> Any:
-    """`partax.filter_pure_callback`, also with `vectorized`, the older form of `vmap_method`.
+    """Call a Python function from compiled code. Same as `partax.filter_pure_callback`, also with `vectorized`.
 
     Example:
-      >>> import partax.equinox as eqx
       >>> like = jax.ShapeDtypeStruct((2,), "float32")
-      >>> eqx.filter_pure_callback(lambda x: x * 2, jnp.ones(2), result_shape_dtypes=like, vectorized=True)
+      >>> partax.equinox.filter_pure_callback(lambda x: x * 2, jnp.ones(2), result_shape_dtypes=like, vectorized=True)
       Array([2., 2.], dtype=float32)
 
     Args:
-      *args: the callback and its arguments.
-      vectorized: True is `vmap_method="expand_dims"`, False is `"sequential"`.
-      **kwargs: the options of `partax.filter_pure_callback`, and arguments of the callback by name.
+      *args: The callback and its arguments.
+      vectorized: The older form of `vmap_method`: True is `"expand_dims"`, False is `"sequential"`. Default: None.
+      **kwargs: The options of `partax.filter_pure_callback`, and arguments of the callback by name.
 
     Returns:
       What the callback returns.
+
+    See Also:
+      The guide "Transformations of any tree".
     """
     if vectorized is not None:
         kwargs.setdefault("vmap_method", "expand_dims" if vectorized else "sequential")

@@ -1,4 +1,4 @@
-"""What a function has changed in the objects of its arguments, found by comparing them with what they were."""
+"""The changes of a function to the objects in its arguments, by comparison with their state before."""
 
 import copy
 from typing import Any, NamedTuple
@@ -37,15 +37,15 @@ DELETED: Any = object()
 
 
 def _contents(owner: Any) -> dict[Any, Any]:
-    """What a function may change of an object."""
+    """Return the attributes of an object that a function may change."""
     if issubclass(type(owner), graph.Variable):
         return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
     return vars(owner) if issubclass(type(owner), graph.Pytree) else {}  # the value of a jax.Ref does not belong to it
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:
-    """What a value consists of, with arrays and objects by identity, and these. A value with something in it that
-    cannot be compared is known by identity too.
+    """Return the parts of a value, with arrays and objects by identity, and a list of these. A value with a part that
+    cannot be compared is identified by identity too.
     """
     leaves: list[Any] = []
 
@@ -120,7 +120,7 @@ class Snapshot:
 
 
 def _take_arrays_for_data(node: Any, before: dict[Any, _Before]) -> None:
-    """Does what nnx does where no trace is: an array in a new attribute is data, in a static one it is an error."""
+    """Classify new attributes as nnx does outside of traces: an array is data, and an error in a static attribute."""
     names = graph.arrays_taken_for_static(node)
     none_is_new = "_pytree__nodes" in before and before["_pytree__nodes"].value is node._pytree__nodes
     for name in names:
@@ -130,7 +130,7 @@ def _take_arrays_for_data(node: Any, before: dict[Any, _Before]) -> None:
 
 
 def _own_statics(owner: Any) -> None:
-    """Gives a traced node copies of the mutable static values that it has from the caller's."""
+    """Copy the mutable static values that a traced node shares with the caller's."""
     if not graph.is_tree_class(type(owner)):
         return
     for name, value in vars(owner).items():

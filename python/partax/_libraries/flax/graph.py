@@ -93,7 +93,7 @@ def names_in_order(node: Any) -> list[str]:
 
 
 def arrays_taken_for_static(node: Any) -> list[str]:
-    """The attributes that hold a traced array and that nnx has as static, since it takes no tracer for data."""
+    """Return the attributes that hold a traced array but are static for nnx, since tracers are not data for it."""
     is_data = node._pytree__nodes
     return [name for name, value in vars(node).items() if isinstance(value, jax.Array) and not is_data.get(name, False)]
 

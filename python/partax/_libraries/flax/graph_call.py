@@ -1,4 +1,4 @@
-"""What a call that changes nnx objects in its arguments has Python do: shardings, changes, and what is refused."""
+"""Calls that change nnx objects in their arguments: shardings, changes and errors."""
 
 import dataclasses
 import enum
@@ -64,7 +64,7 @@ def prefix_of(shardings: Any) -> Any:
 
 
 def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
-    """Raises where one Variable is in two places of the arguments, given by name, that have two shardings."""
+    """Raise if one Variable is in two places of the arguments, passed by name, that have two shardings."""
     first_places: dict[int, tuple[str, Any]] = {}
     for prefix, (name, value) in zip(_prefixes(in_shardings, len(values)), values.items(), strict=False):
         leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=is_object)
@@ -110,8 +110,8 @@ def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
 
 
 class Outcome(NamedTuple):
-    """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`. The
-    native wrapper reads the first four fields.
+    """The result of a traced call: trees from `GraphReader`, with the objects of the arguments as `Seen`. The native
+    wrapper reads the first four fields.
     """
 
     result: Any
@@ -131,7 +131,7 @@ class Outcome(NamedTuple):
 
 
 def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
-    """Changes the objects of a call's arguments, all of them or, if it raises, none; gives the call's result."""
+    """Change all objects of a call's arguments, or none if it raises; return the call's result."""
     result, values, owners, _, names, deleted, has_objects, _ = outcome
     if has_objects:
         builder = graph.GraphBuilder(objects)
@@ -156,7 +156,7 @@ class GraphMode(enum.Enum):
     TREE = "tree"  # nothing may be in two places
 
     def read(self, call: _core.CallUnderWay, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-        """The values of a call as filter_jit takes them, and the objects in the order of their first places."""
+        """Return the values of a call for filter_jit, and the objects in the order of their first places."""
         reader = graph.GraphReader()
         try:
             return tuple([reader.read(value) for value in values]), reader.objects
@@ -166,7 +166,7 @@ class GraphMode(enum.Enum):
             raise
 
     def apply(self, call: _core.CallUnderWay, outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
-        """Changes the objects of a call's arguments, which `read` has given, and gives the call's result."""
+        """Change the objects of a call's arguments, which `read` returned, and return the call's result."""
         numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
         foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
         if foreign:
@@ -178,9 +178,7 @@ class GraphMode(enum.Enum):
         return apply_changes(outcome, objects)
 
     def trace(self, call: _core.CallUnderWay, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
-        """Calls the user's function in a trace, between the objects that are made of tracers and what it does to
-        them.
-        """
+        """Call the user's function in a trace: build its objects from tracers, then read what it changed."""
         options = call.options
         builder = graph.GraphBuilder()
         shardings: dict[int, Any] = {}

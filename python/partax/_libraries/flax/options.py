@@ -31,7 +31,7 @@ def wrapper_for_nnx(
     out_shardings: Any,
     **options: Any,
 ) -> JitFunction[..., Any]:
-    """Makes what `partax.nnx.jit` returns; the shardings are of the arguments that are not said to be static."""
+    """Return the wrapper for `partax.nnx.jit`; the shardings are of the arguments that are not declared static."""
     is_argument = isinstance(fun, Pytree)  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
@@ -83,7 +83,7 @@ def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int,
 
 
 def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
-    """The names of the arguments at some positions; none from the end where a call may have any number, as in jax."""
+    """Return the names of the arguments at some positions; with an `*args`, none from the end, as in jax."""
     parameters = call_parameters(fun)
     if not parameters.var_positional:
         positions = tuple([p % parameters.num_positional for p in positions])
@@ -99,7 +99,7 @@ def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
 def _by_position(
     fun: Any, static_positions: tuple[int, ...], static_names: tuple[str, ...], shardings: list[Any]
 ) -> tuple[Any, ...]:
-    """The shardings of all arguments, of which nnx leaves out those that are said to be static."""
+    """Return the shardings of all arguments; nnx omits those of arguments that are declared static."""
     parameters = call_parameters(fun)
     # Those from the end of an `*args` are counted in a call with as many arguments as there are shardings for.
     count = len(shardings) + len(static_positions) if parameters.var_positional else parameters.num_positional
