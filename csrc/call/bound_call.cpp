@@ -124,7 +124,7 @@ Ref value_names(const Parameters& parameters, const BoundCall& call) {
 
 Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values) {
   const CallShape& shape = call.shape();
-  std::vector<PyObject*> given, by_keyword;
+  std::vector<PyObject*> positional_values, by_keyword;
   std::vector<Ref> names;
   PyObject* const* next = values + (call.has_callable() ? 1 : 0);
   auto left_out = shape.left_out.begin();
@@ -132,21 +132,21 @@ Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* cal
     if (left_out != shape.left_out.end() && *left_out == i) {
       ++left_out;
     } else if (i < parameters.num_positional && left_out == shape.left_out.begin()) {
-      given.push_back(*next++);
+      positional_values.push_back(*next++);
     } else {
       names.push_back(parameters.names[i]);
       by_keyword.push_back(*next++);
     }
   }
-  given.insert(given.end(), next, next + shape.num_extra);
+  positional_values.insert(positional_values.end(), next, next + shape.num_extra);
   next += shape.num_extra;
-  const std::size_t num_positional = given.size();
+  const std::size_t num_positional = positional_values.size();
   names.insert(names.end(), shape.keywords.begin(), shape.keywords.end());
-  given.insert(given.end(), by_keyword.begin(), by_keyword.end());
-  given.insert(given.end(), next, next + shape.keywords.size());
+  positional_values.insert(positional_values.end(), by_keyword.begin(), by_keyword.end());
+  positional_values.insert(positional_values.end(), next, next + shape.keywords.size());
   const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
   const Away away;
-  return Ref::checked(PyObject_Vectorcall(callable, given.data(), num_positional, keyword_names.get()));
+  return Ref::checked(PyObject_Vectorcall(callable, positional_values.data(), num_positional, keyword_names.get()));
 }
 
 }  // namespace partax

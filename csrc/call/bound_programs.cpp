@@ -131,12 +131,12 @@ IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& para
     const bool is_bound = i < num_bound || (i >= num_positional_ && i < num_positional_ + num_named);
     if (!is_bound) marked[i] = free.get();
   }
-  const auto callable = [&](PyObject* it) { return it == nullptr || bindings_.keeps_callable ? it : free.get(); };
+  const auto callable = [&](PyObject* part) { return part == nullptr || bindings_.keeps_callable ? part : free.get(); };
   const BoundCall call(parameters, callable(jit.callable_is_tree ? jit.function : nullptr), callable(jit.self),
                        marked.data(), num_positional_, names_.get());
-  IsBound found;
-  for (std::size_t i = 0; i < call.size(); ++i) found.push_back(call.values()[i] != free.get());
-  return found;
+  IsBound are_bound;
+  for (std::size_t i = 0; i < call.size(); ++i) are_bound.push_back(call.values()[i] != free.get());
+  return are_bound;
 }
 
 // ---- What `bind` returns, as a Python type.

@@ -45,7 +45,7 @@ class DirectRun {
   };
 
   Signature signature(PyObject* array) const;
-  bool has_signature(PyObject* array, Signature& known) const;
+  bool has_signature(PyObject* array, Signature& last_signature) const;
   bool are_expected(const Ref& arrays);
   // Whether the list has this array for a free leaf, by the index of that.
   bool has_in_list(PyObject* list, std::size_t i, PyObject* array) const noexcept {
@@ -86,7 +86,7 @@ class BoundProgram {
   // function that holds other values has.
   EntryPtr entry(const EntryTable& table) const noexcept;
   // What need not be looked at in a match.
-  const KeptValues& kept() const noexcept { return kept_; }
+  const KeptValues& kept_values() const noexcept { return kept_; }
   // Completes the leaves of a match by the values of Variables; false if one is not an array.
   bool read_variables(LeafBuffer& leaves) const;
   // What the entry's target would return; null where it has to be called.

@@ -173,8 +173,9 @@ bool Call::try_entry(Entry& entry, const BoundProgram* bound) {
 
 bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!(entry.shape == bound_.shape())) return false;
-  const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
-  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
+  const KeptValues* const kept_values = bound == nullptr ? nullptr : &bound->kept_values();
+  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept_values))
+    return false;
   const bool is_read = bound == nullptr || bound->read_variables(leaves_);
   if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(entry, leaves_))) return true;
   leaves_.clear();

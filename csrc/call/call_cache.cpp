@@ -33,13 +33,13 @@ Callables callables_of(PyObject* options) {
 
 }  // namespace
 
-CallCache::CallCache(PyObject* function, PyObject* given)
+CallCache::CallCache(PyObject* function, PyObject* wrapper_options)
     : parameters(read_parameters(python::call_parameters(function))),
-      options(Ref::borrow(given)),
-      table(size_of_number(attribute(given, "cache_size").get())),
-      callables(callables_of(given)),
-      rule(attribute(given, "dynamic").get()),
-      graph(Ref::borrow(null_if_none(attribute(given, "graph").get()))) {}
+      options(Ref::borrow(wrapper_options)),
+      table(size_of_number(attribute(wrapper_options, "cache_size").get())),
+      callables(callables_of(wrapper_options)),
+      rule(attribute(wrapper_options, "dynamic").get()),
+      graph(Ref::borrow(null_if_none(attribute(wrapper_options, "graph").get()))) {}
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
 

@@ -10,8 +10,9 @@ namespace {
 
 // Most often of the very same items.
 bool are_equal_tuples(PyObject* left, PyObject* right) {
-  const Items items(left), others(right);
-  return std::equal(items.begin(), items.end(), others.begin(), others.end()) || are_equal(left, right);
+  const Items left_items(left), right_items(right);
+  return std::equal(left_items.begin(), left_items.end(), right_items.begin(), right_items.end()) ||
+         are_equal(left, right);
 }
 
 bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
@@ -30,14 +31,14 @@ DirectRun::Signature DirectRun::signature(PyObject* array) const {
   return values;
 }
 
-bool DirectRun::has_signature(PyObject* array, Signature& known) const {
+bool DirectRun::has_signature(PyObject* array, Signature& last_signature) const {
   if (!is_array(array)) return false;
-  for (std::size_t i = 0; i < kNumProperties && known[i]; ++i) {
+  for (std::size_t i = 0; i < kNumProperties && last_signature[i]; ++i) {
     Ref now = read(properties_[i], array);
-    if (known[i].get() == now.get()) continue;
-    const Ref compared = known[i];  // another thread may take its place meanwhile
+    if (last_signature[i].get() == now.get()) continue;
+    const Ref compared = last_signature[i];  // another thread may take its place meanwhile
     if (!are_equal(now.get(), compared.get())) return false;
-    known[i].swap(now);  // it is known by identity from then on: arrays of one program have it in common
+    last_signature[i].swap(now);  // it is known by identity from then on: arrays of one program have it in common
   }
   return true;
 }
@@ -121,8 +122,8 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
   }
   Ref arrays = [&] {
     const Away away;
-    const Ref given = Ref::checked(PyObject_CallOneArg(execute_.get(), list.get()));
-    const Ref results = Ref::checked(PyObject_CallMethodOneArg(given.get(), consume.get(), handlers_.get()));
+    const Ref outputs = Ref::checked(PyObject_CallOneArg(execute_.get(), list.get()));
+    const Ref results = Ref::checked(PyObject_CallMethodOneArg(outputs.get(), consume.get(), handlers_.get()));
     return Ref::checked(PySequence_Tuple(results.get()));
   }();
   is_unusable_ = !are_expected(arrays);

@@ -64,8 +64,8 @@ class OrphanedEntries {
     entries_.push_back(entry);
     std::size_t count = 0, bytes = 0;
     std::list<EntryPtr> dropped;  // destroyed at the end, as that may run Python
-    for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
-      EntryPtr other = it->lock();
+    for (auto place = entries_.rbegin(); place != entries_.rend(); ++place) {
+      EntryPtr other = place->lock();
       const CallableSummary callables = other ? other->callables() : CallableSummary();
       if (callables.any_lives) continue;
       bytes += callables.num_array_bytes;
@@ -94,9 +94,9 @@ PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   const Turn turn;
   EntryTable* table = address_in(capsule);
   if (table == nullptr) Py_RETURN_NONE;
-  const auto found = table->by_weakref_.find(weakref);
-  if (found == table->by_weakref_.end()) Py_RETURN_NONE;
-  const Part part = found->second;
+  const auto place = table->by_weakref_.find(weakref);
+  if (place == table->by_weakref_.end()) Py_RETURN_NONE;
+  const Part part = place->second;
   const EntryPtr entry = *part.entry->recency;
   const Ref keep = Ref::borrow(weakref);
   try {
@@ -126,11 +126,11 @@ PyObject* EntryTable::callback() {
 }
 
 std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
-  std::vector<EntryPtr> found;
+  std::vector<EntryPtr> candidates;
   const auto range = entries_.equal_range(spec.hash ^ shape.hash());
-  for (auto it = range.first; it != range.second; ++it) found.push_back(it->second);
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
-  return found;
+  for (auto place = range.first; place != range.second; ++place) candidates.push_back(place->second);
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
+  return candidates;
 }
 
 EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape) {
@@ -154,12 +154,12 @@ std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec,
 
 EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
   const std::size_t count = additions_;
-  if (EntryPtr found = find(spec, shape)) return found;
+  if (EntryPtr equal_entry = find(spec, shape)) return equal_entry;
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
   entry->epoch = TypeTable::instance().epoch();
   if (count != additions_) {  // Python has run: another thread may have added the key
-    if (EntryPtr found = find(spec, shape)) return found;
+    if (EntryPtr equal_entry = find(spec, shape)) return equal_entry;
   }
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();
@@ -188,18 +188,18 @@ void EntryTable::enlist(const EntryPtr& entry) {
 }
 
 std::list<EntryPtr> EntryTable::unlink(Entry& entry) noexcept {
-  std::list<EntryPtr> taken;
-  if (entry.table != this) return taken;
+  std::list<EntryPtr> list_node;
+  if (entry.table != this) return list_node;
   entry.table = nullptr;
-  taken.splice(taken.begin(), recency_, entry.recency);
+  list_node.splice(list_node.begin(), recency_, entry.recency);
   entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
   const auto range = entries_.equal_range(entry.hash);
-  for (auto it = range.first; it != range.second; ++it) {
-    if (it->second.get() != &entry) continue;
-    entries_.erase(it);
+  for (auto place = range.first; place != range.second; ++place) {
+    if (place->second.get() != &entry) continue;
+    entries_.erase(place);
     break;
   }
-  return taken;
+  return list_node;
 }
 
 void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = unlink(entry); }

@@ -66,12 +66,13 @@ std::vector<PyObject*> objects_in(const KeyObjects& key, const LeafBuffer& leave
 }
 
 // Whether traces are those that were found equal before: by identity; the first, which jax makes at each call, by `==`.
-bool are_known(const std::vector<Ref>& traces, const std::vector<Ref>& known) {
+bool were_equal(const std::vector<Ref>& traces, const std::vector<Ref>& earlier_traces) {
   const auto is_same = [](const Ref& a, const Ref& b) { return a.get() == b.get(); };
-  if (traces.size() != known.size() || !std::equal(traces.begin() + 1, traces.end(), known.begin() + 1, is_same)) {
+  if (traces.size() != earlier_traces.size() ||
+      !std::equal(traces.begin() + 1, traces.end(), earlier_traces.begin() + 1, is_same)) {
     return false;
   }
-  const Ref current = Ref::borrow(known[0].get());  // another thread may replace it while Python compares
+  const Ref current = Ref::borrow(earlier_traces[0].get());  // another thread may replace it while Python compares
   return are_equal(traces[0].get(), current.get());
 }
 
@@ -95,7 +96,7 @@ std::vector<PyObject*> variables_to_change(KeyObjects& key, PyObject* owners, co
     if (!traces.back()) return {};
   }
   // Comparing runs Python, so what was found equal is remembered.
-  if (are_known(traces, key.traces)) return variables;
+  if (were_equal(traces, key.traces)) return variables;
   const auto is_current = [&](const Ref& trace) { return are_equal(trace.get(), traces[0].get()); };
   if (!std::all_of(traces.begin(), traces.end(), is_current)) return {};
   key.traces.swap(traces);
@@ -119,10 +120,10 @@ bool GraphObjects::are_matched(const Entry& entry, const LeafBuffer& leaves) con
 
 void GraphObjects::read(const Ref& graph, CallFrame& frame) {
   static Name method("read");
-  const Ref given = tuple_of(call_.values(), call_.size()), &call = frame.view();
+  const Ref call_values = tuple_of(call_.values(), call_.size()), &call = frame.view();
   const Ref read = [&] {
     const Away away;
-    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), given.get(), nullptr));
+    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), call_values.get(), nullptr));
   }();
   PyObject *values = nullptr, *objects = nullptr;
   parse_tuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects);

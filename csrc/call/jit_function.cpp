@@ -85,14 +85,14 @@ PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     const JitFunction& jit = as_jit(self);
     const Ref function = Ref::borrow(jit.function);
-    for (Name& known : delegated) {
-      if (name != known.get() || !function) continue;
+    for (Name& own_name : delegated) {
+      if (name != own_name.get() || !function) continue;
       if (const Ref dict = part_at(self, jit.dict)) {
         if (Ref own = dict_item(dict.get(), name)) return own.release();
       }
       PyObject* value = PyObject_GetAttr(function.get(), name);
       const bool is_of_class =
-          value == nullptr && &known - delegated < 2 && PyErr_ExceptionMatches(PyExc_AttributeError);
+          value == nullptr && &own_name - delegated < 2 && PyErr_ExceptionMatches(PyExc_AttributeError);
       if (!is_of_class) return value;
       PyErr_Clear();
       return PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(function.get())), name);

@@ -76,7 +76,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
   }
   calls = output->calls;
   entry.add_output(slot);
-  for (const PassthroughNode& given : output->passthroughs) entry.key.mark_passthrough(given.node);
+  for (const PassthroughNode& passthrough : output->passthroughs) entry.key.mark_passthrough(passthrough.node);
   return node;
 }
 

@@ -81,13 +81,13 @@ bool is_handle(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<Hand
 const Handle* handle_in(PyObject* object) noexcept { return reinterpret_cast<Boxed<Handle>*>(object)->value; }
 
 OutputSlot* slot_in(PyObject* handle) noexcept {
-  const Handle* held = handle_in(handle);
-  return held == nullptr ? nullptr : held->slot.get();
+  const Handle* content = handle_in(handle);
+  return content == nullptr ? nullptr : content->slot.get();
 }
 
 bool has_shardings(PyObject* handle) noexcept {
-  const Handle* held = handle_in(handle);
-  return held != nullptr && held->has_shardings;
+  const Handle* content = handle_in(handle);
+  return content != nullptr && content->has_shardings;
 }
 
 // Null where nothing is left of it.

@@ -87,8 +87,9 @@ class Finder {
     for (std::size_t i = part.first_static; i < part.end_static; ++i) {
       seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
     }
-    for (const std::size_t it : {part.end_static - part.first_static, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
-      seed = (seed ^ it) * 0x9E3779B97F4A7C15ull;
+    for (const std::size_t property :
+         {part.end_static - part.first_static, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
+      seed = (seed ^ property) * 0x9E3779B97F4A7C15ull;
     }
     return seed;
   }
@@ -103,10 +104,10 @@ class Finder {
     for (std::size_t i = 0; i < count; ++i) {
       if (output_.source[first + i] >= 0 || input_of(first + i) != input + i) return false;
     }
-    const auto found = candidates_.find(hash(result_, at, count, input));
-    if (found == candidates_.end()) return false;
+    const auto group = candidates_.find(hash(result_, at, count, input));
+    if (group == candidates_.end()) return false;
     // In order, and each once: where nodes without arrays are equal, they come back where they came from.
-    auto& candidates = found->second;
+    auto& candidates = group->second;
     const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t argument) {
       return (count == 0 || leaves_before_[argument] == input) && is_same(at, argument);
     });
@@ -119,24 +120,25 @@ class Finder {
   }
 
   bool is_same(std::size_t at, std::size_t argument) const {
-    const SpecPart mine = result_.part(at), its = arguments_.part(argument);
-    const std::size_t end = mine.end_node, argument_end = its.end_node, count = mine.end_static - mine.first_static;
-    if (count != its.end_static - its.first_static) return false;
+    const SpecPart result_part = result_.part(at), argument_part = arguments_.part(argument);
+    const std::size_t end = result_part.end_node, argument_end = argument_part.end_node,
+                      count = result_part.end_static - result_part.first_static;
+    if (count != argument_part.end_static - argument_part.first_static) return false;
     for (std::size_t i = 0; i < count; ++i) {
-      const StaticValue &given = arguments_.statics[its.first_static + i],
-                        &value = result_.statics[mine.first_static + i];
-      PyObject* const object = given.identity();
+      const StaticValue &argument_value = arguments_.statics[argument_part.first_static + i],
+                        &value = result_.statics[result_part.first_static + i];
+      PyObject* const object = argument_value.identity();
       if (object == nullptr || object == equinox().missing.get() || object != value.identity()) return false;
     }
     for (; at < end && argument < argument_end; ++at, ++argument) {
-      const Node &node = result_.nodes[at], &given = arguments_.nodes[argument];
+      const Node &node = result_.nodes[at], &argument_node = arguments_.nodes[argument];
       if (node.kind == Kind::kDynamicRun) {
         for (std::size_t i = 0; i < node.arity; ++i) {
           if (argument + i >= argument_end || arguments_.nodes[argument + i].kind != Kind::kDynamicLeaf) return false;
         }
         argument += node.arity - 1;
-      } else if (node.kind != given.kind || node.arity != given.arity || node.info != given.info ||
-                 node.has_wrapper_fields) {
+      } else if (node.kind != argument_node.kind || node.arity != argument_node.arity ||
+                 node.info != argument_node.info || node.has_wrapper_fields) {
         return false;
       }
     }

@@ -62,10 +62,10 @@ Ref PreparedCall::run(PyObject* callable) const {
 Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(leaves)) != call().leaves().size())
     raise_error(PyExc_ValueError, "expected as many leaves as the call has");
-  LeafBuffer others;
-  for (PyObject* leaf : Items(leaves)) others.push(Ref::borrow(leaf));
-  others.copy_own_statics(call().leaves());
-  return user_result(returned, others);
+  LeafBuffer other_leaves;
+  for (PyObject* leaf : Items(leaves)) other_leaves.push(Ref::borrow(leaf));
+  other_leaves.copy_own_statics(call().leaves());
+  return user_result(returned, other_leaves);
 }
 
 Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {

@@ -11,11 +11,11 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject*) noexcept {
+PyObject* new_prepared_call(PyTypeObject*, PyObject* arguments, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     PyObject *jit = nullptr, *args = nullptr, *kwargs = nullptr;
     int abstract = 0;
-    parse_tuple(given, "OO!O!p", &jit, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &abstract);
+    parse_tuple(arguments, "OO!O!p", &jit, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &abstract);
     check_is_wrapper(jit);
     const auto prepare = [&] { return std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0); };
     return box_made<PreparedCall>(prepare).release();
@@ -177,10 +177,10 @@ void register_call_under_way(py::module_& module) {
   });
 }
 
-PyObject* new_trace(PyTypeObject*, PyObject* given, PyObject*) noexcept {
+PyObject* new_trace(PyTypeObject*, PyObject* arguments, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     PyObject *call = nullptr, *tracers = nullptr;
-    parse_tuple(given, "O!O!", Boxed<CallView>::type, &call, &PyTuple_Type, &tracers);
+    parse_tuple(arguments, "O!O!", Boxed<CallView>::type, &call, &PyTuple_Type, &tracers);
     return box_made<Trace>([&] { return std::make_unique<Trace>(Ref::borrow(call), tracers); }).release();
   });
 }
