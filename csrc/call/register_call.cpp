@@ -103,10 +103,13 @@ void register_output(py::module_& module) {
 // The call of a Python object that has one.
 CallFrame& frame_of(const CallView& view) { return *view.frame; }
 
-void register_call_under_way(py::module_& module) {
-  const auto entry_of = [](const CallView& view) -> Entry& { return *frame_of(view).entry; };
-  BoxedClass<CallView>(module, "partax._core.CallUnderWay", "A call, for what it needs Python for.", {})
-      .def_property("function", [](const CallView& view) { return Ref::borrow(frame_of(view).call.jit().function); })
+Entry& entry_of(const CallView& view) {
+  if (Entry* const entry = frame_of(view).entry) return *entry;
+  raise_error(PyExc_RuntimeError, "partax: the call has no entry yet");
+}
+
+void register_arguments(BoxedClass<CallView>& view) {
+  view.def_property("function", [](const CallView& view) { return Ref::borrow(frame_of(view).call.jit().function); })
       .def_property("cache", [](const CallView& view) { return frame_of(view).call.cache_object(); })
       .def_property("options", [](const CallView& view) { return frame_of(view).call.cache().options; })
       .def_property("shape",
@@ -130,32 +133,34 @@ void register_call_under_way(py::module_& module) {
       .def_property("is_in_body", [](const CallView& view) { return frame_of(view).in_body; })
       .def_property("record", [](const CallView& view) { return or_none(frame_of(view).record); })
       .def("set_record", [](const CallView& view, PyObject* record) { frame_of(view).record = Ref::borrow(record); })
-      .def("call",
-           [](const CallView& view, PyObject* function, const py::tuple& values) {
-             const Call& call = frame_of(view).call;
-             if (values.size() != call.bound().size())
-               raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
-             return call_with(call.cache().parameters, call.bound(), function, Items(values.ptr()).begin());
-           })
-      .def_property("has_target", [=](const CallView& view) { return static_cast<bool>(entry_of(view).value); })
-      .def_property("traced_function", [=](const CallView& view) { return or_none(entry_of(view).function); })
+      .def("call", [](const CallView& view, PyObject* function, const py::tuple& values) {
+        const Call& call = frame_of(view).call;
+        if (values.size() != call.bound().size())
+          raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
+        return call_with(call.cache().parameters, call.bound(), function, Items(values.ptr()).begin());
+      });
+}
+
+void register_steps_of_miss(BoxedClass<CallView>& view) {
+  view.def_property("has_target", [](const CallView& view) { return static_cast<bool>(entry_of(view).value); })
+      .def_property("traced_function", [](const CallView& view) { return or_none(entry_of(view).function); })
       .def("share_function",
            [=](const CallView& view, PyObject* function, PyObject* not_forwardable) {
              return share_function(entry_of(view), Ref::borrow(function), not_forwardable);
            })
       .def_property(
           "forwarded",
-          [=](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(entry_of(view).forwarded)); })
+          [](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(entry_of(view).forwarded)); })
       .def("set_target",
            [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* program) {
              set_target(frame_of(view), Ref::borrow(target), donated, takes_tuple, Ref::borrow(null_if_none(program)));
            })
-      .def("wait_for_results", [=](const CallView& view) { entry_of(view).blocks = true; })
+      .def("wait_for_results", [](const CallView& view) { entry_of(view).blocks = true; })
       // The stored programs that it may run.
       .def_property("stored", [](const CallView& view) { return or_none(frame_of(view).stored); })
       .def("set_stored", [](const CallView& view, PyObject* stored) { frame_of(view).stored = Ref::borrow(stored); })
       .def_property("stores_result",
-                    [=](const CallView& view) { return frame_of(view).stored || entry_of(view).program; })
+                    [](const CallView& view) { return frame_of(view).stored || entry_of(view).program; })
       .def("count_load",
            [](const CallView& view) {
              frame_of(view).loaded = true;
@@ -164,13 +169,19 @@ void register_call_under_way(py::module_& module) {
       // It and those after it run the target itself.
       .def("forget_program",
            [](const CallView& view) {
-             if (frame_of(view).entry == nullptr) return;
-             Entry& entry = *frame_of(view).entry;
-             const Ref program = std::move(entry.program), stored = std::move(entry.stored);
+             Entry* const entry = frame_of(view).entry;
+             if (entry == nullptr) return;
+             const Ref program = std::move(entry->program), stored = std::move(entry->stored);
            })
       .def("restore_output", [](const CallView& view, PyObject* result, const py::tuple& inputs) {
         return restore_output(frame_of(view), result, inputs.ptr());
       });
+}
+
+void register_call_under_way(py::module_& module) {
+  BoxedClass<CallView> view(module, "partax._core.CallUnderWay", "A call, for what it needs Python for.", {});
+  register_arguments(view);
+  register_steps_of_miss(view);
   define(module, "call_under_way", [] {
     CallFrame* frame = CallFrame::innermost();
     return frame == nullptr ? Ref::borrow(Py_None) : frame->view();
