@@ -181,7 +181,7 @@ constexpr char kSpecDoc[] =
     "object, whatever it holds.";
 constexpr char kStaticDoc[] =
     "Static(value)\n--\n\n"
-    "Wraps any value as a pytree without leaves, which `jax.jit` and `filter_jit` take as static.\n\n"
+    "Wrap any value as a pytree without leaves, which is static in `jax.jit` and `filter_jit`.\n\n"
     "Example:\n  >>> jax.jit(lambda x, mode: x + 1 if mode.value == 'up' else x - 1)(1, partax.tree.Static('up'))\n"
     "  Array(2, dtype=int32, weak_type=True)\n\n"
     "Args:\n  value: anything that can be a static value; of mutable built-in containers a snapshot is taken.\n\n"
