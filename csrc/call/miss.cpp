@@ -111,14 +111,14 @@ using Flags = std::vector<std::uint8_t>;
 Flags read_flags(PyObject* bytes) {
   const char* data = PyBytes_AsString(bytes);
   if (data == nullptr) throw PythonError{};
-  return Flags(data, data + PyBytes_GET_SIZE(bytes));
+  return {data, data + PyBytes_GET_SIZE(bytes)};
 }
 
 }  // namespace
 
 // ---- A trace.
 
-Trace::Trace(const Ref& call, PyObject* tracers) : call_(call), tracers_(Ref::borrow(tracers)) {
+Trace::Trace(Ref call, PyObject* tracers) : call_(std::move(call)), tracers_(Ref::borrow(tracers)) {
   CallFrame& frame = this->frame();
   if (frame.entry == nullptr || frame.in_user_code)
     raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");

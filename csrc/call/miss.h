@@ -16,7 +16,7 @@ struct CallView {
 class Trace {
  public:
   // Flattens the values of the call again, which the key of its entry must still describe.
-  Trace(const Ref& call, PyObject* tracers);
+  Trace(Ref call, PyObject* tracers);
 
   // What the values are flattened to, as `spec_data` has it.
   Ref described() const { return described_; }

@@ -56,7 +56,10 @@ class Walk {
  private:
   bool add(PyTypeObject* type) { return add(reinterpret_cast<PyObject*>(type)); }
   bool add(PyObject* value) {
-    if (record_ == nullptr) return next_ < recorded_->size() && equal_parts((*recorded_)[next_++].get(), value);
+    if (record_ == nullptr) {
+      const std::size_t i = next_++;
+      return i < recorded_->size() && equal_parts((*recorded_)[i].get(), value);
+    }
     if (record_->size() == kMaxParts) return false;
     record_->push_back(weakly(value, nullptr));
     return true;

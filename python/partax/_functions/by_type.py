@@ -29,12 +29,6 @@ _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # ty
 _Parts = Callable[[Any], Any] | tuple[str, ...]
 """Gives the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
 
-
-def _by_class(_: Any) -> tuple[()]:
-    """Of objects that only their class distinguishes, such as descriptors, which belong to their class."""
-    return ()
-
-
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
         *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
@@ -60,7 +54,8 @@ _METHODS: dict[str, tuple[Any, ...]] = {
 }
 READ_BY: dict[Any, str | _Parts] = {
     **{cls: method for method, classes in _METHODS.items() for cls in classes},
-    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), _by_class),
+    # A descriptor belongs to its class, which is known by identity.
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), lambda _: ()),
     bytearray: bytes,
     types.MappingProxyType: dict,
     types.MethodType: ("__func__", "__self__"),
@@ -95,7 +90,7 @@ def read_by_base(cls: type) -> str | _Parts:
     if is_enum(cls):
         return "identity"
     if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
-        return _by_class
+        return lambda _: ()
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
         return "library_object"
     return "read_object"
