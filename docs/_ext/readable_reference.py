@@ -79,6 +79,7 @@ def _readable(text: str) -> str:
         value = getattr(sys.modules.get(found[1]), found[2], None)
         return found[2].lstrip("_") if isinstance(value, (TypeVar, ParamSpec)) else found[0]
 
+    text = text.replace("partax._core.JitFunction", "partax.stages.Wrapper")
     text = re.sub(r"~?\b(partax[\w.]+)\.(\w+)", bare, text)
     text = re.sub(r"(?<![\w.])_(P|Operands)\b", r"\1", text)
     text = re.sub(r"~?(?:typing\.)?Unpack\[(\w+)\]", r"*\1", text)

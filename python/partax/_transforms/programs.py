@@ -224,8 +224,8 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       **kwargs: Its arguments by name.
 
     Returns:
-      A function of such arguments and a pytree of the arrays, `consts`. It has `in_struct` and `out_struct`, with a
-      `jax.ShapeDtypeStruct` for each array.
+      A function of arguments of these types and of a pytree of the arrays, `consts`. It has `in_struct` and
+      `out_struct`, with a `jax.ShapeDtypeStruct` for each array.
 
     Raises:
       TypeError: `fn` is not callable.
