@@ -6,7 +6,7 @@ import jax
 
 from partax import _core
 from partax._jax.private import stage_of
-from partax._jit.cache_miss import observers
+from partax._jit.observers import observers
 from partax._jit.record_at_work import record_at_work
 
 if TYPE_CHECKING:

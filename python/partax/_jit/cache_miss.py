@@ -5,32 +5,15 @@ function that this returns, and so `trace`, also in later calls: for arrays of o
 `jax.clear_caches()`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from partax import _core
-from partax._jit.build_target import TracedFunction, build_target, traced_function
+from partax._jit.build_target import build_target, traced_function
 from partax._jit.lost_changes import call_watched
-from partax._jit.options import Options
+from partax._jit.observers import observers
 from partax._jit.runtime_errors import explain_failure, holds_errors
 from partax._jit.shardings import leaf_out_shardings
 from partax._jit.static_arrays import warn_of_constants
-
-
-class Observers:
-    """What packages that import this one do in a miss. They set it when partax is imported."""
-
-    before_trace: Callable[[_core.CallUnderWay, _core.Trace, tuple[Any, ...]], Any]
-    """Records a trace, or refuses it by an exception; returns its record."""
-    after_trace: Callable[[Any, bool], None]
-    """Completes a record; whether the trace has failed."""
-    find_programs: Callable[[Options, tuple[Any, ...], TracedFunction], Any]
-    """Returns the stored programs of a new key, or None if none are stored for it."""
-    describe_result: Callable[[Any, tuple[Any, ...], _core.OutputNode], bytes | None]
-    """Returns what a stored program needs to rebuild a result; None if it cannot be stored."""
-
-
-observers = Observers()
 
 
 def cache_miss(call: _core.CallUnderWay) -> None:

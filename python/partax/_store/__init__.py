@@ -3,25 +3,27 @@
 In come a call and the target that would be traced for it; out comes the program of an equal call of an earlier process.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from partax import _core
-from partax._jit.build_target import TracedFunction
-from partax._jit.cache_miss import observers
-from partax._jit.options import Options
+from partax._jit.observers import observers
+
+if TYPE_CHECKING:
+    from partax._core import OutputNode
+    from partax._jit.build_target import TracedFunction
+    from partax._jit.options import Options
 
 
 class UnstoredError(Exception):
     """Why a call has no program that could be stored."""
 
 
-def _find_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> Any:
+def _find_programs(options: "Options", leaves: tuple[Any, ...], traced: "TracedFunction") -> Any:
     from partax._store.programs import stored_programs
 
     return stored_programs(options, leaves, traced)
 
 
-def _describe_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
+def _describe_result(result: Any, inputs: tuple[Any, ...], node: "OutputNode") -> bytes | None:
     from partax._store.results import stored_result
 
     return stored_result(result, inputs, node)
