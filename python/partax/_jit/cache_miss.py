@@ -24,7 +24,7 @@ def cache_miss(call: _core.CallUnderWay) -> None:
         # All threads have the function of the first one, so that jax traces it once.
         traced = call.traced_function or call.share_function(*traced_function(call, trace))
         options, leaves = call.options, call.leaves
-        programs = observers.find_programs(options, leaves, traced) if _may_be_stored(options.store) else None
+        programs = observers.find_programs(options, leaves, traced)
         if programs is not None:
             call.set_stored(programs)
         while not call.has_target:  # a trace in another thread may forward what this target would donate
@@ -41,17 +41,9 @@ def cache_miss(call: _core.CallUnderWay) -> None:
         raise explained from explained.__cause__
 
 
-stores_programs = False
-"""Whether `partax.store` is on."""
-
-
-def _may_be_stored(option: Any) -> bool:
-    return stores_programs if option is None else option is not False
-
-
 def trace(leaves: tuple[Any, ...]) -> Any:
-    """Call the function of the call under way with its arguments, of which `leaves` are the arrays as tracers. Return
-    the output node for JAX.
+    """Call the function of the call under way with its arguments, whose arrays are the tracers `leaves`. Return the
+    output node for JAX.
     """
     call = _core.call_under_way()
     if call is None:

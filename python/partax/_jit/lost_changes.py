@@ -89,7 +89,7 @@ def _nnx() -> Any:
 
 def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
     """Return the nnx objects in named values with their paths, each once; but not those in a State, which is what a
-    function may change. Raise a ValueError of `transformation` for one in two places, of which it would make two.
+    function may change. Raise a ValueError for an object in two places if `transformation` would split it.
     """
     places: dict[int, str] = {}
     objects: list[tuple[str, Any]] = []

@@ -17,7 +17,17 @@ class UnstoredError(Exception):
     """Why a call has no program that could be stored."""
 
 
+_is_active = False  # whether `partax.store` has a directory for all functions
+
+
+def set_active(is_active: bool) -> None:
+    global _is_active
+    _is_active = is_active
+
+
 def _find_programs(options: "Options", leaves: tuple[Any, ...], traced: "TracedFunction") -> Any:
+    if options.store is False or (options.store is None and not _is_active):
+        return None
     from partax._store.programs import stored_programs
 
     return stored_programs(options, leaves, traced)

@@ -5,8 +5,8 @@ import warnings
 from types import TracebackType
 from typing import Any, Literal
 
-from partax._jit import cache_miss
 from partax._pytree.short_text import short_text
+from partax._store import set_active
 from partax._store.ahead import Ahead
 from partax._store.folder import Folder
 
@@ -111,7 +111,7 @@ def _set(folder: Folder | None) -> None:
     if _ahead is not None:
         _ahead.end()
     _ahead = None if folder is None else Ahead(folder)
-    cache_miss.stores_programs = folder is not None
+    set_active(folder is not None)
 
 
 def store_as_told(environment: Any = os.environ) -> None:

@@ -30,7 +30,7 @@ def versions(library: str) -> tuple[str, ...]:
     directory = _installed(waiting[0]).directory
     file = getattr(sys.modules.get(library), "__file__", None)  # None of one that several distributions share
     if not isinstance(file, str) or not str(real_path(file)).startswith(directory):
-        raise UnstoredError(f"something of `{library}`, of which another is imported than the one that is installed")
+        raise UnstoredError(f"something of `{library}`, whose imported copy is not the installed one")
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if name in version_by_name or name == "partax":  # whose files are read
