@@ -51,8 +51,11 @@ _NAMED_BY_FUNCTIONS = ("registered", "declared", "entries")
 
 def spec_data(names: NodeNames, statics: tuple[Any, ...], roots: tuple[str, ...]) -> SpecData:
     """Called by C++ with the name of the tree, or one name for each value of a call."""
-    items = list(walk_paths(names, roots))
-    return tuple(node for node, _ in items), statics, tuple(path for _, path in items)
+    nodes, paths = list[Any](), list[Any]()
+    for node, path in walk_paths(names, roots):  # pairs that stayed alive would trigger the collector
+        nodes.append(node)
+        paths.append(path)
+    return tuple(nodes), statics, tuple(paths)
 
 
 def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None = None) -> Iterator[tuple[Any, Any]]:
