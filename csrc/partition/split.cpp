@@ -35,12 +35,17 @@ class NodeRecorder final : public WalkObserver {
   std::vector<Ref>& nodes_;
 };
 
-// In a second walk of a tree, makes the leaves of the rest static.
+// In a second walk of a tree, makes the leaves of the rest static. Keeps the nodes, which may be others than in the
+// first walk if user code has changed the tree.
 class RestSeparator final : public WalkObserver {
  public:
-  RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result)
-      : whole_(whole), rest_(rest), result_(result) {}
-  bool node(PyObject* object) override { return next_ < whole_.leaves.size() && whole_.leaves[next_] == object; }
+  RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result, std::vector<Ref>& nodes)
+      : whole_(whole), rest_(rest), result_(result), nodes_(nodes) {}
+  bool node(PyObject* object) override {
+    if (next_ < whole_.leaves.size() && whole_.leaves[next_] == object) return true;
+    nodes_.push_back(Ref::borrow(object));
+    return false;
+  }
   bool leaf(PyObject*) override {
     if (next_ == whole_.leaves.size()) changed_while_walking();
     const std::uint32_t part = whole_.part[next_++];
@@ -52,6 +57,7 @@ class RestSeparator final : public WalkObserver {
   const SplitTree& whole_;
   std::uint32_t rest_;
   SplitTree& result_;
+  std::vector<Ref>& nodes_;
   std::size_t next_ = 0;
 };
 
@@ -284,7 +290,8 @@ std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, PyObject* is
   if (separator == nullptr) return result;
   if (rest_is_static) {
     const auto whole = std::exchange(result, std::make_unique<SplitTree>());
-    RestSeparator rest_separator(*whole, rest, *result);
+    nodes.clear();
+    RestSeparator rest_separator(*whole, rest, *result, nodes);
     walk(*result, tree, Py_None, rest_separator);
   }
   const Ref names = names_of(result->spec, nodes_by_index(result->spec, nodes));
