@@ -4,8 +4,10 @@ Each is looked up by `_name` or `_attribute`. Where one is missing, public names
 comment states.
 """
 
+import functools
 import importlib
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,20 +58,29 @@ def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
     return cells.get("fun"), cells.get("jit_info")
 
 
+@functools.cache
+def _option_names(cls: type) -> tuple[str, ...]:
+    """The options among the fields of a `jax.jit`'s information; empty if this jax does not have them."""
+    names = tuple(name for name in getattr(cls, "_fields", ()) if name not in _NO_OPTIONS)
+    return names if _NEEDED_OPTIONS.issubset(names) else ()
+
+
+@functools.cache
+def _options_of(cls: type) -> Callable[[Any], tuple[Any, ...]]:
+    return operator.attrgetter(*_option_names(cls))
+
+
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """The options of a `jax.jit` by name, or None if this jax does not have them."""
     _, info = _wrapped_and_info(jitted)
-    names = getattr(type(info), "_fields", ())
-    if not _NEEDED_OPTIONS.issubset(names):
-        return None
-    return {name: value for name, value in zip(names, info, strict=True) if name not in _NO_OPTIONS}
+    return {name: getattr(info, name) for name in _option_names(type(info))} or None
 
 
 def jit_parts(jitted: Any) -> tuple[Any, Any]:
     """The function behind a `jax.jit` and its options, or a new object if this jax does not have them."""
-    wrapped, _ = _wrapped_and_info(jitted)
-    options = jit_options(jitted)
-    return wrapped, object() if options is None else tuple(options.values())
+    wrapped, info = _wrapped_and_info(jitted)
+    cls = type(info)
+    return wrapped, _options_of(cls)(info) if _option_names(cls) else object()
 
 
 def direct_call(compiled: Any) -> Callable[..., Any]:
