@@ -288,7 +288,7 @@ def test_a_trace_that_raised() -> None:
     with pytest.raises(KeyError):
         f(X, [True])
     f(X, [True])
-    assert f.report().traces[-1].reason == "trace 1, of the same arguments, raised an exception"
+    assert "trace 1" in f.report().traces[-1].reason and "raised" in f.report().traces[-1].reason
 
 
 # ---- Where jax.jit or Equinox gives the result of another program.

@@ -172,7 +172,7 @@ def test_modules_of_flax_are_saved_or_refused(path: Path) -> None:
     save(path, opaque.linear)
     assert bits(load(path, opaque.linear).kernel[...]) == bits(opaque.linear.kernel[...])
     for tree, place in ((opaque, "tree"), ({"model": opaque}, "model")):
-        with pytest.raises(TypeError, match=f"`{place}`: found Opaque.*save the arrays that it has"):
+        with pytest.raises(TypeError, match=f"`{place}`: found Opaque"):
             save(path, tree)
 
 

@@ -111,9 +111,7 @@ def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_
 def test_arrays_that_jax_does_not_know(x: Any) -> None:
     f = filter_jit(lambda tree: tree, reuse_equal_functions=False, donate="all")
     for _ in range(2):
-        with pytest.raises(
-            TypeError, match=rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}, expected numbers"
-        ):
+        with pytest.raises(TypeError, match=rf"^`tree\['k'\]`: found a NumPy array of dtype {x.dtype}"):
             f({"k": x})
     assert_same(f({"k": array(2)}), {"k": array(2)})
 

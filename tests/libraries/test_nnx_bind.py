@@ -130,7 +130,7 @@ def test_attributes_that_others_set_take_a_new_bind() -> None:
     for _ in range(3):
         assert close(bound(X), X)
     model.by = 3
-    with pytest.raises(RuntimeError, match=r"since it was bound.*bind again what you change"):
+    with pytest.raises(RuntimeError, match=r"bind again"):
         bound(jnp.ones((3, 4)))
     assert close(bound.rebind(model)(X), X * 3)
 

@@ -85,7 +85,7 @@ def test_a_step_that_changes_more_than_values_is_refused(name: str) -> None:
     model = Two()
     before = nnx.graphdef(model), model.first, model.last
     run = partax.scan_steps(partax.nnx.jit(lambda model, x: (BESIDE[name](model), x)[1]), 2)
-    with pytest.raises(TypeError, match=r"more of `model` than .* Variables, as `model\.(first|more|number)"):
+    with pytest.raises(TypeError, match=r"`model` .* `model\.(first|more|number)"):
         list(run(model, over=[np.ones(2, "f4")] * 4))
     assert (nnx.graphdef(model), model.first, model.last) == before
 
@@ -111,7 +111,7 @@ def test_objects_in_a_batch_are_refused(name: str, count: int) -> None:
     made, message = IN_A_BATCH[name]
     net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
     before = np.asarray(net.kernel[...])
-    with pytest.raises(TypeError, match=f"{message}: found an object of Flax in a batch, where what a step changes"):
+    with pytest.raises(TypeError, match=f"{message}: found an object of Flax in a batch"):
         list(partax.scan_steps(partax.nnx.jit(written), 2)(net, over=[made() for _ in range(count)]))
     assert (net.kernel[...] == before).all()
 
@@ -131,7 +131,7 @@ class Counting(nnx.Module):
 def test_an_object_that_the_step_belongs_to_is_given_to_it() -> None:
     owner, other, state = Counting(), Counting(), {"w": jnp.zeros(2)}
     for step in (owner.step, partax.nnx.jit(owner)):
-        with pytest.raises(TypeError, match=r"`step`: found a method of a `Counting`.*takes the object as an argument"):
+        with pytest.raises(TypeError, match=r"`step`: found a method of a `Counting`"):
             partax.scan_steps(step, 2)
     over = [np.ones(2, "f4")] * 5
     *_, (found, _) = partax.scan_steps(Counting.step, 2)(owner, state, over=over)
@@ -148,7 +148,7 @@ def test_an_argument_that_is_returned_is_refused() -> None:
         return x, {"model": model, "count": model.count}
 
     model, over = Counting(), [np.ones(2, "f4")] * 2
-    with pytest.raises(TypeError, match=r"`result\[1\]\['model'\]`: found an object of Flax that is an argument"):
+    with pytest.raises(TypeError, match=r"`result\[1\]\['model'\]`: found an object of Flax"):
         list(partax.scan_steps(partax.nnx.jit(step), 2)(model, over=over))
     [(_, counts)] = partax.scan_steps(partax.nnx.jit(lambda model, x: (x, step(model, x)[1]["count"])), 2)(
         model, over=over
@@ -174,11 +174,11 @@ def test_functional_state_under_filter_jit() -> None:
     for x in over:
         state, _ = jitted(graph, state, x)
     assert (found["bias"][...] == state["bias"][...]).all()
-    with pytest.raises(TypeError, match=r"`result\[0\]\['bias'\]`: found an object of Flax that is an argument"):
+    with pytest.raises(TypeError, match=r"`result\[0\]\['bias'\]`: found an object of Flax"):
         list(partax.scan_steps(partax.nnx.jit(step), 2)(graph, state, over=over))
 
 
 def test_carry_names_no_objects() -> None:
     run = partax.scan_steps(partax.nnx.jit(lambda model, x: x), 2, carry={"model": 0})
-    with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):
+    with pytest.raises(ValueError, match=r"found 'model' in carry, expected"):
         list(run(Counting(), over=[np.ones(2, "f4")] * 2))

@@ -117,6 +117,6 @@ def test_wrong_calls_to_precompile_are_named() -> None:
             step.precompile((jnp.ones(3), 2), threads=threads)  # type: ignore[arg-type]
     with pytest.raises(TypeError) as caught:
         step.precompile((jnp.ones(3), 2), (jnp.ones(3), "a"))
-    assert caught.value.__notes__[-1] == "partax: of call 2 of 2 that were to be compiled"
+    assert "call 2 of 2" in caught.value.__notes__[-1]
     step(jnp.ones(3), 2)
     assert step.cache_info().misses == 0  # the other one is there

@@ -175,7 +175,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(PermissionError, match="others may write to"):
         partax.store(tmp_path)
-    with pytest.warns(RuntimeWarning, match="nothing is stored: found a folder that others may write to"):
+    with pytest.warns(RuntimeWarning, match="nothing is stored: .* others may write"):
         partax.filter_jit(lambda x: x * 2, store=tmp_path)(jnp.ones(2))
     assert list(tmp_path.iterdir()) == []
 
@@ -321,7 +321,7 @@ def test_the_command_lists_and_drops(stored: Path, capsys: pytest.CaptureFixture
     assert "dropped" not in command("--prune", "1GB", "--older", "1d")
     data = stored.read_bytes()
     stored.write_bytes(data[:-1])
-    with pytest.warns(RuntimeWarning, match="is damaged and is not loaded; it is written again"):
+    with pytest.warns(RuntimeWarning, match="is damaged"):
         assert "1 dropped" in command("--verify")
     assert "0 programs" in command()
     stored.write_bytes(data)

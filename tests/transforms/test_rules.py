@@ -73,7 +73,7 @@ def test_custom_jvp_errors() -> None:
     f.def_jvp(lambda primals, tangents, *, y: (primals[0] * y["a"][0], X[:2]))
     with pytest.raises(ValueError, match=r"`y\['a'\]\[0\]`: found an argument by name that is differentiated"):
         jax.grad(lambda y: jnp.sum(f(X, y={"a": [y]})))(X)
-    with pytest.raises(ValueError, match=r"`the result`: found the tangent float32\[2\], expected one like"):
+    with pytest.raises(ValueError, match=r"`the result`: found the tangent float32\[2\]"):
         jax.grad(lambda x: jnp.sum(f(x, y={"a": [X]})))(X)
 
 
@@ -120,7 +120,7 @@ def test_custom_vjp_equals_equinox(wrap: Any) -> None:
 def test_only_the_first_argument_of_custom_vjp_is_differentiated() -> None:
     f = layered(partax.filter_custom_vjp, [])
     tree = {"layer": LAYER, "w": jnp.float32(2)}
-    with pytest.raises(RuntimeError, match=r"`x`: found an array that is differentiated, but f\(\) .* only `tree`"):
+    with pytest.raises(RuntimeError, match=r"`x`: found an array that is differentiated.* `tree`"):
         jax.grad(lambda x: jnp.sum(f(tree, x)["y"]))(X)
     with pytest.raises(RuntimeError, match=r"`n`: found an array that is differentiated"):
         jax.grad(lambda n: jnp.sum(f(tree, X, n=n)["y"]))(2.0)
