@@ -22,7 +22,6 @@ HERE = pathlib.Path(__file__).parent
 TESTS = """
 jit/test_bind.py settings_of_jax_count_between_two_calls under_transformations
 jit/test_donation.py an_array_that_is_donated_and_returned inside_another_program_nothing_is_donated
-jit/test_export.py a_call_of_the_arrays_alone_gives_the_arrays_of_the_result
 jit/test_filter_jit.py every_tree_goes_through_with_one_trace kinds_of_callables refs_are_traced
 jit/test_lowering.py lower_compile_and_call input_shardings_are_given_by_path
 jit/test_shardings.py a_prefix_of_the_result

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 from partax import explain, report
-from partax._jax.environment import read_environment_when_imported
 from partax._store import command as store_command
 
 
@@ -53,12 +52,21 @@ def _add_command(commands: Any, name: str, run: Run, what: str, files: str = "")
 
 
 def _run(options: argparse.Namespace) -> None:
+    before = dict(os.environ)
+    try:
+        _run_as_main(options)
+    finally:
+        late = [name for name in os.environ if name.startswith("JAX_") and os.environ[name] != before.get(name)]
+        if late:
+            print(f"partax: set {', '.join(late)} in the shell: jax was imported before the script", file=sys.stderr)
+
+
+def _run_as_main(options: argparse.Namespace) -> None:
     """Run a script as `python script.py` does. Its variables stay in `__main__`, where threads, pickles and exit
     handlers look them up.
     """
     sys.argv = [options.script, *options.arguments]
     if options.module:
-        read_environment_when_imported()
         runpy.run_module(options.script, run_name="__main__", alter_sys=True)
         return
     file = os.path.abspath(options.script)
@@ -67,7 +75,6 @@ def _run(options: argparse.Namespace) -> None:
     sys.path[0] = os.path.dirname(os.path.realpath(file))
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__dict__.update(__file__=file, __builtins__=builtins)
-    read_environment_when_imported()
     exec(code, main.__dict__)
 
 

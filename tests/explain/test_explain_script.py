@@ -64,7 +64,7 @@ def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
 
 
 AS_PYTHON = """
-import atexit, os, pickle; os.environ["JAX_ENABLE_X64"] = "1"
+import atexit, os, pickle
 import numpy as np, jax.numpy as jnp
 class Kind: array = np.array  # which makes no method of it
 atexit.register(lambda: print(len(pickle.dumps(Kind()))))
@@ -81,6 +81,12 @@ def test_a_script_ends_as_python_would_end_it(command: str, tmp_path: Path) -> N
     plain, done = (python(*them, "s.py", cwd=tmp_path, code=1) for them in ([], ["-m", "partax", command]))
     assert done.stdout == plain.stdout and done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
     assert 's.py", line 8, in <module>' in done.stderr
+
+
+@pytest.mark.slow
+def test_a_variable_that_the_script_sets_too_late_is_told(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("import os; os.environ['JAX_ENABLE_X64'] = '1'; import jax")
+    assert "partax: set JAX_ENABLE_X64 in the shell" in run(tmp_path, "explain", "s.py").stderr
 
 
 @pytest.mark.slow

@@ -3,9 +3,11 @@
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.serialize_executable import serialize
 
 from conftest import TraceCounter
 from meshes import Explicit, mesh_of, on
@@ -78,6 +80,12 @@ def test_another_static_value_deep_inside_is_named_by_its_path() -> None:
     with pytest.raises(TypeError, match=r"tree\.layers\[0\]\.scale"):
         compiled(make_model(scale=7))
     assert_same(compiled(make_model(scale=2)), add_one(make_model(scale=2)))
+
+
+def test_export_names_the_remedy() -> None:
+    for use in (lambda: jax.export.export(step)(VECTOR), lambda: serialize(step.lower(VECTOR).compile())):
+        with pytest.raises(AttributeError, match=r"pass JAX a `jax\.jit` of its arrays alone"):
+            use()
 
 
 def test_eval_shape_keeps_statics_and_structure() -> None:

@@ -57,11 +57,6 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
     return ([], []) if frames is None else frames()
 
 
-def is_read_of_programs(name: str) -> bool:
-    """Whether jax reads this attribute of a compiled program when it serializes the program."""
-    return name in ("_executable", "_no_kwargs", "_params", "args_info", "in_tree", "out_tree")
-
-
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
     """A compiled program with other trees of arguments and results, of as many leaves. None if this jax cannot build
     one, so that it has to be compiled again.

@@ -9,8 +9,6 @@ from jax.sharding import SingleDeviceSharding
 
 from partax import _core
 from partax._jax.private import direct_call
-from partax._jax.programs import is_read_of_programs
-from partax._jit.exported import ArrayCall, asked_by_export
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.placed_target import default_device
 from partax._jit.record_at_work import during, record_at_work
@@ -22,21 +20,21 @@ from partax._pytree.spec_data import leaf_paths, static_values
 class Program:
     """The data that all stages of a call share: its static part and the shapes of its result, but not its arrays."""
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall, outputs: Any, arrays: ArrayCall):
-        self.wrapper, self.call, self.arrays, self.record = wrapper, call, arrays, call.record
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, outputs: Any):
+        self.wrapper, self.call, self.record = wrapper, call, call.record
         described, _ = call.described()
         self.statics, self.paths = static_values(described), leaf_paths(described)
         self._outputs = jax.tree.leaves(outputs)
         forwarded, _ = _core.output_info(outputs)
         leaves = list(call.leaves)
         infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
-        self._forwarded: list[tuple[Any, Any]] = []  # the shape and the sharding of each forwarded array
+        self._forwarded = [(info, getattr(leaves[i], "sharding", None)) for i, info in zip(forwarded, infos, strict=True)]
         for i, info in zip(forwarded, infos, strict=True):
-            self._forwarded.append((info, getattr(leaves[i], "sharding", None)))
             leaves[i] = info
         result = call.result(outputs, tuple(leaves))
         self.out_info = result if call.objects is None else result.abstract_result(call.objects)
         """The result with `jax.ShapeDtypeStruct`s for its arrays, as it was traced."""
+        call.detach()
 
     def compiled_info(self, compiled: Any) -> Any:
         """Return the result with the shardings of a compiled program; a forwarded array has that of the argument."""
@@ -47,30 +45,28 @@ class Program:
         return flat_combine(spec, {path: infos.get(id(info), info) for path, info in by_path.items()}, rest)
 
 
-def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], caller: dict[str, Any]) -> "Traced":
-    """Trace a call. `caller` is the globals of the code that asks for it."""
-    if asked_by_export(caller):
-        return ArrayCall(wrapper, args, kwargs).trace()
+def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Traced":
     call = _core.PreparedCall(wrapper, args, kwargs, True)
-    traced = call.run(
-        lambda target, leaves: target.trace(*leaves) if call.stored is None else call.stored.trace(leaves)
-    )
-    program = Program(wrapper, call, traced.out_info, ArrayCall(wrapper, args, kwargs))
-    call.detach()
-    return Traced(program, traced)
+    traced = call.run(lambda target, leaves: (call.stored or target).trace(*leaves))
+    return Traced(Program(wrapper, call, traced.out_info), traced)
 
 
 class _Stage:
     """A stage of a call, with the stage of JAX that it wraps."""
 
     def __init__(self, program: Program, of_jax: Any):
-        self._program = program
-        self._of_jax = of_jax
+        self._program, self._of_jax = program, of_jax
         self.out_info = program.out_info
 
     def __repr__(self) -> str:
         count = len(self._program.paths)
         return wrapper_text(type(self).__name__, self._program.wrapper, f", {count:,} array{'' if count == 1 else 's'}")
+
+    def __getattr__(self, name: str) -> Any:
+        text = f"'{type(self).__name__}' object has no attribute {name!r}"
+        if name in ("fun_name", "_executable"):  # read by `jax.export` and `serialize_executable`
+            text = f"{text}; to export or serialize a program, pass JAX a `jax.jit` of its arrays alone: see the guide"
+        raise AttributeError(text, name=name, obj=self)
 
 
 class Traced(_Stage):
@@ -100,10 +96,8 @@ class Traced(_Stage):
 
     @property
     def args_info(self) -> dict[str, Any]:
-        """The dtype, shape and donation of each array of the arguments, by its path (`model.layers[0].weight`).
-
-        Returns:
-          `jax.stages.ArgInfo`s, in the order of the inputs of the program.
+        """The `jax.stages.ArgInfo` (dtype, shape, donation) of each array of the arguments, by its path
+        (`model.layers[0].weight`), in the order of the inputs of the program.
         """
         return dict(zip(self._program.paths, jax.tree.leaves(self._of_jax.args_info), strict=True))
 
@@ -113,7 +107,7 @@ class Traced(_Stage):
         return self._program.statics
 
     def lower(self, **options: Any) -> "Lowered":
-        """Lower the program. Same as `jax.stages.Traced.lower`.
+        """Lower the program.
 
         Example:
           >>> traced = partax.filter_jit(lambda x: x**2).trace(jnp.ones(3))
@@ -135,8 +129,6 @@ class Lowered(_Stage):
 
     Example:
       >>> lowered = partax.filter_jit(lambda x: x**2).lower(jnp.ones(3))
-      >>> lowered.out_info
-      ShapeDtypeStruct(shape=(3,), dtype=float32)
       >>> lowered.compile()(jnp.ones(3))
       Array([1., 1., 1.], dtype=float32)
 
@@ -193,7 +185,7 @@ class Lowered(_Stage):
         return self._of_jax.cost_analysis()
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
-        """Compile the program. Same as `jax.stages.Lowered.compile`.
+        """Compile the program.
 
         Example:
           >>> lowered = partax.filter_jit(lambda x: x**2).lower(jax.ShapeDtypeStruct((2,), "float32"))
@@ -210,8 +202,7 @@ class Lowered(_Stage):
           jax.errors.JaxRuntimeError: XLA does not have an option of that name.
         """
         with during(record_at_work, self._program.record):
-            compiled = self._of_jax.compile(compiler_options=compiler_options)
-        return Compiled(self._program, compiled, compiler_options)
+            return Compiled(self._program, self._of_jax.compile(compiler_options=compiler_options))
 
 
 class Compiled(_Stage):
@@ -231,11 +222,9 @@ class Compiled(_Stage):
       The guide "Ahead-of-time compilation and export".
     """
 
-    def __init__(self, program: Program, compiled: Any, compiler_options: dict[str, Any] | None):
+    def __init__(self, program: Program, compiled: Any):
         super().__init__(program, compiled)
         self.out_info = program.compiled_info(compiled)
-        self._compiler_options = compiler_options
-        self._of_arrays: Any = None
         self._run = program.call.compiled(compiled)
         self._has_run = False
 
@@ -256,11 +245,7 @@ class Compiled(_Stage):
 
     @property
     def input_shardings(self) -> dict[str, Any]:
-        """The sharding of each array of the arguments, by its path (`model.layers[0].weight`).
-
-        Returns:
-          Shardings; None for an array that the program does not need.
-        """
+        """The sharding of each array of the arguments, by its path; None for one that the program does not need."""
         shardings, _ = self._of_jax.input_shardings
         return dict(zip(self._program.paths, shardings, strict=True))
 
@@ -293,15 +278,6 @@ class Compiled(_Stage):
             self._run = self._program.call.compiled(direct_call(self._of_jax))
             self._has_run = True
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what `jax.experimental.serialize_executable` reads, of the program as a function of arrays."""
-        if not is_read_of_programs(name):
-            raise AttributeError(f"'Compiled' object has no attribute {name!r}", name=name, obj=self)
-        if self._of_arrays is None:
-            with during(record_at_work, self._program.record):
-                self._of_arrays = self._program.arrays.compiled(self._of_jax, self._compiler_options)
-        return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
         """Return an error that names a static value, shape or dtype of a call that differs from the compiled one."""

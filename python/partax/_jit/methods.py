@@ -4,7 +4,6 @@ import functools
 import inspect
 import operator
 import os
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -46,7 +45,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
     """
     from partax._jit import ahead_of_time  # which few programs need
 
-    return ahead_of_time.trace(self, args, kwargs, sys._getframe(1).f_globals)
+    return ahead_of_time.trace(self, args, kwargs)
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":

@@ -232,7 +232,7 @@ class Programs:
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
-    def trace(self, arguments: tuple[Any, ...]) -> Any:
+    def trace(self, *arguments: Any) -> Any:
         """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
