@@ -23,13 +23,13 @@ std::size_t size_of(PyObject* tuple) {
 
 }  // namespace
 
-std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const IsBound& values,
+std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, const IsBound& values,
                                                  const LeafBuffer& leaves) {
   std::vector<BoundVariable> variables;
-  const KeptValues bound(entry->key, values, nullptr);
-  const std::vector<Node>& nodes = entry->key.nodes;
+  const KeptValues bound(program->key, values, nullptr);
+  const std::vector<Node>& nodes = program->key.nodes;
   std::size_t leaf = 0, hint = 0;
-  for (std::size_t at = 0; entry->objects && at < nodes.size(); ++at) {
+  for (std::size_t at = 0; program->objects && at < nodes.size(); ++at) {
     leaf += at > 0 && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
     PyObject* object = nodes[at].kind == Kind::kEntries && bound.has_node(at) ? leaves.node(at, hint) : nullptr;
     if (object == nullptr || !is_variable(object)) continue;
@@ -38,12 +38,12 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const EntryPtr& entry, const Is
     if (!is_array || !is_concrete_array(leaves[leaf]) || !is_concrete_array(value.get())) return {};
     variables.push_back({Ref::borrow(object), leaf, value.get() != leaves[leaf]});
   }
-  return std::make_shared<BoundProgram>(entry, values, leaves, std::move(variables));
+  return std::make_shared<BoundProgram>(program, values, leaves, std::move(variables));
 }
 
-BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+BoundProgram::BoundProgram(const ProgramPtr& program, const IsBound& values, const LeafBuffer& leaves,
                            std::vector<BoundVariable> variables)
-    : entry_(entry), kept_(entry->key, values, &leaves), variables_(std::move(variables)) {
+    : program_(program), kept_(program->key, values, &leaves), variables_(std::move(variables)) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!kept_.is_kept()[i]) free_.push_back(static_cast<std::uint32_t>(i));
   }
@@ -56,9 +56,9 @@ BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const L
   for (const BoundVariable& variable : variables_) kept_.clear_leaf(variable.leaf);
 }
 
-EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
-  EntryPtr entry = entry_.lock();
-  return entry && entry->table == &table ? entry : EntryPtr();
+ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
+  ProgramPtr program = program_.lock();
+  return program && program->table == &table ? program : ProgramPtr();
 }
 
 bool BoundProgram::read_variables(LeafBuffer& leaves) const {
@@ -87,17 +87,17 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
   return {};
 }
 
-void BoundProgram::add_run(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
+void BoundProgram::add_run(const Program& program, const LeafBuffer& leaves, const Ref& returned) {
   if (attempts_ >= kMostAttempts) return;
   ++attempts_;
-  if (auto run = DirectRun::make(entry, leaves, free_, num_changing_, returned))
+  if (auto run = DirectRun::make(program, leaves, free_, num_changing_, returned))
     runs_.insert(runs_.begin(), std::move(run));
 }
 
-void refuse_donated(CallFrame& frame, const Entry& entry, const IsBound& values) {
-  const KeptValues bound(entry.key, values, nullptr);
-  for (std::size_t i = 0; i < entry.donated.size(); ++i) {
-    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(frame.view(), number(i));
+void refuse_donated(CallFrame& frame, const Program& program, const IsBound& values) {
+  const KeptValues bound(program.key, values, nullptr);
+  for (std::size_t i = 0; i < program.donated.size(); ++i) {
+    if (program.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(frame.view(), number(i));
   }
 }
 

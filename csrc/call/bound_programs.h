@@ -4,9 +4,9 @@
 #include <array>
 
 #include "base/held_values.h"
-#include "call/entry_table.h"
 #include "call/graph_objects.h"
 #include "call/jit_function.h"
+#include "call/program_table.h"
 #include "tree/kept_values.h"
 
 namespace partax {
@@ -17,10 +17,10 @@ using IsBound = std::vector<bool>;
 // A run of a compiled program past jax's dispatch: on a list of arrays, most of which are the same in each run.
 class DirectRun {
  public:
-  // After a call of an entry's target with these leaves. Other runs have other arrays for the leaves `free`; those of
+  // After a call of a program's target with these leaves. Other runs have other arrays for the leaves `free`; those of
   // the first `num_changing` are dropped after each run, the rest are most often the same again. Null where jax's
   // dispatch has to look at each run.
-  static std::shared_ptr<DirectRun> make(const Entry& entry, const LeafBuffer& leaves,
+  static std::shared_ptr<DirectRun> make(const Program& program, const LeafBuffer& leaves,
                                          const std::vector<std::uint32_t>& free, std::size_t num_changing,
                                          const Ref& returned);
 
@@ -73,30 +73,30 @@ struct BoundVariable {
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, object); }
 };
 
-// Of one entry: what the bound values give to a match, and its runs past jax's dispatch.
+// Of one program: what the bound values give to a match, and its runs past jax's dispatch.
 class BoundProgram {
  public:
-  // After a call of the entry with these leaves. Null where a Variable that is bound holds another thing than one array
-  // of jax's, which could change in place: each call is an ordinary one then.
-  static std::shared_ptr<BoundProgram> make(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves);
-  BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+  // After a call of the program with these leaves. Null where a Variable that is bound holds another thing than one
+  // array of jax's, which could change in place: each call is an ordinary one then.
+  static std::shared_ptr<BoundProgram> make(const ProgramPtr& program, const IsBound& values, const LeafBuffer& leaves);
+  BoundProgram(const ProgramPtr& program, const IsBound& values, const LeafBuffer& leaves,
                std::vector<BoundVariable> variables);
 
   // Null where it is not in this table: it may be gone, as by `clear_cache`, or be that of another cache, which a
   // function that holds other values has.
-  EntryPtr entry(const EntryTable& table) const noexcept;
+  ProgramPtr program(const ProgramTable& table) const noexcept;
   // What need not be looked at in a match.
   const KeptValues& kept_values() const noexcept { return kept_; }
   // Completes the leaves of a match by the values of Variables; false if one is not an array.
   bool read_variables(LeafBuffer& leaves) const;
-  // What the entry's target would return; null where it has to be called.
+  // What the program's target would return; null where it has to be called.
   Ref run(const LeafBuffer& leaves);
-  // After a call of the entry's target: has others with free arrays of these types run past it, if they may.
-  void add_run(const Entry& entry, const LeafBuffer& leaves, const Ref& returned);
+  // After a call of the program's target: has others with free arrays of these types run past it, if they may.
+  void add_run(const Program& program, const LeafBuffer& leaves, const Ref& returned);
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, variables_, runs_, kept_); }
 
  private:
-  std::weak_ptr<Entry> entry_;
+  std::weak_ptr<Program> program_;
   KeptValues kept_;
   std::vector<BoundVariable> variables_;
   // The leaves that differ from call to call: first those that are free or set by the call, then the other Variables.
@@ -110,7 +110,7 @@ class BoundProgram {
 using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;
 
 // Before a call that donates: raises if it would donate an array that is bound.
-void refuse_donated(CallFrame& frame, const Entry& entry, const IsBound& values);
+void refuse_donated(CallFrame& frame, const Program& program, const IsBound& values);
 
 // What `bind` was given, and what calls have found.
 struct Bindings {

@@ -28,16 +28,16 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 
 // After a run: raises jax's error if an array that the call gives back is deleted. `liveness_checked` says that they
 // had been checked before.
-void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool liveness_checked) {
+void check_forwarded(const Program& program, PyObject* returned, const LeafBuffer& leaves, bool liveness_checked) {
   if (!is_output_node(returned)) return;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   for (const std::int32_t source : sources_of(returned)) {
     if (source >= 0) continue;
     const std::size_t i = ~static_cast<std::size_t>(source);
     if (!is_deleted(leaves[i])) continue;
-    const Ref target = entry.value;
+    const Ref target = program.value;
     const Ref index = number(i);
-    python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated), index, truth(liveness_checked));
+    python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.donated), index, truth(liveness_checked));
     return;
   }
 }
@@ -54,9 +54,9 @@ void wait_for(PyObject* returned) {
   }
 }
 
-// After a call of an entry's target, by its bound program if there was one: prepares the next such call.
-void update_bound_programs(const BoundArguments& bound, const Call& call, const EntryPtr& entry,
-                           std::shared_ptr<BoundProgram> program, const Ref& returned) {
+// After a call of a program's target, by its bound program if there was one: prepares the next such call.
+void update_bound_programs(const BoundArguments& bound, const Call& call, const ProgramPtr& program,
+                           std::shared_ptr<BoundProgram> bound_program, const Ref& returned) {
   constexpr std::size_t kMostPrograms = 16;
   const CallCache& cache = call.cache();
   BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
@@ -64,18 +64,18 @@ void update_bound_programs(const BoundArguments& bound, const Call& call, const 
     programs.swap(bound.programs());  // the objects have changed
     return;
   }
-  if (entry->table != &cache.table || entry->blocks) return;
-  const bool is_new = !program;
-  if (is_new) program = BoundProgram::make(entry, bound.are_bound(call.jit(), cache.parameters), call.leaves());
-  if (is_new && program) {
-    programs.push_back(program);
+  if (program->table != &cache.table || program->blocks) return;
+  const bool is_new = !bound_program;
+  if (is_new) bound_program = BoundProgram::make(program, bound.are_bound(call.jit(), cache.parameters), call.leaves());
+  if (is_new && bound_program) {
+    programs.push_back(bound_program);
     for (const auto& other : bound.programs()) {
-      const EntryPtr its_entry = other->entry(cache.table);
-      if (its_entry && its_entry != entry && programs.size() < kMostPrograms) programs.push_back(other);
+      const ProgramPtr other_program = other->program(cache.table);
+      if (other_program && other_program != program && programs.size() < kMostPrograms) programs.push_back(other);
     }
     programs.swap(bound.programs());
   }
-  if (program) program->add_run(*entry, call.leaves(), returned);
+  if (bound_program) bound_program->add_run(*program, call.leaves(), returned);
 }
 
 // The static values of a call for which its key has equal ones.
@@ -86,7 +86,7 @@ void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leav
   }
 }
 
-// Why the key of a new entry is not that of an earlier one of the same form, if that is due to a re-created callable.
+// Why the key of a new program is not that of an earlier one of the same form, if that is due to a re-created callable.
 std::string difference_of(const Call& call, const TreeSpec& spec) {
   const auto [index, text] = call.cache().table.difference(spec, call.bound().shape());
   return text.empty() ? text : "`" + static_path(spec, call.names(), index) + "`: " + text;
@@ -102,131 +102,132 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   CallCache& cache = call.cache();
   CallFrame frame(call);
   if (cache.graph) take_static_cache();
-  EntryPtr entry;
-  Ref returned;                           // by the target, of which the user's result is made
-  std::shared_ptr<BoundProgram> program;  // of bound arguments
-  bool ran_directly = false;              // by `program`, without jax's own dispatch
+  ProgramPtr program;
+  Ref returned;                                 // by the target, of which the user's result is made
+  std::shared_ptr<BoundProgram> bound_program;  // of bound arguments
+  bool ran_directly = false;                    // by `bound_program`, without jax's own dispatch
   try {
-    if (bound != nullptr) std::tie(entry, program) = call.find_bound(bound->programs());
-    if (!entry) entry = call.find(frame);
-    frame.entry = entry.get();
-    if (bound != nullptr && !program && !entry->donated.empty() && !cache.graph) {
-      refuse_donated(frame, *entry, bound->are_bound(jit, cache.parameters));
+    if (bound != nullptr) std::tie(program, bound_program) = call.find_bound(bound->programs());
+    if (!program) program = call.find(frame);
+    frame.program = program.get();
+    if (bound != nullptr && !bound_program && !program->donated.empty() && !cache.graph) {
+      refuse_donated(frame, *program, bound->are_bound(jit, cache.parameters));
     }
-    refuse_lost_forwarded(*entry, call.leaves());
-    const Ref target = entry->value, stored = entry->program;
-    if (program) returned = program->run(call.leaves());
+    refuse_lost_forwarded(*program, call.leaves());
+    const Ref target = program->value, stored = program->stored_program;
+    if (bound_program) returned = bound_program->run(call.leaves());
     ran_directly = static_cast<bool>(returned);
-    if (!returned) returned = call.run(stored ? stored.get() : target.get(), *entry);
+    if (!returned) returned = call.run(stored ? stored.get() : target.get(), *program);
     frame.in_user_code = true;
-    if (entry->blocks) wait_for(returned.get());
+    if (program->blocks) wait_for(returned.get());
   } catch (const PythonError&) {
     frame.in_user_code = true;
-    if (entry) {
-      cache.table.erase_untraced(*entry);
+    if (program) {
+      cache.table.erase_untraced(*program);
       explain_failure(frame);
     }
     throw;
   }
-  Ref result = call.finish(frame, returned, *entry, !frame.traced);
-  if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, entry, std::move(program), returned);
-  ++entry->calls;
+  Ref result = call.finish(frame, returned, *program, !frame.traced);
+  if (bound != nullptr && !ran_directly)
+    update_bound_programs(*bound, call, program, std::move(bound_program), returned);
+  ++program->calls;
   ++(frame.traced || frame.loaded || frame.is_new ? cache.misses : cache.hits);
   return result;
 }
 
-EntryPtr Call::find(CallFrame& frame) {
-  if (EntryPtr entry = try_recent_entries()) return entry;
+ProgramPtr Call::find(CallFrame& frame) {
+  if (ProgramPtr program = try_recent_programs()) return program;
   if (cache_.graph && !objects_.has_read()) {
     objects_.read(cache_.graph, frame);
-    if (EntryPtr entry = try_recent_entries()) return entry;
+    if (ProgramPtr program = try_recent_programs()) return program;
   }
-  const EntryPtr latest = cache_.table.latest();
-  EntryPtr entry = find_or_create_entry(frame);
-  if (latest) latest->successor = entry;
-  return entry;
+  const ProgramPtr latest = cache_.table.latest();
+  ProgramPtr program = find_or_create_program(frame);
+  if (latest) latest->successor = program;
+  return program;
 }
 
-std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
+std::pair<ProgramPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
   for (std::size_t i = 0; i < programs.size();) {
-    std::shared_ptr<BoundProgram> program = programs[i++];
-    EntryPtr entry = program->entry(cache_.table);
-    if (entry && try_entry(*entry, program.get())) return {std::move(entry), std::move(program)};
+    std::shared_ptr<BoundProgram> bound_program = programs[i++];
+    ProgramPtr program = bound_program->program(cache_.table);
+    if (program && try_program(*program, bound_program.get())) return {std::move(program), std::move(bound_program)};
   }
   return {};
 }
 
-// The entry, if it is the last one or the one that followed that, which is known without hashing.
-EntryPtr Call::try_recent_entries() {
-  EntryPtr latest = cache_.table.latest();
-  if (!latest || try_entry(*latest)) return latest;
-  EntryPtr entry = latest->successor.lock();
-  return entry && entry->table == &cache_.table && try_entry(*entry) ? entry : EntryPtr();
+// The program, if it is the last one or the one that followed that, which is known without hashing.
+ProgramPtr Call::try_recent_programs() {
+  ProgramPtr latest = cache_.table.latest();
+  if (!latest || try_program(*latest)) return latest;
+  ProgramPtr program = latest->successor.lock();
+  return program && program->table == &cache_.table && try_program(*program) ? program : ProgramPtr();
 }
 
-// Whether an entry of the table, which then becomes the most recent one, has the program of this call.
-bool Call::try_entry(Entry& entry, const BoundProgram* bound) {
-  if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !matches(entry, bound)) return false;
-  if (entry.table == &cache_.table) cache_.table.touch(entry);
+// Whether a program of the table is that of this call; then it becomes the most recent one.
+bool Call::try_program(Program& program, const BoundProgram* bound) {
+  if (!program.value || program.epoch != TypeTable::instance().epoch() || !matches(program, bound)) return false;
+  if (program.table == &cache_.table) cache_.table.touch(program);
   return true;
 }
 
-bool Call::matches(Entry& entry, const BoundProgram* bound) {
-  if (!(entry.shape == bound_.shape())) return false;
+bool Call::matches(Program& program, const BoundProgram* bound) {
+  if (!(program.shape == bound_.shape())) return false;
   const KeptValues* const kept_values = bound == nullptr ? nullptr : &bound->kept_values();
-  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept_values))
+  if (!match_call(program.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept_values))
     return false;
   const bool is_read = bound == nullptr || bound->read_variables(leaves_);
-  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(entry, leaves_))) return true;
+  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(program, leaves_))) return true;
   leaves_.clear();
   return false;
 }
 
-Ref Call::run(PyObject* program, const Entry& entry) {
-  const Ref tuple = entry.takes_tuple ? leaves_.tuple() : Ref();
+Ref Call::run(PyObject* callable, const Program& program) {
+  const Ref tuple = program.takes_tuple ? leaves_.tuple() : Ref();
   const Away away;
-  if (tuple) return Ref::checked(PyObject_CallOneArg(program, tuple.get()));
+  if (tuple) return Ref::checked(PyObject_CallOneArg(callable, tuple.get()));
   return Ref::checked(
-      PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+      PyObject_Vectorcall(callable, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-Ref Call::finish(CallFrame& frame, const Ref& returned, const Entry& entry, bool liveness_checked) {
-  check_forwarded(entry, returned.get(), leaves_, liveness_checked);
-  keep_nodes(entry);
+Ref Call::finish(CallFrame& frame, const Ref& returned, const Program& program, bool liveness_checked) {
+  check_forwarded(program, returned.get(), leaves_, liveness_checked);
+  keep_nodes(program);
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
-  objects_.record_completeness(entry, leaves_);
-  return objects_.apply(cache_.graph, frame, result, entry, leaves_);
+  objects_.record_completeness(program, leaves_);
+  return objects_.apply(cache_.graph, frame, result, program, leaves_);
 }
 
 // Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
-void Call::keep_nodes(const Entry& entry) {
-  if (leaves_.num_nodes() == entry.key.num_passthroughs) return;
+void Call::keep_nodes(const Program& program) {
+  if (leaves_.num_nodes() == program.key.num_passthroughs) return;
   LeafBuffer again;
-  const bool is_match = match_call(entry.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
+  const bool is_match = match_call(program.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
   if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;
   leaves_.swap_nodes(again);
 }
 
 // ---- A miss.
 
-EntryPtr Call::find_or_create_entry(CallFrame& frame) {
+ProgramPtr Call::find_or_create_program(CallFrame& frame) {
   TreeSpec spec;
   flatten(spec, leaves_);
-  EntryPtr entry = with_static_path(
+  ProgramPtr program = with_static_path(
       spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
-    add_own_statics(entry->key, spec, leaves_);
-    if (cache_.graph && !entry->objects) mark_objects(*entry);
-    if (entry->value) return entry;
-    frame.entry = entry.get();
-    entry->difference = difference_of(*this, spec);
+    add_own_statics(program->key, spec, leaves_);
+    if (cache_.graph && !program->objects) mark_objects(*program);
+    if (program->value) return program;
+    frame.program = program.get();
+    program->difference = difference_of(*this, spec);
     python::cache_miss(frame.view());
   } catch (...) {
-    cache_.table.erase_untraced(*entry);
+    cache_.table.erase_untraced(*program);
     throw;
   }
-  return entry;
+  return program;
 }
 
 void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) const {
@@ -262,22 +263,22 @@ bool are_any_deleted(const LeafBuffer& leaves) {
   return false;
 }
 
-void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
-  if (entry.donated.empty() || entry.forwarded.empty()) return;
+void refuse_lost_forwarded(const Program& program, const LeafBuffer& leaves) {
+  if (program.donated.empty() || program.forwarded.empty()) return;
   std::vector<PyObject*> donated;
   donated.reserve(leaves.size());
-  for (std::size_t i = 0; i < entry.donated.size() && i < leaves.size(); ++i) {
-    if (entry.donated[i] != 0) donated.push_back(leaves[i]);
+  for (std::size_t i = 0; i < program.donated.size() && i < leaves.size(); ++i) {
+    if (program.donated[i] != 0) donated.push_back(leaves[i]);
   }
   std::sort(donated.begin(), donated.end());
-  const std::vector<std::uint32_t> forwarded = entry.forwarded;  // asking runs Python, and another thread may trace
+  const std::vector<std::uint32_t> forwarded = program.forwarded;  // asking runs Python, and another thread may trace
   const bool may_lose = std::any_of(forwarded.begin(), forwarded.end(), [&](std::uint32_t i) {
     return i < leaves.size() &&
            (std::binary_search(donated.begin(), donated.end(), leaves[i]) || is_deleted(leaves[i]));
   });
   if (!may_lose) return;
-  const Ref target = entry.value;
-  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated), Py_None, Py_False);
+  const Ref target = program.value;
+  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.donated), Py_None, Py_False);
 }
 
 // ---- A call while it is under way.

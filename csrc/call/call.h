@@ -42,29 +42,29 @@ class Call {
   Ref described() const;
   // Has Python read the objects that the function may change, if it may.
   void read_objects(CallFrame& frame);
-  // Whether an entry has the program of this call; then `leaves` are its arrays, else empty. What `bound` (may
+  // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may
   // be null) knows of the arguments is not looked at.
-  bool matches(Entry& entry, const BoundProgram* bound = nullptr);
-  // The entry that has it, of those used last or by its hash; Python builds the target of a new one. Threads that miss
-  // at once get one entry, and one function for jax to trace.
-  EntryPtr find(CallFrame& frame);
-  // The entry that has it of those that some bound arguments have been called with, and what is known there; or
+  bool matches(Program& program, const BoundProgram* bound = nullptr);
+  // The program that has it, of those used last or by its hash; Python builds the target of a new one. Threads that
+  // miss at once get one program, and one function for jax to trace.
+  ProgramPtr find(CallFrame& frame);
+  // The program that has it of those that some bound arguments have been called with, and what is known there; or
   // nothing.
-  std::pair<EntryPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
-  // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
-  Ref run(PyObject* program, const Entry& entry);
+  std::pair<ProgramPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
+  // Calls the program's target, or the program that jax has compiled for it, which the caller must hold.
+  Ref run(PyObject* callable, const Program& program);
   // The user's result from what that returned. `liveness_checked`: the forwarded arrays had been looked at before.
-  Ref finish(CallFrame& frame, const Ref& returned, const Entry& entry, bool liveness_checked);
+  Ref finish(CallFrame& frame, const Ref& returned, const Program& program, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
     return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
   }
 
  private:
-  EntryPtr try_recent_entries();
-  bool try_entry(Entry& entry, const BoundProgram* bound = nullptr);
-  EntryPtr find_or_create_entry(CallFrame& frame);
-  void keep_nodes(const Entry& entry);
+  ProgramPtr try_recent_programs();
+  bool try_program(Program& program, const BoundProgram* bound = nullptr);
+  ProgramPtr find_or_create_program(CallFrame& frame);
+  void keep_nodes(const Program& program);
 
   const JitFunction& jit_;
   Ref cache_object_;
@@ -81,15 +81,15 @@ class Call {
 bool are_any_deleted(const LeafBuffer& leaves);
 // Before the program runs, where it donates: if an array that the call may give back is deleted already, or is donated
 // as another argument, raises jax's error where this very call would do so; nothing has been donated. For a trace of
-// another shape the frame of the call must be there, with its entry.
-void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves);
+// another shape the frame of the call must be there, with its program.
+void refuse_lost_forwarded(const Program& program, const LeafBuffer& leaves);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
 // allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
              const BoundArguments* bound = nullptr);
 
-// A call under way. It is a local variable of whoever runs the call, and borrows the call and its entry.
+// A call under way. It is a local variable of whoever runs the call, and borrows the call and its program.
 struct CallFrame {
   explicit CallFrame(const Call& call) noexcept;
   ~CallFrame();
@@ -101,7 +101,7 @@ struct CallFrame {
   const Ref& view();
 
   const Call& call;
-  Entry* entry = nullptr;
+  Program* program = nullptr;
   CallFrame* outer;
   Ref view_object;
   Ref described;  // its values, as its key has them, for the trace that begins next
@@ -110,7 +110,7 @@ struct CallFrame {
   bool traced = false;
   bool in_body = false;       // of its trace; it stays so where the body has failed
   bool loaded = false;        // it has a stored program
-  bool is_new = false;        // it has built the target of its entry
+  bool is_new = false;        // it has built the target of its program
   bool in_user_code = false;  // what jax does now is not for this call's own target
 };
 

@@ -43,7 +43,7 @@ CallCache::CallCache(PyObject* function, PyObject* wrapper_options)
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
 
-int forget_entries(PyObject* cache) noexcept {
+int forget_programs(PyObject* cache) noexcept {
   const Turn turn;
   const CallCache* value = reinterpret_cast<Boxed<CallCache>*>(cache)->value;
   if (value == nullptr) return 0;
@@ -69,9 +69,9 @@ void flatten_values(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& op
 
 namespace {
 
-// By their static part. It keeps no callable alive: see OrphanedEntries for how long a cache stays without one.
-EntryTable& shared_caches() {
-  static auto* const caches = new EntryTable(1 << 14);  // never destroyed: the interpreter may be gone by then
+// By their static part. It keeps no callable alive: see OrphanedPrograms for how long a cache stays without one.
+ProgramTable& shared_caches() {
+  static auto* const caches = new ProgramTable(1 << 14);  // never destroyed: the interpreter may be gone by then
   return *caches;
 }
 
@@ -82,11 +82,11 @@ Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options"));
 
 Ref living_caches(PyObject* callable) {
   std::vector<Ref> caches;
-  for (const EntryPtr& entry : shared_caches().all()) {
-    if (!entry->value) continue;
-    const StaticValue& function = entry->key.statics[0];
-    const bool is_wanted = callable == Py_None ? entry->callables().any_lives : function.is_known_callable(callable);
-    if (is_wanted) caches.push_back(entry->value);
+  for (const ProgramPtr& program : shared_caches().all()) {
+    if (!program->value) continue;
+    const StaticValue& function = program->key.statics[0];
+    const bool is_wanted = callable == Py_None ? program->callables().any_lives : function.is_known_callable(callable);
+    if (is_wanted) caches.push_back(program->value);
   }
   return list_of(std::move(caches));
 }
@@ -109,26 +109,26 @@ namespace {
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
 Ref find_cache(JitFunction& jit, TreeSpec& spec) {
   spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-  EntryTable& caches = shared_caches();
-  EntryPtr entry = caches.find(spec, CallShape());
+  ProgramTable& caches = shared_caches();
+  ProgramPtr program = caches.find(spec, CallShape());
   std::string difference;
-  if (!entry) {
+  if (!program) {
     difference = caches.difference(spec, CallShape()).second;
-    entry = caches.find_or_insert(spec, CallShape());
+    program = caches.find_or_insert(spec, CallShape());
   }
-  const bool is_new = !entry->value;
+  const bool is_new = !program->value;
   try {
     if (is_new) {
       Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
       cache_in(made.get()).difference = std::move(difference);
-      if (!entry->value) entry->value = std::move(made);  // else another thread was first
+      if (!program->value) program->value = std::move(made);  // else another thread was first
     }
   } catch (...) {
-    if (is_new) caches.erase(*entry);
+    if (is_new) caches.erase(*program);
     throw;
   }
-  Ref cache = entry->value;
-  cache_in(cache.get()).root = entry;
+  Ref cache = program->value;
+  cache_in(cache.get()).root = program;
   jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
   const Ref before = Ref::steal(std::exchange(jit.cache, Py_NewRef(cache.get())));
   return cache;

@@ -1,12 +1,12 @@
-// The cache of one callable: its parameters, its options, and the entries of its calls by their static part; and which
+// The cache of one callable: its parameters, its options, and the programs of its calls by their static part; and which
 // cache a wrapper uses, that of all callables like its own.
 #pragma once
 
 #include <functional>
 
 #include "call/bound_call.h"
-#include "call/entry_table.h"
 #include "call/jit_function.h"
+#include "call/program_table.h"
 #include "tree/flatten.h"
 
 namespace partax {
@@ -21,13 +21,13 @@ struct CallCache {
 
   Parameters parameters;
   Ref options;
-  EntryTable table;
+  ProgramTable table;
   Callables callables;
   DynamicRule rule;
-  Ref graph;                  // the option of that name; null where the function is to change no argument
-  std::weak_ptr<Entry> root;  // where wrappers find this cache
+  Ref graph;                    // the option of that name; null where the function is to change no argument
+  std::weak_ptr<Program> root;  // where wrappers find this cache
   bool has_traced = false;
-  // Since it was cleared, also those of entries that were dropped.
+  // Since it was cleared, also those of programs that were dropped.
   std::size_t traces = 0;
   std::size_t hits = 0;
   std::size_t misses = 0;
@@ -38,7 +38,7 @@ struct CallCache {
 
 // What is in such a Python object. The collector lets it be: whoever has the object uses the cache.
 CallCache& cache_in(PyObject* object) noexcept;
-int forget_entries(PyObject* cache) noexcept;
+int forget_programs(PyObject* cache) noexcept;
 // The caches of all callables that live, or of one unless it is None.
 Ref living_caches(PyObject* callable);
 

@@ -43,14 +43,14 @@ bool DirectRun::has_signature(PyObject* array, Signature& last_signature) const 
   return true;
 }
 
-std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer& leaves,
+std::shared_ptr<DirectRun> DirectRun::make(const Program& program, const LeafBuffer& leaves,
                                            const std::vector<std::uint32_t>& free, std::size_t num_changing,
                                            const Ref& returned) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
-  const Ref target = entry.value;
-  const Ref plan = python::direct_run(target, or_none(entry.stored), truth(entry.takes_tuple), leaves.tuple(),
+  const Ref target = program.value;
+  const Ref plan = python::direct_run(target, or_none(program.stored), truth(program.takes_tuple), leaves.tuple(),
                                       tuple_of_numbers(free));
   if (plan.get() == Py_None) return {};
   auto run = std::make_shared<DirectRun>();

@@ -105,9 +105,9 @@ std::vector<PyObject*> variables_to_change(KeyObjects& key, PyObject* owners, co
 
 }  // namespace
 
-bool GraphObjects::are_matched(const Entry& entry, const LeafBuffer& leaves) const {
-  if (!entry.objects || !entry.objects->is_complete || !are_arrays(leaves)) return false;
-  KeyObjects& key = *entry.objects;
+bool GraphObjects::are_matched(const Program& program, const LeafBuffer& leaves) const {
+  if (!program.objects || !program.objects->is_complete || !are_arrays(leaves)) return false;
+  KeyObjects& key = *program.objects;
   std::vector<PyObject*> objects = objects_in(key, leaves);
   if (objects.size() != key.nodes.size()) return false;
   if (objects == key.distinct) return true;
@@ -131,22 +131,22 @@ void GraphObjects::read(const Ref& graph, CallFrame& frame) {
   objects_ = Ref::borrow(objects);
 }
 
-void GraphObjects::record_completeness(const Entry& entry, const LeafBuffer& leaves) const {
-  if (!has_read() || !entry.objects || entry.objects->is_complete) return;
-  const std::vector<PyObject*> objects = objects_in(*entry.objects, leaves);
+void GraphObjects::record_completeness(const Program& program, const LeafBuffer& leaves) const {
+  if (!has_read() || !program.objects || program.objects->is_complete) return;
+  const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
   const Items all(objects_.get());
-  entry.objects->is_complete = objects.size() == entry.objects->nodes.size() &&
-                               std::equal(objects.begin(), objects.end(), all.begin(), all.end());
+  program.objects->is_complete = objects.size() == program.objects->nodes.size() &&
+                                 std::equal(objects.begin(), objects.end(), all.begin(), all.end());
 }
 
-Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Entry& entry,
+Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Program& program,
                         const LeafBuffer& leaves) {
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
   if (fields[kIsPlain] == Py_True && !has_read()) {
     const Items values(fields[kValues]);
     std::vector<PyObject*> variables;
-    if (values.begin() != values.end()) variables = variables_to_change(*entry.objects, fields[kOwners], leaves);
+    if (values.begin() != values.end()) variables = variables_to_change(*program.objects, fields[kOwners], leaves);
     changed_values_alone_ = variables.size() == static_cast<std::size_t>(values.end() - values.begin());
     if (changed_values_alone_) {
       std::vector<Ref> before;  // dropped at the end, since that may run any code
@@ -158,7 +158,7 @@ Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, 
     }
   }
   if (!has_read()) {
-    const std::vector<PyObject*> objects = objects_in(*entry.objects, leaves);
+    const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
     objects_ = list_of(objects.data(), objects.size());
   }
   static Name method("apply");
@@ -172,14 +172,14 @@ Ref variable_value(PyObject* variable) noexcept { return slots.value.owned_of(va
 
 bool is_variable(PyObject* object) noexcept { return slots.value.is_of(object); }
 
-void mark_objects(Entry& entry) {
+void mark_objects(Program& program) {
   auto objects = std::make_unique<KeyObjects>();
-  for (std::size_t i = 0; i < entry.key.nodes.size(); ++i) {
-    if (!is_object(entry.key.nodes[i])) continue;
+  for (std::size_t i = 0; i < program.key.nodes.size(); ++i) {
+    if (!is_object(program.key.nodes[i])) continue;
     objects->nodes.push_back(static_cast<std::uint32_t>(i));
-    entry.key.mark_passthrough(i);
+    program.key.mark_passthrough(i);
   }
-  entry.objects = std::move(objects);
+  program.objects = std::move(objects);
 }
 
 void take_static_cache() {

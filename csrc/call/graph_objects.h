@@ -16,16 +16,16 @@ class GraphObjects {
  public:
   explicit GraphObjects(BoundCall& call) noexcept : call_(call) {}
 
-  // Whether arguments that match the entry's key need no Python: their objects are the nodes of the key, and each is in
-  // one place. `leaves` are those of the match.
-  bool are_matched(const Entry& entry, const LeafBuffer& leaves) const;
+  // Whether arguments that match the program's key need no Python: their objects are the nodes of the key, and each is
+  // in one place. `leaves` are those of the match.
+  bool are_matched(const Program& program, const LeafBuffer& leaves) const;
   // Has the option `graph` find the objects, and replaces the arguments by what it makes of them.
   void read(const Ref& graph, CallFrame& frame);
   bool has_read() const noexcept { return static_cast<bool>(objects_); }
-  // After a call: records in the entry whether others with the same key need no Python.
-  void record_completeness(const Entry& entry, const LeafBuffer& leaves) const;
+  // After a call: records in the program whether others with the same key need no Python.
+  void record_completeness(const Program& program, const LeafBuffer& leaves) const;
   // Makes the changes in the outcome of a trace, all or none, and returns the result of the function.
-  Ref apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Entry& entry, const LeafBuffer& leaves);
+  Ref apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Program& program, const LeafBuffer& leaves);
   // After `apply`: the call has set values of Variables at most, and needed no Python.
   bool changed_values_alone() const noexcept { return changed_values_alone_; }
   // All objects, a list, if Python has read them.
@@ -41,7 +41,7 @@ bool is_variable(PyObject* object) noexcept;
 // Empty where it has none.
 Ref variable_value(PyObject* variable) noexcept;
 // Has the nodes of a new key kept in a match that are such objects.
-void mark_objects(Entry& entry);
+void mark_objects(Program& program);
 // Takes what `nnx.cached_partial` leaves for the nnx.jit that it calls, which is the next one: no other may find it.
 void take_static_cache();
 // The attribute where `nnx.cached_partial` leaves it, which is None otherwise.

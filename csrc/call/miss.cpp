@@ -17,15 +17,15 @@ void keep_to_its_functions(const CallFrame& frame) {
       record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
     });
   };
-  refuse(frame.entry->key);
-  if (const EntryPtr root = frame.call.cache().root.lock()) refuse(root->key);
+  refuse(frame.program->key);
+  if (const ProgramPtr root = frame.call.cache().root.lock()) refuse(root->key);
 }
 
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
 Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, const TreeSpec& arguments,
                 PyObject* inputs, std::shared_ptr<std::size_t>& calls) {
-  Entry& entry = *frame.entry;
+  Program& program = *frame.program;
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -38,7 +38,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
   std::size_t num_inputs = 0;
   for (PyObject* input : Items(inputs)) {
     const std::size_t i = num_inputs++;
-    if (i >= entry.not_forwardable.size() || entry.not_forwardable[i] == 0) forwardable.emplace(input, i);
+    if (i >= program.not_forwardable.size() || program.not_forwardable[i] == 0) forwardable.emplace(input, i);
   }
   // A leaf with an explicit sharding is not forwarded.
   const bool has_shardings = shardings != Py_None;
@@ -63,7 +63,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
 
   output->spec = std::move(spec);
   output->find_passthroughs(arguments);
-  output->find_static_sources(arguments, entry.key);
+  output->find_static_sources(arguments, program.key);
   if (output->has_own_objects) keep_to_its_functions(frame);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
@@ -71,12 +71,12 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
   Ref node = make_output_node(slot, std::move(children));
   // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
   for (const std::int32_t source : output->source) {
-    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.not_forwardable.size();
-    if (input < entry.not_forwardable.size() && entry.not_forwardable[input] != 0) return {};
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : program.not_forwardable.size();
+    if (input < program.not_forwardable.size() && program.not_forwardable[input] != 0) return {};
   }
   calls = output->calls;
-  entry.add_output(slot);
-  for (const PassthroughNode& passthrough : output->passthroughs) entry.key.mark_passthrough(passthrough.node);
+  program.add_output(slot);
+  for (const PassthroughNode& passthrough : output->passthroughs) program.key.mark_passthrough(passthrough.node);
   return node;
 }
 
@@ -86,8 +86,8 @@ void check_still_proven(const CallFrame& frame) {
     spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
   };
   const CallCache& cache = frame.call.cache();
-  if (frame.entry->traces > 0) check(frame.entry->key);
-  const EntryPtr root = cache.root.lock();
+  if (frame.program->traces > 0) check(frame.program->key);
+  const ProgramPtr root = cache.root.lock();
   if (root && cache.has_traced) check(root->key);
 }
 
@@ -95,7 +95,7 @@ void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& array
   FlattenOptions options;
   options.keyed = true;
   frame.call.flatten(spec, arrays, options);
-  const TreeSpec& key = frame.entry->key;
+  const TreeSpec& key = frame.program->key;
   spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
   const auto names = [&] { return frame.call.names(); };
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
@@ -120,7 +120,7 @@ Flags read_flags(PyObject* bytes) {
 
 Trace::Trace(Ref call, PyObject* tracers) : call_(std::move(call)), tracers_(Ref::borrow(tracers)) {
   CallFrame& frame = this->frame();
-  if (frame.entry == nullptr || frame.in_user_code)
+  if (frame.program == nullptr || frame.in_user_code)
     raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
   flatten_unchanged(frame, spec_, arrays_);
   check_still_proven(frame);
@@ -128,11 +128,11 @@ Trace::Trace(Ref call, PyObject* tracers) : call_(std::move(call)), tracers_(Ref
   if (!described_) described_ = spec_data(spec_, frame.call.names());
   frame.traced = true;
   frame.in_user_code = true;
-  ++frame.entry->tracing;
+  ++frame.program->tracing;
 }
 
 bool Trace::is_full() const {
-  const EntryTable& table = frame().call.cache().table;
+  const ProgramTable& table = frame().call.cache().table;
   return table.size() >= table.max_size();
 }
 
@@ -153,12 +153,12 @@ Ref Trace::output(PyObject* result, PyObject* shardings) {
 void Trace::end(std::size_t number, bool failed) {
   CallFrame& frame = this->frame();
   frame.in_user_code = false;
-  --frame.entry->tracing;
+  --frame.program->tracing;
   if (failed) return;
-  ++frame.entry->traces;
+  ++frame.program->traces;
   ++frame.call.cache().traces;
   frame.call.cache().has_traced = true;
-  frame.entry->log.push_back(EntryTrace{number, calls_});
+  frame.program->log.push_back(ProgramTrace{number, calls_});
 }
 
 Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs) {
@@ -171,32 +171,32 @@ Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs) {
   return node;
 }
 
-// ---- The target of a new entry.
+// ---- The target of a new program.
 
-Ref share_function(Entry& entry, const Ref& function, PyObject* flags) {
+Ref share_function(Program& program, const Ref& function, PyObject* flags) {
   Flags not_forwardable = read_flags(flags);
-  if (!entry.function) {
-    entry.function = function;
-    entry.not_forwardable = std::move(not_forwardable);
+  if (!program.function) {
+    program.function = function;
+    program.not_forwardable = std::move(not_forwardable);
   }
-  return entry.function;
+  return program.function;
 }
 
 void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program) {
-  Entry& entry = *frame.entry;
+  Program& program = *frame.program;
   Flags donated = read_flags(flags);
   // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
-  if (entry.value) return;  // another thread was first
+  if (program.value) return;  // another thread was first
   const auto is_donated = [&](std::uint32_t leaf) { return donated.at(leaf) != 0; };
-  if (std::any_of(entry.forwarded.begin(), entry.forwarded.end(), is_donated)) return;
-  for (std::size_t i = 0; i < donated.size(); ++i) entry.not_forwardable[i] |= donated[i];
-  if (std::find(donated.begin(), donated.end(), 1) != donated.end()) entry.donated = std::move(donated);
-  entry.takes_tuple = takes_tuple;
-  entry.value = target;
-  entry.program = program;
-  entry.stored = frame.stored;
+  if (std::any_of(program.forwarded.begin(), program.forwarded.end(), is_donated)) return;
+  for (std::size_t i = 0; i < donated.size(); ++i) program.not_forwardable[i] |= donated[i];
+  if (std::find(donated.begin(), donated.end(), 1) != donated.end()) program.donated = std::move(donated);
+  program.takes_tuple = takes_tuple;
+  program.value = target;
+  program.stored_program = program;
+  program.stored = frame.stored;
   frame.is_new = true;
-  const Ref done = std::move(entry.function);
+  const Ref done = std::move(program.function);
 }
 
 }  // namespace partax

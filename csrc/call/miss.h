@@ -15,17 +15,17 @@ struct CallView {
 // One trace of a call's target.
 class Trace {
  public:
-  // Flattens the values of the call again, which the key of its entry must still describe.
+  // Flattens the values of the call again, which the key of its program must still describe.
   Trace(Ref call, PyObject* tracers);
 
   // What the values are flattened to, as `spec_data` has it.
   Ref described() const { return described_; }
   Ref values() const { return arrays_.tuple(); }
   // The number of the first trace of the static key; 0 for that one.
-  std::size_t first() const { return entry().log.empty() ? 0 : entry().log.front().number; }
+  std::size_t first() const { return program().log.empty() ? 0 : program().log.front().number; }
   bool is_full() const;
   std::uint64_t epoch() const { return TypeTable::instance().epoch(); }
-  Ref difference() const { return exact_unicode(entry().difference); }
+  Ref difference() const { return exact_unicode(program().difference); }
   // The user's arguments with tracers, a tuple. The user's function is called from here on.
   Ref arguments() const;
   // What the target returns to jax: an output node, or one array alone. `shardings` are the explicit ones of the
@@ -39,7 +39,7 @@ class Trace {
 
  private:
   CallFrame& frame() const { return *Boxed<CallView>::in(call_.get()).frame; }
-  Entry& entry() const { return *frame().entry; }
+  Program& program() const { return *frame().program; }
 
   Ref call_, tracers_, described_;
   TreeSpec spec_;
@@ -51,12 +51,12 @@ class Trace {
 // tracers.
 Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs);
 
-// ---- The target of a new entry, which several threads may build at once.
+// ---- The target of a new program, which several threads may build at once.
 
-// Has the entry keep what jax traces, unless another thread was first, and returns what it keeps. A flag is 1 for a
+// Has the program keep what jax traces, unless another thread was first, and returns what it keeps. A flag is 1 for a
 // leaf that must not be forwarded.
-Ref share_function(Entry& entry, const Ref& function, PyObject* flags);
-// Gives the entry its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
+Ref share_function(Program& program, const Ref& function, PyObject* flags);
+// Gives the program its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
 // donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
 void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program);
 

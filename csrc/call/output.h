@@ -32,7 +32,7 @@ struct TraceOutput {
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, shardings, spec); }
 };
 
-// Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.
+// Where jax's caches find an output. They may outlive the program of the trace, which then empties this.
 struct OutputSlot {
   std::shared_ptr<const TraceOutput> output;
   Ref stored;  // the result of the trace as it is stored: bytes, or None, or nothing
@@ -44,7 +44,7 @@ void register_trace_output_types(PyObject* module);
 // The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
-// Raises if the entry of the trace is gone.
+// Raises if the program of the trace is gone.
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children; raises of other objects.
 Ref with_children(PyObject* node, Ref children);

@@ -19,7 +19,7 @@ PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* k
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), args, kwargs, abstract) {
   CallFrame frame(*call_);
-  entry_ = call_->find(frame);
+  program_ = call_->find(frame);
   stored_ = frame.stored;
   traced_ = frame.traced;
 }
@@ -32,25 +32,25 @@ Call& PreparedCall::call() const {
 Ref PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
   std::unique_ptr<PreparedCall> other(
       new PreparedCall(jit_.get(), ready_cache(as_jit(jit_.get())), args, kwargs, false));
-  if (!other->call_->matches(*entry_)) return Ref::borrow(Py_None);
-  other->entry_ = entry_;
+  if (!other->call_->matches(*program_)) return Ref::borrow(Py_None);
+  other->program_ = program_;
   return box(std::move(other));
 }
 
 Ref PreparedCall::run(PyObject* callable) const {
   CallFrame frame(call());
-  frame.entry = entry_.get();
+  frame.program = program_.get();
   frame.stored = stored_;
   frame.traced = traced_;
-  const Ref target = entry_->value;
+  const Ref target = program_->value;
   Ref returned;
   try {
     const Ref leaves = call().leaves().tuple();
-    const Ref arguments = entry_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.get())) : leaves;
+    const Ref arguments = program_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.get())) : leaves;
     const Away away;
     returned = Ref::checked(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
   } catch (const PythonError&) {
-    frame.call.cache().table.erase_untraced(*entry_);
+    frame.call.cache().table.erase_untraced(*program_);
   }
   frame.in_user_code = true;
   record_ = frame.record;
@@ -81,27 +81,27 @@ int PreparedCall::traverse(visitproc visit, void* arg) const {
   if (const int status = visit_all(visit, arg, jit_, keyword_names_, record_, stored_, arguments_, call_))
     return status;
   // One that is in a table too, or in use, is not this object's alone to report.
-  return entry_.use_count() == 1 ? entry_->traverse(visit, arg) : 0;
+  return program_.use_count() == 1 ? program_->traverse(visit, arg) : 0;
 }
 
 // ---- A compiled program, called as the function that it was compiled from.
 
 namespace {
 
-Ref run_compiled(Entry& entry, JitFunction& jit, PyObject* executable, PyObject* const* args, std::size_t num_args,
+Ref run_compiled(Program& program, JitFunction& jit, PyObject* executable, PyObject* const* args, std::size_t num_args,
                  PyObject* keyword_names) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallFrame frame(call);
-  bool is_match = call.matches(entry);
+  bool is_match = call.matches(program);
   if (!is_match && call.cache().graph) {
     call.read_objects(frame);
-    is_match = call.matches(entry);
+    is_match = call.matches(program);
   }
   if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
-  frame.entry = &entry;
-  refuse_lost_forwarded(entry, call.leaves());
-  frame.entry = nullptr;  // jax works for no target of this call
-  return call.finish(frame, call.run(executable, entry), entry, true);
+  frame.program = &program;
+  refuse_lost_forwarded(program, call.leaves());
+  frame.program = nullptr;  // jax works for no target of this call
+  return call.finish(frame, call.run(executable, program), program, true);
 }
 
 // `self` is (prepared call, executable): the collector finds all that it needs.
@@ -109,8 +109,8 @@ PyObject* call_compiled(PyObject* self, PyObject* const* args, Py_ssize_t num_ar
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
     const PreparedCall& prepared = Boxed<PreparedCall>::in(PyTuple_GET_ITEM(self, 0));
-    const EntryPtr entry = prepared.entry();
-    return run_compiled(*entry, as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
+    const ProgramPtr program = prepared.program();
+    return run_compiled(*program, as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
                         static_cast<std::size_t>(num_args), keyword_names)
         .release();
   });

@@ -34,14 +34,14 @@ Ref output_info(PyObject* node) {
 }
 
 // (calls, target, [(number of a trace, its calls or None)]) of every key.
-Ref entries_of(const CallCache& cache) {
+Ref programs_of(const CallCache& cache) {
   std::vector<Ref> all;
-  for (const EntryPtr& entry : cache.table.all()) {
+  for (const ProgramPtr& program : cache.table.all()) {
     std::vector<Ref> log;
-    for (const EntryTrace& trace : std::vector<EntryTrace>(entry->log)) {
+    for (const ProgramTrace& trace : std::vector<ProgramTrace>(program->log)) {
       log.push_back(tuple_of({number(trace.number), trace.calls ? number(*trace.calls) : or_none({})}));
     }
-    all.push_back(tuple_of({number(entry->calls), or_none(entry->value), list_of(std::move(log))}));
+    all.push_back(tuple_of({number(program->calls), or_none(program->value), list_of(std::move(log))}));
   }
   return list_of(std::move(all));
 }
@@ -54,7 +54,7 @@ Ref info_of(const CallCache& cache) {
 
 void register_cache(py::module_& module) {
   BoxedClass<CallCache>(module, "partax._core.CallCache", "What all wrappers of equal callables share.",
-                        {{Py_tp_clear, reinterpret_cast<void*>(forget_entries)}})
+                        {{Py_tp_clear, reinterpret_cast<void*>(forget_programs)}})
       .def_property("history", [](const CallCache& cache) { return or_none(cache.history); })
       .def("begin_history",
            [](CallCache& cache, PyObject* history) {
@@ -63,7 +63,7 @@ void register_cache(py::module_& module) {
            })
       .def_property("difference", [](const CallCache& cache) { return exact_unicode(cache.difference); })
       .def_property("options", [](const CallCache& cache) { return cache.options; })
-      .def("entries", &entries_of)
+      .def("entries", &programs_of)
       .def("info", &info_of)
       .def("clear", [](CallCache& cache) {
         cache.table.clear();
@@ -103,9 +103,9 @@ void register_output(py::module_& module) {
 // The call of a Python object that has one.
 CallFrame& frame_of(const CallView& view) { return *view.frame; }
 
-Entry& entry_of(const CallView& view) {
-  if (Entry* const entry = frame_of(view).entry) return *entry;
-  raise_error(PyExc_RuntimeError, "partax: the call has no entry yet");
+Program& program_of(const CallView& view) {
+  if (Program* const program = frame_of(view).program) return *program;
+  raise_error(PyExc_RuntimeError, "partax: the call has no program yet");
 }
 
 void register_arguments(BoxedClass<CallView>& view) {
@@ -128,7 +128,7 @@ void register_arguments(BoxedClass<CallView>& view) {
       // What jax does now is for its own target, and not for what the user's function calls.
       .def_property(
           "is_at_work",
-          [](const CallView& view) { return frame_of(view).entry != nullptr && !frame_of(view).in_user_code; })
+          [](const CallView& view) { return frame_of(view).program != nullptr && !frame_of(view).in_user_code; })
       .def_property("has_traced", [](const CallView& view) { return frame_of(view).traced; })
       .def_property("is_in_body", [](const CallView& view) { return frame_of(view).in_body; })
       .def_property("record", [](const CallView& view) { return or_none(frame_of(view).record); })
@@ -142,25 +142,25 @@ void register_arguments(BoxedClass<CallView>& view) {
 }
 
 void register_steps_of_miss(BoxedClass<CallView>& view) {
-  view.def_property("has_target", [](const CallView& view) { return static_cast<bool>(entry_of(view).value); })
-      .def_property("traced_function", [](const CallView& view) { return or_none(entry_of(view).function); })
+  view.def_property("has_target", [](const CallView& view) { return static_cast<bool>(program_of(view).value); })
+      .def_property("traced_function", [](const CallView& view) { return or_none(program_of(view).function); })
       .def("share_function",
            [=](const CallView& view, PyObject* function, PyObject* not_forwardable) {
-             return share_function(entry_of(view), Ref::borrow(function), not_forwardable);
+             return share_function(program_of(view), Ref::borrow(function), not_forwardable);
            })
       .def_property(
           "forwarded",
-          [](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(entry_of(view).forwarded)); })
+          [](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(program_of(view).forwarded)); })
       .def("set_target",
            [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* program) {
              set_target(frame_of(view), Ref::borrow(target), donated, takes_tuple, Ref::borrow(null_if_none(program)));
            })
-      .def("wait_for_results", [](const CallView& view) { entry_of(view).blocks = true; })
+      .def("wait_for_results", [](const CallView& view) { program_of(view).blocks = true; })
       // The stored programs that it may run.
       .def_property("stored", [](const CallView& view) { return or_none(frame_of(view).stored); })
       .def("set_stored", [](const CallView& view, PyObject* stored) { frame_of(view).stored = Ref::borrow(stored); })
       .def_property("stores_result",
-                    [](const CallView& view) { return frame_of(view).stored || entry_of(view).program; })
+                    [](const CallView& view) { return frame_of(view).stored || program_of(view).stored_program; })
       .def("count_load",
            [](const CallView& view) {
              frame_of(view).loaded = true;
@@ -169,9 +169,9 @@ void register_steps_of_miss(BoxedClass<CallView>& view) {
       // It and those after it run the target itself.
       .def("forget_program",
            [](const CallView& view) {
-             Entry* const entry = frame_of(view).entry;
-             if (entry == nullptr) return;
-             const Ref program = std::move(entry->program), stored = std::move(entry->stored);
+             Program* const program = frame_of(view).program;
+             if (program == nullptr) return;
+             const Ref stored_program = std::move(program->stored_program), stored = std::move(program->stored);
            })
       .def("restore_output", [](const CallView& view, PyObject* result, const py::tuple& inputs) {
         return restore_output(frame_of(view), result, inputs.ptr());

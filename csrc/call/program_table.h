@@ -1,4 +1,4 @@
-// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
+// Programs keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
 // no re-created callable can equal.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace partax {
 
-// One trace of an entry: its number among the callable's, and its calls where its result tells them from others'.
-struct EntryTrace {
+// One trace of a program: its number among the callable's, and its calls where its result tells them from others'.
+struct ProgramTrace {
   std::size_t number;
   std::shared_ptr<std::size_t> calls;
 };
@@ -27,7 +27,7 @@ struct KeyObjects {
   std::vector<Ref> traces;  // jax's trace in the last call, and those of the Variables that it changed: all equal
 };
 
-class EntryTable;
+class ProgramTable;
 
 // The callables of a key.
 struct CallableSummary {
@@ -36,14 +36,14 @@ struct CallableSummary {
   std::size_t num_array_bytes = 0;  // of the arrays that they can read
 };
 
-struct Entry {
-  Entry() = default;
-  ~Entry();  // empties the slots of its outputs
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+struct Program {
+  Program() = default;
+  ~Program();  // empties the slots of its outputs
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
   CallableSummary callables() const;
-  // For the garbage collector, which counts each report: of several owners none may report the entry.
+  // For the garbage collector, which counts each report: of several owners none may report the program.
   int traverse(visitproc visit, void* arg) const;
 
   TreeSpec key;  // sealed
@@ -51,7 +51,7 @@ struct Entry {
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
   Ref value;                 // the jitted target; empty while it is being made
-  Ref program;               // where programs are stored: what calls run in its place, which finds them there
+  Ref stored_program;        // where programs are stored: what calls run in its place, which finds them there
   Ref stored;                // the `Programs` that it asks for them
   bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
   std::string difference;    // why it is not the program of an earlier re-created callable, if that is why it is new
@@ -59,7 +59,7 @@ struct Entry {
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
   std::size_t calls = 0;
-  std::vector<EntryTrace> log;                // of its traces
+  std::vector<ProgramTrace> log;              // of its traces
   std::vector<std::uint8_t> not_forwardable;  // leaves that are not forwarded: donated, or with a sharding of their own
   std::vector<std::uint8_t> donated;          // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
@@ -67,63 +67,63 @@ struct Entry {
   bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null without the option `graph`
   std::size_t used = 0;                 // when it was found last
-  std::weak_ptr<Entry> successor;       // the entry that followed this one last time: the first guess when it differs
-  EntryTable* table = nullptr;          // that it is in
-  std::list<std::shared_ptr<Entry>>::iterator recency;
+  std::weak_ptr<Program> successor;     // the program that followed this one last time: the first guess when it differs
+  ProgramTable* table = nullptr;        // that it is in
+  std::list<std::shared_ptr<Program>>::iterator recency;
 };
-using EntryPtr = std::shared_ptr<Entry>;
-// The caller must hold an EntryPtr to each entry that it goes on with: comparing keys runs user code, which may call
-// the same wrapper, and so may destroying an entry; both may change the table. They run where it is consistent, and a
+using ProgramPtr = std::shared_ptr<Program>;
+// The caller must hold a ProgramPtr to each program that it goes on with: comparing keys runs user code, which may call
+// the same wrapper, and so may destroying a program; both may change the table. They run where it is consistent, and a
 // key is never compared twice for one answer.
-class EntryTable {
+class ProgramTable {
  public:
-  explicit EntryTable(std::size_t max_size) : max_size_(max_size) {}
-  ~EntryTable();
-  EntryTable(const EntryTable&) = delete;
-  EntryTable& operator=(const EntryTable&) = delete;
+  explicit ProgramTable(std::size_t max_size) : max_size_(max_size) {}
+  ~ProgramTable();
+  ProgramTable(const ProgramTable&) = delete;
+  ProgramTable& operator=(const ProgramTable&) = delete;
 
-  // The entry of an equal key, which becomes the most recent one; or null. Raises what TreeSpec::equals does.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape);
-  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
-  // look for one key at once get one entry.
-  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
-  // See TreeSpec::difference: of the latest entry of the same structure whose callables are another's.
+  // The program of an equal key, which becomes the most recent one; or null. Raises what TreeSpec::equals does.
+  ProgramPtr find(const TreeSpec& spec, const CallShape& shape);
+  // The same, or a new program without a value; drops the least recently used one if there are too many. Threads that
+  // look for one key at once get one program.
+  ProgramPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
+  // See TreeSpec::difference: of the latest program of the same structure whose callables are another's.
   std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
-  // The entry used last, or null.
-  EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
+  // The program used last, or null.
+  ProgramPtr latest() const noexcept { return recency_.empty() ? ProgramPtr() : recency_.front(); }
   // It must be in the table.
-  void touch(Entry& entry) noexcept {
-    entry.used = ++uses_;
-    recency_.splice(recency_.begin(), recency_, entry.recency);
+  void touch(Program& program) noexcept {
+    program.used = ++uses_;
+    recency_.splice(recency_.begin(), recency_, program.recency);
   }
-  void erase(Entry& entry) noexcept;
-  // After a call that failed: drops an entry that no call has traced or is tracing.
-  void erase_untraced(Entry& entry) noexcept;
+  void erase(Program& program) noexcept;
+  // After a call that failed: drops a program that no call has traced or is tracing.
+  void erase_untraced(Program& program) noexcept;
   void clear() noexcept {
-    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    std::list<ProgramPtr> dropped;  // destroyed at the end, when the table is consistent
     while (!recency_.empty()) dropped.splice(dropped.end(), unlink(*recency_.front()));
   }
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
-  std::vector<EntryPtr> all() const { return {recency_.begin(), recency_.end()}; }
+  std::vector<ProgramPtr> all() const { return {recency_.begin(), recency_.end()}; }
   int traverse(visitproc visit, void* arg) const;
 
  private:
   // As the callback of a weak reference: it needs no memory.
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
-  std::list<EntryPtr> unlink(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
-  // Makes the entry found by its key; if that fails, nothing has changed.
-  void enlist(const EntryPtr& entry);
-  // The entries of a hash, the latest first: comparing runs user code, which may change this table.
-  std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
+  std::list<ProgramPtr> unlink(Program& program) noexcept;  // out of all containers, for the caller to destroy
+  // Makes the program found by its key; if that fails, nothing has changed.
+  void enlist(const ProgramPtr& program);
+  // The programs of a hash, the latest first: comparing runs user code, which may change this table.
+  std::vector<ProgramPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
 
   std::size_t max_size_;
   std::size_t uses_ = 0;
-  std::list<EntryPtr> recency_;  // most recent first
-  std::unordered_multimap<std::size_t, EntryPtr> entries_;
+  std::list<ProgramPtr> recency_;  // most recent first
+  std::unordered_multimap<std::size_t, ProgramPtr> by_hash_;
   struct Part {
-    Entry* entry;
+    Program* program;
     bool is_callable;
   };
   std::unordered_map<PyObject*, Part> by_weakref_;
