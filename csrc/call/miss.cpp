@@ -182,7 +182,7 @@ Ref share_function(Program& program, const Ref& function, PyObject* flags) {
   return program.function;
 }
 
-void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program) {
+void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program) {
   Program& program = *frame.program;
   Flags donated = read_flags(flags);
   // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
@@ -193,7 +193,7 @@ void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes
   if (std::find(donated.begin(), donated.end(), 1) != donated.end()) program.donated = std::move(donated);
   program.takes_tuple = takes_tuple;
   program.value = target;
-  program.stored_program = program;
+  program.stored_program = stored_program;
   program.stored = frame.stored;
   frame.is_new = true;
   const Ref done = std::move(program.function);

@@ -58,6 +58,6 @@ Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs);
 Ref share_function(Program& program, const Ref& function, PyObject* flags);
 // Gives the program its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
 // donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
-void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& program);
+void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program);
 
 }  // namespace partax
