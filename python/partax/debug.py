@@ -1,20 +1,15 @@
 """Limits on tracing, for tests and for production: no step may take minutes because something is traced again."""
 
 import contextlib
-import contextvars
 import functools
 from collections.abc import Callable, Generator
 from typing import Any
 
-import jax
-
-from partax import _core
 from partax._explain.description import describe
-from partax._explain.explain import counters, forbidden
+from partax._explain.explain import forbidden
 from partax._explain.history import History, Record
-from partax._jax.private import function_name, stage_of, under_trace
+from partax._jax.private import under_trace
 from partax._jit.options import check_max_traces
-from partax._jit.record_at_work import during
 from partax._transforms.wrapper import Transformed, check_callable, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
@@ -54,7 +49,7 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
     """Limit how often a callable is traced, by all its callers together.
 
     Example:
-      >>> step = partax.debug.assert_max_traces(jax.jit(lambda x: x * 3), max_traces=1)
+      >>> step = jax.jit(partax.debug.assert_max_traces(lambda x: x * 3, max_traces=1))
       >>> _ = step(jnp.ones(2))
       >>> try:
       ...     step(jnp.ones(3))
@@ -62,21 +57,19 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ...     print(error)
       `<lambda>` would be traced once more than max_traces=1 allows, because x: float32[2] -> float32[3]
 
-    It can be inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled function
-    of partax, `jax.jit` or Equinox. A call that is neither traced nor of a compiled function does not count.
+    It belongs inside a transformation. A call that is not traced does not count.
 
     Args:
-      fun: Any callable; a pytree stays a pytree. Default: None, which returns a decorator, also for methods.
+      fun: Any callable that is not compiled itself; a pytree stays a pytree. Default: None, which returns a decorator.
       max_traces: The largest number of traces, or None for any number, which `get_num_traces` returns.
 
     Returns:
       A callable that does what `fun` does.
 
     Raises:
-      TypeError: `fun` is not callable.
+      TypeError: `fun` is not callable, or it is a compiled function.
       ValueError: `max_traces` is not a number of traces.
-      RetraceError: When called: `fun` is about to be traced once more than that; for a compiled function of another
-        library, compiled. The message says what is new.
+      RetraceError: When called: `fun` is about to be traced once more than that. The message says what is new.
 
     See Also:
       The guide "When does a call retrace?".
@@ -85,6 +78,11 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
     if fun is None:
         return functools.partial(assert_max_traces, max_traces=max_traces)
     check_callable(fun, "debug.assert_max_traces")
+    if hasattr(fun, "lower"):
+        raise TypeError(
+            f"debug.assert_max_traces: found {fun!r}, expected a function that is not compiled yet, as in "
+            "`jit(assert_max_traces(f, max_traces=1))`; `filter_jit` has the option `max_traces` too"
+        )
     name = getattr(fun, "__name__", None)
     return _Limited(fun, History(name if isinstance(name, str) else type(fun).__name__, max_traces))
 
@@ -113,67 +111,28 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
       The guide "When does a call retrace?".
     """
     wrapper: Any = fun
-    for _ in range(_MAX_WRAPPERS):
+    for _ in range(100):  # a mock has every attribute
         if isinstance(wrapper, _Limited):
-            return wrapper.history.count
+            return wrapper._options[0].count
         inner = (getattr(wrapper, name, None) for name in ("__func__", "__wrapped__", "func"))
-        wrapper = next((one for one in inner if callable(one)), None)
+        wrapper = next(filter(callable, inner), None)
     raise ValueError(f"found {fun!r}, expected a callable that `partax.debug.assert_max_traces` has returned")
-
-
-_MAX_WRAPPERS = 100
 
 
 class _Limited(Transformed[..., Any]):
     _name = "debug.assert_max_traces"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fun = self.__wrapped__
-        if under_trace():
-            return self._traced_call(args, kwargs)
-        if isinstance(fun, _core.JitFunction):
-            with during(counters, (*counters.get(), (fun, self.history))):
-                return fun(*args, **kwargs)
-        if hasattr(fun, "lower"):  # a compiled function of others
-            with during(_watcher, lambda name: self._count_foreign_trace(name, args, kwargs)):
-                return fun(*args, **kwargs)
-        return fun(*args, **kwargs)
-
-    @property
-    def history(self) -> History:
-        return self._options[0]
-
-    def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self._begin(args, kwargs)
+        fun, history = self.__wrapped__, self._options[0]
+        if not under_trace():
+            return fun(*args, **kwargs)
+        names = names_of_arguments(fun, len(args))
+        record = Record(describe({**dict(zip(names, args, strict=True)), **kwargs}))
+        history.begin(record)
         failed = True
         try:
-            result = self.__wrapped__(*args, **kwargs)
+            result = fun(*args, **kwargs)
             failed = False
             return result
         finally:
-            self.history.end(record, failed)
-
-    def _begin(self, args: Any, kwargs: Any) -> Record:
-        names = names_of_arguments(self.__wrapped__, len(args))
-        record = Record(describe({**dict(zip(names, args, strict=True)), **kwargs}))
-        self.history.begin(record)
-        return record
-
-    def _count_foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
-        if name == self.history.name:
-            self.history.end(self._begin(args, kwargs), False)
-
-
-# ---- The traces of compiled functions of others.
-
-_watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
-"""Called with the name of each function that jax has traced, before it is compiled."""
-
-
-def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
-    watcher = _watcher.get()
-    if watcher is not None and stage_of(event) == "trace":
-        watcher(function_name(kwargs))
-
-
-jax.monitoring.register_event_duration_secs_listener(_on_duration)
+            history.end(record, failed)

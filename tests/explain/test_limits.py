@@ -145,6 +145,9 @@ def test_only_callables() -> None:
         debug.assert_max_traces(3, max_traces=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="found a `int`"):
         debug.assert_max_traces(max_traces=1)(3)  # type: ignore[arg-type]
+    for jit in (filter_jit, jax.jit, eqx.filter_jit):
+        with pytest.raises(TypeError, match="not compiled yet"):
+            debug.assert_max_traces(jit(lambda x: x), max_traces=1)
     assert issubclass(RetraceError, RuntimeError) and issubclass(partax.RetraceWarning, UserWarning)
 
 
@@ -153,9 +156,6 @@ DECORATED: dict[str, Any] = {
     "filter_jit": lambda f: filter_jit(debug.assert_max_traces(max_traces=2)(f)),
     "jax.jit": lambda f: jax.jit(debug.assert_max_traces(max_traces=2)(f)),
     "eqx.filter_jit": lambda f: eqx.filter_jit(debug.assert_max_traces(max_traces=2)(f)),
-    "around filter_jit": lambda f: debug.assert_max_traces(max_traces=2)(filter_jit(f)),
-    "around jax.jit": lambda f: debug.assert_max_traces(max_traces=2)(jax.jit(f)),
-    "around eqx.filter_jit": lambda f: debug.assert_max_traces(max_traces=2)(eqx.filter_jit(f)),
     "partial": lambda f: functools.partial(filter_jit(debug.assert_max_traces(max_traces=2)(f))),
 }
 

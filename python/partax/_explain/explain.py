@@ -3,7 +3,6 @@
 import contextvars
 import logging
 import os
-from typing import Any
 
 from partax._pytree.call_site import is_of_library, site_text
 
@@ -103,6 +102,3 @@ RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users fi
 
 forbidden: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_no_retrace", default=False)
 """Whether no partax function may be traced now."""
-
-counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.ContextVar("partax_limited", default=())
-"""Wrappers, each with a further `History` by which its traces are counted now."""

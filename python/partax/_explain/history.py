@@ -15,7 +15,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._explain.description import Description
 from partax._explain.differences import Difference, count_differences, differences, moved_arrays, reason_of
-from partax._explain.explain import RetraceError, counters, explaining, forbidden, report_line
+from partax._explain.explain import RetraceError, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
 from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_recreation
 from partax._families.equinox import jitted_by_equinox
@@ -165,12 +165,6 @@ class History:
             self.live -= failed
 
     def _check_limits(self, reason: str) -> None:
-        for wrapper, counter in counters.get():
-            if wrapper._cache.history is self:
-                with counter._lock:
-                    counter._check_limits(reason)
-                    counter.count += 1
-                    counter.live += 1
         if forbidden.get() and self.cache_size is not None:
             raise RetraceError(f"`{self.name}` would be traced {_FORBIDDEN}, as trace {self.count + 1}: {reason}")
         if self.max_traces is not None and self.live >= self.max_traces:
