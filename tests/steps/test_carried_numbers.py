@@ -13,35 +13,14 @@ import partax
 ONE = np.ones(2, "f4")
 
 
-@pytest.mark.parametrize("rate", [3.0, {"a": [3.0]}])
-def test_numbers_alone_stay_unchanged(rate: Any) -> None:
-    def step(state: Any, rate: Any, x: Any) -> Any:
-        (number,) = jax.tree.leaves(rate)
-        assert type(number) is float
-        return {"w": state["w"] + number * x}, jax.tree.map(lambda _: x.sum(), rate)
-
-    chunks = list(partax.scan_steps(partax.filter_jit(step), 2)({"w": jnp.zeros(2)}, rate=rate, over=[ONE] * 5))
-    assert chunks[-1][0]["w"].tolist() == [15, 15]
-
-
-@pytest.mark.parametrize(
-    ("count", "increment", "message", "expected"),
-    [
-        (0, 1, "`count`: 0 before a step, 1 after it", 5),
-        (({"i": 0}, None), 1, r"`count\[0\]\['i'\]`: 0 before a step, 1 after it", 5),
-        (1, 0.5, "`count`: 1 before a step, 1.5 after it", 3.5),
-    ],
-)
-def test_a_number_that_a_step_changes_is_refused_with_the_carry_to_write(
-    count: Any, increment: float, message: str, expected: float
-) -> None:
+@pytest.mark.parametrize(("count", "increment", "expected"), [(0, 1, 5), (({"i": 0}, None), 1, 5), (1, 0.5, 3.5)])
+def test_a_number_that_a_step_changes_is_carried_if_carry_names_it(count: Any, increment: float, expected: Any) -> None:
     def step(state: Any, count: Any, x: Any) -> Any:
         return {"w": state["w"] + x}, jax.tree.map(lambda number: number + increment, count)
 
     jitted, over = partax.filter_jit(step), [ONE] * 5
-    with pytest.raises(TypeError, match=message) as error:
+    with pytest.raises(ValueError, match=r"of the type of `count`.*carry={'state': 0, 'count': 1}"):
         list(partax.scan_steps(jitted, 2)({"w": ONE}, count, over=over))
-    assert "carry={'state': 0, 'count': 1}" in str(error.value)
     chunks = list(partax.scan_steps(jitted, 2, carry={"state": 0, "count": 1})({"w": ONE}, count, over=over))
     assert jax.tree.leaves(chunks[-1][1]) == [expected]
 
@@ -54,9 +33,8 @@ def test_a_number_that_carry_does_not_name_stays_unchanged() -> None:
 
 def test_an_array_cannot_follow_a_number() -> None:
     step = partax.filter_jit(lambda s, x: {"n": x, "w": s["w"]})
-    for carry in (None, {"s": ()}):
-        with pytest.raises(TypeError, match=r"s.*\['n'\]`: (a number|0) before (a|the) step, float32\[2\] after it"):
-            list(partax.scan_steps(step, 2, carry=carry)({"n": 0, "w": ONE}, over=[ONE] * 2))
+    with pytest.raises(TypeError, match=r"s.*\['n'\]`: 0 before the step, float32\[2\] after it"):
+        list(partax.scan_steps(step, 2, carry={"s": ()})({"n": 0, "w": ONE}, over=[ONE] * 2))
 
 
 @pytest.mark.parametrize("scale", [1.5, 2])

@@ -148,7 +148,7 @@ def test_donation_goes_on(donate: Any) -> None:
         return {"w": state["w"] + fixed * batch}, (state["w"] * batch).sum()
 
     first, fixed = {"w": jnp.zeros(3)}, jnp.ones(3)
-    run = partax.scan_steps(partax.filter_jit(step, donate=donate), 4)
+    run = partax.scan_steps(partax.filter_jit(step, donate=donate), 4, carry={"state": 0})
     before = first
     for state, _ in run(fixed, first, over=[np.ones(3, "f4")] * 10):
         assert before["w"].is_deleted() == (donate != "none")

@@ -57,23 +57,23 @@ BATCHES: dict[str, Callable[[], Any]] = {
 # Results that are nearly an argument, which would be the same in each step.
 CHANGED: dict[str, Callable[[], Any]] = {
     r"`carry\['state'\]`: .* before the step": run(add, W, carry={"state": 1}),
-    r"`s\['n'\]`: 'b' before a step, 'ba' after it": run(lambda s, b: ({**s, "n": s["n"] + "a"}, 1), {**W, "n": "b"}),
-    r"`s\['w'\]`: float32\[2\] before a step, bfloat16\[2\] after": run(
-        lambda s, b: ({"w": s["w"].astype("bfloat16"), "v": s["v"]}, 1), {"w": ONE, "v": ONE}
+    r"`carry\['s'\]\['n'\]`: 'b' before the step, 'ba' after": run(
+        lambda s, b: ({**s, "n": s["n"] + "a"}, 1), {**W, "n": "b"}, carry={"s": 0}
     ),
-    r"`s\['b'\]`: nothing before a step, float32\[2\] after": run(lambda s, x: ({**s, "b": x}, 1), W),
-    r"`a\['b'\]`: nothing before .*`result\['a'\]`": run(lambda a, o, x: {"a": {**a, "b": x}, "o": o}, W, {"v": X}),
-    r"`s\['b'\]`: None before a step, float32\[2\] after it": run(lambda s, x: {**s, "b": x}, {**W, "b": None}),
+    "no part of the structure and types of `s`": run(lambda s, b: ({"w": s["w"].astype("bfloat16")}, 1), W),
+    "no part of the structure and types of `a`.*carry={'o': 'o'}": run(
+        lambda a, o, x: {"a": {**a, "b": x}, "o": o}, W, {"v": X}
+    ),
+    "no part of the structure and types of `state`": run(lambda state, batch: batch.sum(), W),
 }
 DOUBTS: dict[str, Callable[[], Any]] = {
-    "found nothing in the result": run(lambda state, batch: batch, W),
-    r"`result\[0\]` of the type of 's', an array or scalars alone.*as carry=\{'s': 0\}": run(
+    r"`result\[0\]` of the type of `s`, an array or scalars alone.*as carry=\{'s': 0, 'n': 1\}": run(
         lambda s, n, b: (s + b, 1), ONE, 1
     ),
-    r"`result\[1\]` of the type of 'rates', an array or scalars alone": run(
+    r"`result\[1\]` of the type of `rates`, an array or scalars alone": run(
         lambda s, rates, x: (s, [x.sum()]), W, [ONE[0]]
     ),
-    r"'i', an array or scalars alone, .* as carry=": run(
+    r"`i`, an array or scalars alone, .* as carry=": run(
         lambda s, i, x: ({"w": s["w"] + i * x}, i + 1), W, 0, dynamic=("i",)
     ),
     r"`result\[0\]` and `result\[1\]` of the structure and types of `s`": run(lambda s, b: (s, {"w": s["w"] * 2}), W),

@@ -82,7 +82,7 @@ class _Chunk:
         def infer(state: dict[str, Any], batch: dict[str, Any]) -> tuple[dict[str, Any], None]:
             nonlocal places
             result, state = call_step(state, batch)
-            places = find_carry(candidates, result, self.settings.carry, objects is not None)
+            places = find_carry(candidates, result, self.settings.carry, objects.names if objects else ())
             return state, None
 
         def scan_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[dict[str, Any], Any]:

@@ -52,7 +52,7 @@ class ObjectsInPlace:
     """The arguments of a chunk that steps change in place."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
+        self._values, self.names = values, values.keys()
         self._graph, self.state = nnx.split(values)
         self._copies, self._contents = list[Any](), list[Any]()
 

@@ -28,17 +28,16 @@ def scan_steps(
       >>> [losses.tolist() for _, losses in run({"w": jnp.ones(2)}, over=[jnp.ones(2)] * 4)]
       [[2.0, 1.0], [0.0, -1.0]]
 
-    A returned value, or an item of a returned container, is carried to the argument that has its structure and types if
-    there is exactly one and no other result has them; otherwise pass `carry=`. An array or scalars alone, next to other
-    arguments, may be metrics and need it too; a random key does not. Python numbers alone are carried only by `carry=`.
-    Flax objects that `partax.nnx.jit` changes in place are updated once per chunk. A batch of another shape than the
-    first runs by itself. If `over` raises, the batches already read run first.
+    Each argument with arrays or numbers is carried: from the one part of the result that has its structure and types,
+    by itself or in tuples, lists and dicts. Else, as if one stays the same or is a single array next to others, pass
+    `carry=`. Flax objects that `partax.nnx.jit` changes in place are updated once per chunk. A batch of another shape
+    runs by itself. If `over` raises, the batches already read run first.
 
     Args:
       step: The result of `filter_jit` or `partax.nnx.jit`. Its options apply, and its `clear_cache` clears the chunks.
       size: The number of steps in a chunk, at least 1.
-      carry: For each carried argument, its place in the result: a position, a key, or a tuple of these. Default: each
-        result that matches one argument and no other.
+      carry: For each carried argument, its place in the result: a position, a key, or a tuple of these; all others stay
+        the same. Default: the one part of the result that matches each.
       unroll: The number of steps in one iteration of the loop. Same as in `jax.lax.scan`. Default: 1.
 
     Returns:
