@@ -2,9 +2,9 @@
 
 import functools
 import operator
-import types
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import CellType
 from typing import Any, TypeVar
 
 import jax
@@ -18,10 +18,6 @@ from partax._pytree.short_text import short_text
 
 _T = TypeVar("_T")
 _UNSET: Any = object()
-_IsLeaf = Callable[[Any], bool]
-
-# Wraps each leaf in a separate object, since small ints, strings and None can be the same object in many places.
-_Wrapped = types.CellType
 
 
 def at(
@@ -29,7 +25,7 @@ def at(
     pytree: _T,
     replace: Any = _UNSET,
     replace_fn: Callable[[Any], Any] = _UNSET,
-    is_leaf: _IsLeaf | None = None,
+    is_leaf: Callable[[Any], bool] | None = None,
 ) -> _T:
     """Replace the nodes of a tree that a function returns. Same as in `equinox.tree_at`.
 
@@ -40,17 +36,15 @@ def at(
       >>> partax.tree.at(lambda model: model["layers"], model, replace_fn=len)
       {'layers': 2, 'name': 'mlp'}
 
-    Exactly one of `replace` and `replace_fn` must be passed. `where` is called twice, the second time with a tree of
-    other leaves, and must not depend on the leaves.
+    `where` is called twice, the second time with a tree of other leaves, and must not depend on the leaves.
 
     Args:
-      where: A function from a tree of the structure of `pytree` to the node to replace, or to a sequence of nodes:
-        leaves or whole subtrees.
+      where: A function from a tree like `pytree` to the node to replace, a leaf or a whole subtree, or to
+        a sequence of nodes.
       pytree: Any pytree; it is not changed.
       replace: The new value; for a sequence of nodes, a sequence of the same length. Default: `replace_fn` is used.
       replace_fn: A function that is called with each node for its new value. Default: `replace` is used.
-      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. `lambda x: x is None` lets Nones be
-        replaced. Default: None, for no such nodes.
+      is_leaf: A predicate on nodes that count as one leaf. `lambda x: x is None` lets Nones be replaced. Default: None.
 
     Returns:
       A tree with the new nodes. All other nodes and leaves are unchanged.
@@ -70,18 +64,38 @@ def at(
     # An empty tuple is a leaf too, since all of them are one object.
     is_leaf_too = _is_empty_tuple if is_leaf is None else lambda node: _is_empty_tuple(node) or is_leaf(node)
     leaves, structure = _core.tree_flatten(pytree, is_leaf_too)
-    wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
+    # Each leaf in an object of its own, since small ints, strings and None can be the same object in many places.
+    wrapped = _core.tree_unflatten(structure, list(map(CellType, leaves)))
     expected, selection = where(pytree), _select(where, wrapped)
     # An empty tuple of the tree is wrapped, so an empty tuple in the selection was created by `where`.
-    _check_independence(expected, selection, is_leaf if _is_empty_tuple(selection) else is_leaf_too)
-    nodes: list[Any] = list(selection) if isinstance(selection, Sequence) else []
-    selected = {id(node) for node in (*nodes, selection)}
-    leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in selected)
-    counts = Counter(id(leaf) for leaf in leaves if id(leaf) in selected)
+    leaves, structure = _core.tree_flatten(expected, is_leaf if _is_empty_tuple(selection) else is_leaf_too)
+    selected_leaves, selected_structure = _core.tree_flatten(selection, None)
+    are_same = list(map(id, leaves)) == [id(_unwrapped(leaf)) for leaf in selected_leaves]
+    if not are_same or not _core.have_equal_structures(structure, selected_structure):
+        raise ValueError(
+            "`where` must use just the PyTree structure of `pytree`. `where` must not depend on the leaves in `pytree`."
+        )
+    nodes = list(selection) if isinstance(selection, Sequence) else []
+    ids = {id(node) for node in (*nodes, selection)}
+    leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in ids)
+    counts = Counter(map(id, leaves))
     if id(selection) in counts or not isinstance(selection, Sequence):
         nodes, replace = [selection], (replace if replace is _UNSET else [replace])
-    new_nodes = _replacements(nodes, counts, replace, replace_fn)
-    return _core.tree_unflatten(structure, [new_nodes[id(x)] if id(x) in counts else _unwrapped(x) for x in leaves])
+    if any(counts[id(node)] == 0 for node in nodes):
+        raise ValueError("`where` does not specify an element or elements of `pytree`.")
+    if any(counts[id(node)] > 1 for node in nodes):
+        raise ValueError(
+            "`where` does not uniquely identify a single element of `pytree`; to replace a None, give "
+            "`is_leaf=lambda x: x is None`, as for (None, None, 1)"
+        )
+    values = replace if replace_fn is _UNSET else [replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes]
+    if len(nodes) != len(values):
+        raise ValueError(
+            "`where` must return a sequence of leaves of the same length as `replace`: found "
+            f"{len(nodes)} nodes and {len(values)} in `replace`."
+        )
+    new_nodes = dict(zip(map(id, nodes), values, strict=True))
+    return _core.tree_unflatten(structure, [new_nodes[id(x)] if id(x) in new_nodes else _unwrapped(x) for x in leaves])
 
 
 def _is_empty_tuple(node: Any) -> bool:
@@ -89,7 +103,6 @@ def _is_empty_tuple(node: Any) -> bool:
 
 
 def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
-    """Call `where` with a tree whose leaves support no operations."""
     try:
         return where(wrapped)
     except (TypeError, AttributeError, IndexError) as error:
@@ -99,41 +112,8 @@ def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
         ) from error
 
 
-def _check_independence(expected: Any, selection: Any, is_leaf: _IsLeaf | None) -> None:
-    """Raise if `where` returned other nodes of the tree itself than of the tree with wrapped leaves."""
-    leaves, structure = _core.tree_flatten(expected, is_leaf)
-    selected, selected_structure = _core.tree_flatten(selection, None)
-    selected = [_unwrapped(leaf) for leaf in selected]
-    if not _core.have_equal_structures(structure, selected_structure) or any(
-        a is not b for a, b in zip(leaves, selected, strict=True)
-    ):
-        raise ValueError(
-            "`where` must use just the PyTree structure of `pytree`. `where` must not depend on the leaves in `pytree`."
-        )
-
-
-def _replacements(nodes: list[Any], counts: Counter[int], replace: Any, replace_fn: Any) -> dict[int, Any]:
-    """The new value of each node by its id; `counts` has how often each is in the tree."""
-    for node in nodes:
-        if counts[id(node)] == 0:
-            raise ValueError("`where` does not specify an element or elements of `pytree`.")
-        if counts[id(node)] > 1:
-            raise ValueError(
-                "`where` does not uniquely identify a single element of `pytree`; to replace a None, give "
-                "`is_leaf=lambda x: x is None`, as for (None, None, 1)"
-            )
-    if replace is _UNSET:
-        return {id(node): replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes}
-    if len(nodes) != len(replace):
-        raise ValueError(
-            "`where` must return a sequence of leaves of the same length as `replace`: found "
-            f"{len(nodes)} nodes and {len(replace)} in `replace`."
-        )
-    return {id(node): new for node, new in zip(nodes, replace, strict=True)}
-
-
 def _unwrapped(leaf: Any) -> Any:
-    if type(leaf) is not _Wrapped:
+    if type(leaf) is not CellType:
         raise TypeError(
             f"Operation undefined, {short_text(leaf)} is not a leaf of the pytree: `where` is to return leaves or "
             "subtrees of the tree that it is given."
@@ -156,8 +136,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
       *pytrees: One or more trees of any kind.
       typematch: Whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
         1 to 1.0. Default: False.
-      rtol: The relative tolerance for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
-      atol: The absolute tolerance for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
+      rtol, atol: The tolerances for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
 
     Returns:
       A bool, or a traced bool array if the result depends on the values of traced arrays. `equal(...) is True` checks
@@ -182,7 +161,18 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
         for a, b in zip(first, leaves, strict=True):
             if typematch and type(a) is not type(b):
                 return False
-            result = _equal_leaves(a, b, is_exact, rtol, atol)
+            if not (is_array(a) and is_array(b)):
+                result: Any = not (is_array(a) or is_array(b) or a != b)
+            elif a.shape != b.shape or a.dtype != b.dtype:
+                return False
+            elif is_exact or not jnp.issubdtype(a.dtype, jnp.inexact):
+                is_on_host = _is_on_host(a) and _is_on_host(b)
+                result = bool((np.asarray(a) == np.asarray(b)).all()) if is_on_host else _all_equal(a, b)
+            else:
+                allclose: Any = (
+                    np.allclose if not isinstance(a, jax.Array) and not isinstance(b, jax.Array) else jnp.allclose
+                )
+                result = allclose(a, b, rtol=rtol, atol=atol)
             if result is False:
                 return False
             if result is not True:
@@ -192,23 +182,9 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     return all(map(bool, pending))
 
 
-def _equal_leaves(a: Any, b: Any, is_exact: bool, rtol: Any, atol: Any) -> Any:
-    """A bool, or the array with the result."""
-    if not (is_array(a) and is_array(b)):
-        return not (is_array(a) or is_array(b) or a != b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if is_exact or not jnp.issubdtype(a.dtype, jnp.inexact):
-        if _is_on_host(a) and _is_on_host(b):
-            return bool(np.all(np.asarray(a) == np.asarray(b)))
-        return _all_equal(a, b)
-    is_numpy = all(isinstance(array, np.ndarray | np.generic) for array in (a, b))
-    return bool(np.allclose(a, b, rtol=rtol, atol=atol)) if is_numpy else jnp.allclose(a, b, rtol=rtol, atol=atol)
-
-
 def _is_on_host(array: Any) -> bool:
     """Whether NumPy reads an array without a copy; it is much faster than a program of JAX for small arrays."""
-    if isinstance(array, np.ndarray | np.generic):
+    if not isinstance(array, jax.Array):
         return True
     if isinstance(array, Tracer) or jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.is_fully_addressable:
         return False
