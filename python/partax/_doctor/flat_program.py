@@ -1,4 +1,4 @@
-"""A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
+"""A program with its calls inlined, as XLA sees it: operations in a row, with numbers for what they read and make."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from jax.extend.core import Literal
 
 from partax._doctor.lines import Line, nearest_line, stack_of
-from partax._doctor.program import Program, read_once
+from partax._doctor.program import Program
+from partax._families.objects import cached_by_identity
 from partax._jax.programs import held_programs
 
 LITERAL = -1
@@ -19,8 +20,7 @@ class Call(NamedTuple):
 
     eqn: Any  # None of the outermost program
     outer: "Call | None"
-    jaxpr: Any
-    numbers: dict[Any, int]  # of its values
+    program: "FlatProgram"
 
 
 class Body(NamedTuple):
@@ -30,77 +30,97 @@ class Body(NamedTuple):
     operands: Sequence[int | None]  # for each input the operand that it is; None where it changes from turn to turn
 
 
-Programs = dict[int, "FlatProgram"]  # by the id of the jaxpr
+class Operation(NamedTuple):
+    """An equation that is not an inlined call."""
+
+    eqn: Any
+    reads: tuple[int, ...]  # the numbers of its operands; `LITERAL` for a literal
+    writes: tuple[int, ...]  # those of its results
+    call: Call  # the innermost around it
+    bodies: tuple[Body, ...]
+
+    @property
+    def name(self) -> str:
+        return self.eqn.primitive.name
+
+    @property
+    def treatment(self) -> int | None:
+        """How it treats its operands; None if that is unknown."""
+        return TREATMENT.get(self.eqn.primitive.name)
+
+    @property
+    def size(self) -> int:
+        return 1 + sum(body.program.size for body in self.bodies)
+
+    @property
+    def calls(self) -> list[Call]:
+        """All calls around it, the innermost first."""
+        calls: list[Call] = []
+        call: Call | None = self.call
+        while call is not None and call.eqn is not None:
+            calls.append(call)
+            call = call.outer
+        return calls
+
+    @property
+    def enclosing(self) -> set[str]:
+        """The names of the equations around it."""
+        return {call.eqn.primitive.name for call in self.calls}
+
+    @property
+    def line(self) -> Line:
+        """The user's line, or that of what contains it if it has none, as in jax's own functions."""
+        return nearest_line((self.eqn, *(call.eqn for call in self.calls)))
+
+    @property
+    def stack(self) -> tuple[Line, ...]:
+        """The lines that it comes from, with those of the calls in this program, the outermost first."""
+        eqns = [call.eqn for call in self.calls if call.program is self.call.program and call is not call.program.call]
+        return tuple(line for eqn in (*reversed(eqns), self.eqn) for line in stack_of(eqn))
 
 
 class FlatProgram:
-    """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside calls.
-
-    Those inside loops and branches are in programs of their own, the `bodies` of an equation. There are lists and no
-    object of ours for each equation: a program may have 100,000, and the garbage collector would walk them all again
-    and again.
+    """The operations of a jaxpr, also those inside calls. Those of loops and branches are in programs of their own, the
+    `bodies` of an operation.
     """
 
     def __init__(
-        self, jaxpr: Any, constants: Sequence[Any], programs: Programs, times: int, eqn: Any, outer: Call | None
-    ) -> None:
-        self.jaxpr = jaxpr
-        self.eqn = eqn  # that this is a body of; None of the outermost program
+        self, jaxpr: Any, constants: Sequence[Any], programs: dict[int, "FlatProgram"], times: int = 1, eqn: Any = None,
+        outer: Call | None = None,
+    ) -> None:  # fmt: skip
         self.times = times  # how often it runs in one run of the outermost; the turns of a while loop count as one
-        self._programs = programs  # this one, and those around and inside it
+        self.call = Call(eqn, outer, self)
+        self.programs = programs  # by the id of the jaxpr: this one, and those around and inside it
         programs[id(jaxpr)] = self
         self.values = 0  # how many numbers there are
         self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
-        self.eqns: list[Any] = []
-        self.reads: list[tuple[int, ...]] = []  # what each equation reads; `LITERAL` for a literal
-        self.writes: list[tuple[int, ...]] = []
-        self.treatments: list[int | None] = []  # how each treats its operands; None of what is not known
-        self.calls: list[Call] = []  # the innermost around each
-        self.weights: list[int] = []  # how many equations each is, with those of its bodies
-        self.bodies: dict[int, list[Body]] = {}  # by the index of the equation
-        captured = self._capture(jaxpr, constants)
-        self.inputs = self._new(jaxpr.invars)  # the numbers of the jaxpr's inputs
-        numbers = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*captured, *self.inputs), strict=True))
-        self._own_call = Call(eqn, outer, jaxpr, numbers)
-        self.results = self._read(self._own_call)  # and those of its outputs
-        self.size = sum(self.weights)
+        self.operations: list[Operation] = []
+        self.inputs = self._new(jaxpr.invars)
+        self.results = self._read(self.call, jaxpr, constants, self.inputs)
+        self.size = sum(operation.size for operation in self.operations)
 
     def _new(self, variables: Sequence[Any]) -> tuple[int, ...]:
         first, self.values = self.values, self.values + len(variables)
         return tuple(range(first, self.values))
 
-    def _capture(self, jaxpr: Any, constants: Sequence[Any]) -> tuple[int, ...]:
+    def _read(self, call: Call, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[int]) -> list[int]:
+        """Add the operations of a call, and return the numbers of its results."""
         captured = self._new(jaxpr.constvars)
         self.constants.update(zip(captured, constants, strict=False))
-        return captured
-
-    def _read(self, call: Call) -> list[int]:
-        """Add the equations of a call, and return the numbers of its results."""
-        numbers = call.numbers
-        for eqn in call.jaxpr.eqns:
+        numbers = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*captured, *inputs), strict=True))
+        for eqn in jaxpr.eqns:
             name = eqn.primitive.name
-            treatment = TREATMENT.get(name, IN_PLACE if name.startswith("scatter") else None)
             reads = tuple([LITERAL if type(var) is Literal else numbers[var] for var in eqn.invars])
-            bodies: list[Body] = []
-            if treatment is None:
-                inner, constants = _callee(eqn) if name in _INLINED else (None, ())
-                if inner is not None:
-                    own = (*self._capture(inner, constants), *reads)
-                    of_inner = dict(zip((*inner.constvars, *inner.invars), own, strict=True))
-                    numbers.update(zip(eqn.outvars, self._read(Call(eqn, call, inner, of_inner)), strict=True))
-                    continue
-                if name != "pallas_call":  # whose arrays are in the memory of a core
-                    bodies = list(self._bodies(eqn, call, reads))
-                    self.bodies.update({len(self.eqns): bodies} if bodies else {})
-            writes = self._new(eqn.outvars)
+            _, holder, inner = next(held_programs(eqn) if name in _INLINED else iter(()), (None, None, None))
+            if inner is not None and len(inner.invars) == len(reads):
+                writes: Sequence[int] = self._read(Call(eqn, call, self), inner, getattr(holder, "consts", ()), reads)
+            else:
+                writes = self._new(eqn.outvars)
+                has_bodies = name not in TREATMENT and name != "pallas_call"  # its arrays are in the memory of a core
+                bodies = tuple(self._bodies(eqn, call, reads)) if has_bodies else ()
+                self.operations.append(Operation(eqn, reads, writes, call, bodies))
             numbers.update(zip(eqn.outvars, writes, strict=True))
-            self.eqns.append(eqn)
-            self.reads.append(reads)
-            self.writes.append(writes)
-            self.treatments.append(treatment)
-            self.calls.append(call)
-            self.weights.append(1 + sum(body.program.size for body in bodies))
-        return [LITERAL if type(var) is Literal else numbers[var] for var in call.jaxpr.outvars]
+        return [LITERAL if type(var) is Literal else numbers[var] for var in jaxpr.outvars]
 
     def _bodies(self, eqn: Any, call: Call, reads: Sequence[int]) -> Iterator[Body]:
         kind = eqn.primitive.name
@@ -110,85 +130,39 @@ class FlatProgram:
         for name, holder, jaxpr in programs:
             operands, count = list[int | None](reads), len(jaxpr.invars)
             if kind == "scan":
-                consts = scan_parts(eqn).consts
-                operands[consts:] = [None] * (len(operands) - consts)
+                operands = operands[: scan_parts(eqn).consts]
             elif kind == "while":
                 first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
                 operands = operands[:first] if name == "cond_jaxpr" else operands[first : first + second]
-                operands += [None] * (count - len(operands))
             elif kind == "cond":
                 operands = operands[1:]
-            program = self._programs.get(id(jaxpr))
+            if kind in LOOPS:
+                operands += [None] * (count - len(operands))
+            program = self.programs.get(id(jaxpr))
             if program is None:
-                program = FlatProgram(jaxpr, getattr(holder, "consts", ()), self._programs, times, eqn, call)
+                program = FlatProgram(jaxpr, getattr(holder, "consts", ()), self.programs, times, eqn, call)
             else:
                 program.times += times
             yield Body(program, operands if len(operands) == count else [None] * count)
 
-    @property
-    def all_programs(self) -> list["FlatProgram"]:
-        return list(self._programs.values())
-
     @functools.cached_property
-    def readers(self) -> dict[int, list[int]]:
-        readers: dict[int, list[int]] = {}
-        for i, reads in enumerate(self.reads):
-            for number in reads:
-                readers.setdefault(number, []).append(i)
+    def readers(self) -> dict[int, list[Operation]]:
+        readers: dict[int, list[Operation]] = {}
+        for operation in self.operations:
+            for number in operation.reads:
+                readers.setdefault(number, []).append(operation)
         return readers
 
-    def enclosing(self, index: int) -> Iterator[Any]:
-        call: Call | None = self.calls[index]
-        while call is not None and call.eqn is not None:
-            yield call.eqn
-            call = call.outer
 
-    def line(self, index: int) -> Line:
-        """The user's line of an equation, or of what contains it if it has none, as in jax's own functions."""
-        return nearest_line((self.eqns[index], *self.enclosing(index)))
-
-    def stack(self, index: int) -> tuple[Line, ...]:
-        """The lines that an equation comes from, with those of the calls in this program, the outermost first."""
-        eqns, call = [self.eqns[index]], self.calls[index]
-        while call is not self._own_call and call.outer is not None:
-            eqns.append(call.eqn)
-            call = call.outer
-        return tuple(line for eqn in reversed(eqns) for line in stack_of(eqn))
-
-
-class Place(NamedTuple):
-    program: FlatProgram
-    at: int
-
-    @property
-    def eqn(self) -> Any:
-        return self.program.eqns[self.at]
-
-    @property
-    def treatment(self) -> int | None:
-        return self.program.treatments[self.at]
-
-    @property
-    def line(self) -> Line:
-        return self.program.line(self.at)
-
-
-@read_once
+@cached_by_identity
 def flat_program(program: Program) -> FlatProgram:
     """Time and memory grow linearly with the equations."""
-    return FlatProgram(program.jaxpr.jaxpr, program.jaxpr.consts, {}, 1, None, None)
+    return FlatProgram(program.jaxpr.jaxpr, program.jaxpr.consts, {})
 
 
-def places_of(program: Program, *names: str) -> list[Place]:
-    programs = flat_program(program).all_programs
-    return [Place(flat, i) for flat in programs for i, eqn in enumerate(flat.eqns) if eqn.primitive.name in names]
-
-
-def _callee(eqn: Any) -> tuple[Any, Sequence[Any]]:
-    """The program that a call runs, and what that has captured; None where its inputs are not those of the call."""
-    _, holder, inner = next(held_programs(eqn), ("", None, None))
-    is_plain = inner is not None and len(inner.invars) == len(eqn.invars)
-    return (inner, getattr(holder, "consts", ())) if is_plain else (None, ())
+def every_operation(program: Program) -> Iterator[Operation]:
+    for flat in flat_program(program).programs.values():
+        yield from flat.operations
 
 
 class ScanParts(NamedTuple):
@@ -218,7 +192,7 @@ REDUCE = 4  # reads what elementwise operations give while they give it
 IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs that
 
 _NAMES: dict[int, str] = {
-    # What is not listed here reads buffers and writes one, or has inner programs. `scatter`s write in place.
+    # What is not listed here reads buffers and writes one, or has inner programs.
     VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name "
     "sharding_constraint",
     CHEAP: """
@@ -229,7 +203,7 @@ _NAMES: dict[int, str] = {
         div rem exp exp2 expm1 log log1p tanh logistic sin cos tan sinh cosh asin acos atan asinh acosh atanh atan2
         sqrt rsqrt cbrt pow erf erfc erf_inv lgamma digamma nextafter clz population_count dynamic_slice""",
     REDUCE: "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin concatenate",
-    IN_PLACE: "dynamic_update_slice",
+    IN_PLACE: "dynamic_update_slice scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max",
 }
 TREATMENT: dict[str, int] = {name: treatment for treatment, names in _NAMES.items() for name in names.split()}
 ELEMENTWISE = (VIEW, CHEAP, COSTLY)

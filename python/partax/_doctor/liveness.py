@@ -2,6 +2,7 @@
 
 import heapq
 import os
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,8 @@ import jax
 from partax._doctor import flat_program as flat
 from partax._doctor.array_types import bytes_of
 from partax._doctor.lines import Line
-from partax._doctor.program import Program, read_once
+from partax._doctor.program import Program
+from partax._families.objects import cached_by_identity
 from partax._pytree.short_text import array_text
 
 _LARGEST = 16  # buffers that are named of those at the peak
@@ -28,7 +30,7 @@ class Liveness(NamedTuple):
     largest: list[Buffer]  # that are there then, the largest first
 
 
-@read_once
+@cached_by_identity
 def live_bytes(program: Program) -> Liveness:
     """The live bytes along a program. Time and memory grow linearly with the equations.
 
@@ -39,82 +41,77 @@ def live_bytes(program: Program) -> Liveness:
     leaves = list(zip(outermost.inputs, program.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves if leaf.donated}
     always = sum(leaf.bytes for _, leaf in leaves if not leaf.donated)
-    return _walk(outermost, {}, always + sum(map(bytes_of, outermost.constants.values())), donated)
+    return _walk(outermost, always + sum(map(bytes_of, outermost.constants.values())), donated)
 
 
-def _walk(program: flat.FlatProgram, inner: dict[int, Liveness], always: int, inputs: dict[int, int]) -> Liveness:
-    """Add up what lives: what does so `always`, and inputs until their last use, their bytes by number. `inner` has
-    the programs inside equations, by their ids.
-    """
-    for body in (body for bodies in program.bodies.values() for body in bodies):
-        if id(body.program) not in inner:
-            inner[id(body.program)] = _walk(body.program, inner, 0, {})
-    is_branch = program.eqn is not None and program.eqn.primitive.name not in flat.LOOPS  # its results are its caller's
+@cached_by_identity
+def _live_inside(program: flat.FlatProgram) -> Liveness:
+    return _walk(program, 0, {})
+
+
+def _walk(program: flat.FlatProgram, always: int, inputs: dict[int, int]) -> Liveness:
+    """Add up what lives: what does so `always`, and inputs until their last use, their bytes by number."""
+    is_branch = program.call.eqn is not None and program.call.eqn.primitive.name not in flat.LOOPS
     last, is_fused = _last_uses(program)
-    count = len(program.eqns)
-    ends = [0] * (count + 1)  # the bytes that each equation is the last to need
+    count = len(program.operations)
+    ends = [0] * (count + 1)  # the bytes that each operation is the last to need
     for number, size in inputs.items():
         ends[max(last[number], 0)] += size
     live = always + sum(inputs.values())
-    peak, at = live, 0
-    arrays: list[tuple[int, int, int, Any]] = []  # bytes, the equation that makes it, the last that reads it, type
-    for i, eqn in enumerate(program.eqns):
+    peak, at, largest_inside = live, 0, list[Buffer]()
+    arrays: list[tuple[int, int, int, Any]] = []  # bytes, the operation that makes it, the last that reads it, type
+    for i, operation in enumerate(program.operations):
         if not is_fused[i]:
             new = 0
-            for number, var in zip(program.writes[i], eqn.outvars, strict=True):
+            for number, var in zip(operation.writes, operation.eqn.outvars, strict=True):
                 end = last[number]
-                if end >= 0 and (end < count or not is_branch):
+                if end >= 0 and (end < count or not is_branch):  # the results of a branch are its caller's
                     size = bytes_of(var.aval)
                     new += size
                     ends[end] += size
                     arrays.append((size, i, end, var.aval))
             live += new
-            inside = max((inner[id(body.program)].peak for body in program.bodies.get(i, ())), default=0)
+            bodies = [_live_inside(body.program) for body in operation.bodies]
+            inside = max(bodies, key=lambda body: body.peak, default=Liveness(0, []))
             # What is read for the last time may be written over.
-            may_write_over = program.treatments[i] in _WRITES_OVER or eqn.primitive.name in flat.LOOPS
-            most = live - (min(new, ends[i]) if may_write_over else 0) + inside
+            may_write_over = operation.treatment in _WRITES_OVER or operation.name in flat.LOOPS
+            most = live - (min(new, ends[i]) if may_write_over else 0) + inside.peak
             if most > peak:
-                peak, at = most, i
+                peak, at, largest_inside = most, i, inside.largest
         live -= ends[i]
-    at_peak = heapq.nlargest(
-        _LARGEST, (array for array in arrays if array[1] <= at <= array[2]), key=lambda array: array[0]
-    )
-    buffers = [Buffer(array_text(aval), size, program.line(i)) for size, i, _, aval in at_peak]
-    if bodies := program.bodies.get(at):
-        buffers += max((inner[id(body.program)] for body in bodies), key=lambda body: body.peak).largest
-    return Liveness(peak, heapq.nlargest(_LARGEST, buffers, key=lambda buffer: buffer.bytes))
+    at_peak = heapq.nlargest(_LARGEST, (array for array in arrays if array[1] <= at <= array[2]), key=itemgetter(0))
+    buffers = [Buffer(array_text(aval), size, program.operations[i].line) for size, i, _, aval in at_peak]
+    return Liveness(peak, heapq.nlargest(_LARGEST, [*buffers, *largest_inside], key=lambda buffer: buffer.bytes))
 
 
 def _last_uses(program: flat.FlatProgram) -> tuple[list[int], bytearray]:
-    """Return the last reader of each value (-1: none, `count`: a result), and which equations are fused or unused."""
-    count = len(program.eqns)
+    """Return the last reader of each value (-1: none, `count`: a result), and which operations are fused or unused."""
+    count = len(program.operations)
     last = [-1] * program.values
     is_buffer = bytearray(program.values)  # what must be there as a whole
-    is_result = bytearray(program.values)
     is_read_twice = bytearray(program.values)
     is_fused = bytearray(count)
     for number in program.results:
         if number != flat.LITERAL:
             last[number] = count
-            is_buffer[number] = is_result[number] = 1
+            is_buffer[number] = 1
     for i in range(count - 1, -1, -1):
-        writes, treatment = program.writes[i], program.treatments[i]
-        number = writes[0] if writes else flat.LITERAL
+        operation = program.operations[i]
+        writes, treatment = operation.writes, operation.treatment
         end = max([last[number] for number in writes], default=-1)
-        if end < 0 and not program.eqns[i].effects:
+        if end < 0 and not operation.eqn.effects:
             is_fused[i] = 1  # nothing needs it
             continue
         reads_buffers = treatment not in _READS_WITHOUT_BUFFER
-        if treatment == flat.VIEW and not is_result[number]:
-            is_fused[i], reads_buffers = 1, is_buffer[number]
+        if treatment == flat.VIEW and end < count:
+            is_fused[i], reads_buffers = 1, is_buffer[writes[0]]
         elif treatment in flat.ELEMENTWISE and not (
-            is_buffer[number] or (treatment == flat.COSTLY and is_read_twice[number])
+            any(is_buffer[number] for number in writes) or (treatment == flat.COSTLY and is_read_twice[writes[0]])
         ):
-            is_fused[i] = len(writes) == 1 or not any(is_buffer[number] for number in writes)
-            end = end if is_fused[i] else i
+            is_fused[i] = 1
         else:
             end = i
-        for number in program.reads[i]:
+        for number in operation.reads:
             if number != flat.LITERAL:
                 is_read_twice[number] = last[number] >= 0
                 last[number] = max(last[number], end)

@@ -6,8 +6,8 @@ import functools
 import inspect
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jax.tree_util import keystr, tree_flatten_with_path
@@ -24,7 +24,6 @@ from partax._transforms.wrapper import names_of_arguments
 
 _LONGEST = 300  # characters of the message of an error
 Kind = Literal["partax", "jax", "equinox", "nnx"]
-Value = TypeVar("Value")
 
 
 def definition(function: Any) -> Line:
@@ -82,7 +81,6 @@ class Program:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None  # bytes that the program may take; None for those of the device
     compiled: Any = None
-    readings: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])  # see `read_once`
 
     def name_arguments(self, paths: Sequence[str]) -> None:
         if len(paths) == len(self.arguments):
@@ -95,18 +93,6 @@ class Program:
         with contextlib.suppress(TypeError, ValueError):  # some callables lack a signature
             return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
         return {"args": self.args, **self.kwargs}
-
-
-def read_once(read: Callable[[Program], Value]) -> Callable[[Program], Value]:
-    """Keep what is read of a program as long as that lives: several rules ask for the same."""
-
-    @functools.wraps(read)
-    def read_or_reuse(program: Program) -> Value:
-        if read not in program.readings:
-            program.readings[read] = read(program)
-        return program.readings[read]
-
-    return read_or_reuse
 
 
 def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:

@@ -5,7 +5,8 @@ in the next call.
 from typing import Any, NamedTuple
 
 from partax._doctor.flat_program import ELEMENTWISE, IN_PLACE, LOOPS, FlatProgram, flat_program, scan_parts
-from partax._doctor.program import Leaf, Program, read_once
+from partax._doctor.program import Leaf, Program
+from partax._families.objects import cached_by_identity
 
 _MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
 
@@ -15,7 +16,7 @@ class Update(NamedTuple):
     aval: Any  # the type of the output
 
 
-@read_once
+@cached_by_identity
 def updates_of(program: Program) -> list[Update]:
     """The arrays that are updated: an output of the same shape is computed from each, element by element. What is
     returned unchanged is not among them.
@@ -37,13 +38,13 @@ def _origins(flat: FlatProgram, shapes: dict[int, Any]) -> list[tuple[int, ...]]
     origins: list[tuple[int, ...]] = [()] * (flat.values + 1)  # and last of literals, which come from none
     for number in flat.inputs:
         origins[number] = (number,)
-    for eqn, reads, writes, treatment in zip(flat.eqns, flat.reads, flat.writes, flat.treatments, strict=True):
-        name = eqn.primitive.name
-        if treatment in (*ELEMENTWISE, IN_PLACE) or (treatment is None and name == "cond"):
+    for operation in flat.operations:
+        eqn, reads, writes, *_ = operation
+        if operation.treatment in (*ELEMENTWISE, IN_PLACE) or operation.name == "cond":
             together = tuple(dict.fromkeys(origin for number in reads for origin in origins[number]))
             sources = [together] * len(writes)
-        elif treatment is None and name in LOOPS:
-            is_while = name == "while"
+        elif operation.name in LOOPS:
+            is_while = operation.name == "while"
             consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn).consts
             sources = [origins[number] for number in reads[int(consts) :]]
         else:

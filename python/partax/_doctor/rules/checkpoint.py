@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from partax._doctor.array_types import bytes_of
 from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import FlatProgram, places_of, scan_parts
-from partax._doctor.lines import Line
+from partax._doctor.flat_program import Operation, every_operation, scan_parts
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program
 
@@ -17,53 +15,49 @@ _SHARE_OF_PEAK = 0.5
 
 
 def find(program: Program) -> Iterator[Finding]:
-    for flat, i in places_of(program, "scan"):
-        size, carried = _residual_bytes(flat, i)
-        if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
-            yield _finding(flat.line(i), int(flat.eqns[i].params["length"]), size, carried, peak_bytes(program))
+    for scan in every_operation(program):
+        if scan.name == "scan":
+            size, carried = _residual_bytes(scan)
+            if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
+                yield _finding(scan, size, carried, peak_bytes(program))
 
 
-def _finding(line: Line, length: int, size: int, carried: int, peak: int) -> Finding:
+def _finding(scan: Operation, size: int, carried: int, peak: int) -> Finding:
+    length = int(scan.eqn.params["length"])
     message = f"The gradient keeps {bytes_text(size)} of the {length:,} steps of this scan; the program takes "
     message += f"{bytes_text(peak)} at once."
     advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
     advice += f"body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(carried)}; a scan over chunks of "
     advice += f"{math.isqrt(length):,} steps, each a checkpointed scan, keeps less."
     figures = {"bytes": size, "saved_bytes": size - carried, "length": length, "peak_bytes": peak}
-    return finding_at(line, "checkpoint", "medium", message, advice, **figures)
+    return finding_at(scan.line, "checkpoint", "medium", message, advice, **figures)
 
 
-def _residual_bytes(flat: FlatProgram, i: int) -> tuple[int, int]:
+def _residual_bytes(scan: Operation) -> tuple[int, int]:
     """The bytes that a scan keeps for a scan backwards and for nothing else, and those that remain with
     `jax.checkpoint`: of the carries, from which the others are computed again.
     """
-    eqn = flat.eqns[i]
-    stacked = range(scan_parts(eqn).carries, len(eqn.outvars))
-    results = [at for at in stacked if _is_residual(flat, eqn, flat.writes[i][at])]
-    carried = int(eqn.params["length"]) * _carried_bytes(eqn, flat.bodies[i][0].program, results)
-    return sum(bytes_of(eqn.outvars[at].aval) for at in results), carried
+    eqn, parts, body = scan.eqn, scan_parts(scan.eqn), scan.bodies[0].program
+    results = [i for i in range(parts.carries, len(eqn.outvars)) if _is_residual(scan, scan.writes[i])]
+    needs = {body.results[i] for i in results}
+    for operation in reversed(body.operations):
+        if not needs.isdisjoint(operation.writes):
+            needs.update(operation.reads)
+    carries = range(parts.consts, parts.consts + parts.carries)
+    carried = sum(bytes_of(eqn.invars[i].aval) for i in carries if body.inputs[i] in needs)
+    return sum(bytes_of(eqn.outvars[i].aval) for i in results), int(eqn.params["length"]) * carried
 
 
-def _is_residual(flat: FlatProgram, forward: Any, number: int) -> bool:
+def _is_residual(scan: Operation, number: int) -> bool:
     """Whether scans backwards go along a result of a scan, and nothing else reads it."""
 
-    def goes_along(i: int) -> bool:
-        eqn, params = flat.eqns[i], forward.params
-        if eqn.primitive.name != "scan" or i not in flat.bodies:
+    def goes_along(reader: Operation) -> bool:
+        if reader.name != "scan":
             return False
-        is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
-        parts = scan_parts(eqn)
-        return is_alike and number not in flat.reads[i][: parts.consts + parts.carries]
+        params, forward, parts = reader.eqn.params, scan.eqn.params, scan_parts(reader.eqn)
+        is_alike = params["reverse"] != forward["reverse"] and params["length"] == forward["length"]
+        return is_alike and number not in reader.reads[: parts.consts + parts.carries]
 
-    uses = flat.readers.get(number, ())
-    return bool(uses) and number not in flat.results and all(map(goes_along, uses))
-
-
-def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
-    needs = {body.results[at] for at in results}
-    for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
-        if not needs.isdisjoint(writes):
-            needs.update(reads)
-    parts = scan_parts(eqn)
-    carries = range(parts.consts, parts.consts + parts.carries)
-    return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needs)
+    program = scan.call.program
+    uses = program.readers.get(number, ())
+    return bool(uses) and number not in program.results and all(map(goes_along, uses))

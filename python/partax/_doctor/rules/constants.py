@@ -12,7 +12,7 @@ from partax._doctor.array_types import bytes_of
 from partax._doctor.captured_arrays import Holder, holders
 from partax._doctor.figures import bytes_text, seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
-from partax._doctor.flat_program import ELEMENTWISE, LITERAL, TREATMENT, FlatProgram, flat_program
+from partax._doctor.flat_program import ELEMENTWISE, LITERAL, FlatProgram, Operation, flat_program
 from partax._doctor.lines import Line, group_by
 from partax._doctor.program import Program
 from partax._pytree.short_text import array_text
@@ -51,13 +51,13 @@ def _read(
     those of its numbers that depend on no argument.
     """
     values |= {**flat.constants, LITERAL: _FILLED}
-    for i, (eqn, reads) in enumerate(zip(flat.eqns, flat.reads, strict=True)):
-        bodies = flat.bodies.get(i, ())
+    for operation in flat.operations:
+        eqn, reads, writes, _, bodies = operation
         operands = [values.get(number) for number in reads]
         for number, value in zip(reads, operands, strict=True):
             is_array = value is not None and value is not _COMPUTED and value is not _FILLED
             if is_array and id(value) not in captured and not any(number in body.operands for body in bodies):
-                captured[id(value)] = value, flat.line(i)
+                captured[id(value)] = value, operation.line
         for body in bodies:
             pairs = zip(body.program.inputs, body.operands, strict=True)
             inputs = {number: values[outer] for number, outer in pairs if outer in values}
@@ -65,11 +65,11 @@ def _read(
         if any(value is None for value in operands) or bodies or not operands or eqn.effects:
             continue
         is_filled = all(value is _FILLED for value in operands)
-        seconds = _evaluation_seconds(eqn, is_filled)
+        seconds = _evaluation_seconds(operation, is_filled)
         if seconds is not None:
-            values.update(dict.fromkeys(flat.writes[i], _COMPUTED if seconds or not is_filled else _FILLED))
+            values.update(dict.fromkeys(writes, _COMPUTED if seconds or not is_filled else _FILLED))
         if seconds is not None and seconds >= _FEWEST_SECONDS:
-            folded.setdefault(flat.line(i), _evaluated(flat.line(i), eqn, seconds))
+            folded.setdefault(operation.line, _evaluated(operation, seconds))
 
 
 def _of_variable(program: Program, arrays: list[Captured], holder: Holder | None) -> Finding:
@@ -87,13 +87,13 @@ def _of_variable(program: Program, arrays: list[Captured], holder: Holder | None
     return finding_at(arrays[0][1], "constant", severity, message, advice, path, bytes=size, arrays=count)
 
 
-def _evaluated(line: Line, eqn: Any, seconds: float) -> Finding:
-    message = f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates "
+def _evaluated(operation: Operation, seconds: float) -> Finding:
+    message = f"`{operation.name}` of {array_text(operation.eqn.invars[0].aval)} depends on no argument: XLA evaluates "
     message += f"it while it compiles, which takes about {seconds_text(float(f'{seconds:.1g}'))}"
     advice = "compute it once outside of the function and pass the result as an argument, or pass the array that "
     advice += "it is computed from: what depends on an argument is not evaluated by the compiler"
     severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
-    return finding_at(line, "constant", severity, message, advice, folding_seconds=round(seconds, 2))
+    return finding_at(operation.line, "constant", severity, message, advice, folding_seconds=round(seconds, 2))
 
 
 # Larger results XLA leaves to be computed when the program runs (`kMaximumConstantSizeElements`).
@@ -108,15 +108,16 @@ _ELEMENT_SECONDS = {
 }
 
 
-def _evaluation_seconds(eqn: Any, is_filled: bool) -> float | None:
+def _evaluation_seconds(operation: Operation, is_filled: bool) -> float | None:
     """How long XLA takes to evaluate an operation, about: next to nothing where that is elementwise; None where XLA
     leaves it to the run, as what a library computes. Of filled arrays it evaluates windows alone.
     """
-    name, operand, result = eqn.primitive.name, eqn.invars[0].aval, eqn.outvars[0].aval
+    name, eqn = operation.name, operation.eqn
+    operand, result = eqn.invars[0].aval, eqn.outvars[0].aval
     size = math.prod(operand.shape)
     if max(size, math.prod(result.shape)) > _LARGEST:
         return None
-    if TREATMENT.get(name) in ELEMENTWISE:
+    if operation.treatment in ELEMENTWISE:
         return 0.0
     if name.startswith("reduce_window"):  # a 3 x 3 window over 1e5 elements takes 3.7 s
         return math.prod(result.shape) * math.prod(eqn.params["window_dimensions"]) * 4e-6

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from partax._doctor.array_types import bytes_of
 from partax._doctor.figures import bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import flat_program
+from partax._doctor.flat_program import every_operation
 from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import is_spread, live_bytes, memory_limit, peak_bytes
 from partax._doctor.program import Program
@@ -24,8 +24,7 @@ def find(program: Program) -> Iterator[Finding]:
         return  # which part of an array one of several devices has is unknown
     captured = sum(map(bytes_of, program.jaxpr.consts))
     arguments = sum(leaf.bytes for leaf in program.arguments)
-    programs = flat_program(program).all_programs
-    written = sum(bytes_of(var.aval) for flat in programs for eqn in flat.eqns for var in eqn.outvars)
+    written = sum(bytes_of(var.aval) for operation in every_operation(program) for var in operation.eqn.outvars)
     if arguments + captured + written < _NEARLY_FULL * limit:
         return  # even if nothing is freed in between: that takes no walk
     peak = peak_bytes(program)

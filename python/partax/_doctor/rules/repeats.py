@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import ELEMENTWISE, Call, FlatProgram, Place, flat_program
+from partax._doctor.flat_program import ELEMENTWISE, Call, Operation, every_operation, flat_program
 from partax._doctor.lines import Line, group_by, loops_around
 from partax._doctor.program import Program
 
@@ -42,41 +42,40 @@ _FUNCTION = (
 class _Run:
     """The equations of one primitive that one stack has made."""
 
-    def __init__(self, place: Place, times: int, equations: int) -> None:
-        self.place, self.times, self.equations = place, times, equations  # the place is of the first
-        self.stack = place.program.stack(place.at)
+    def __init__(self, operations: list[Operation]) -> None:
+        self.operation, self.times = operations[0], len(operations)
+        self.equations = sum(operation.size for operation in operations)
+        self.stack = self.operation.stack
         self.users = [line for line in reversed(self.stack) if line.is_users]  # the innermost first
-        lines = self.users if times >= _FEWEST_TURNS else []
+        lines = self.users if self.times >= _FEWEST_TURNS else []
         self.loops = [((line.file, *loop), line) for line in lines for loop in loops_around(line)]
+
+
+def _traceback(eqn: Any) -> Any:
+    return eqn.source_info.traceback
 
 
 Repetition = tuple[Line, list[_Run], int, bool]  # where, what, how often, and whether it is a loop
 
 
 def find(program: Program) -> Iterator[Finding]:
-    runs = [run for flat in flat_program(program).all_programs for run in _runs_of(flat)]
+    paths: dict[int, Any] = {}  # of each call, the stacks that have led there
+
+    def path_of(call: Call) -> Any:
+        if id(call) not in paths:
+            is_own = call.outer is None or call.outer.program is not call.program
+            paths[id(call)] = () if is_own or call.outer is None else (path_of(call.outer), _traceback(call.eqn))
+        return paths[id(call)]
+
+    def key_of(operation: Operation) -> Any:
+        call = operation.call
+        return call.program, path_of(call), _traceback(operation.eqn), operation.eqn.primitive
+
+    runs = [_Run(operations) for operations in group_by(every_operation(program), key_of).values()]
     # An update of each array is as healthy as the number of arrays.
     runs = [run for run in runs if not any("optax" in Path(line.file).parts for line in run.stack[-1:])]
     for line, group, turns, is_loop in (*_loops(runs), *_scattered(runs)):
         yield from _finding(program, line, group, turns, is_loop)
-
-
-def _runs_of(flat: FlatProgram) -> list[_Run]:
-    counts: dict[Any, list[int]] = {}  # of each run the first equation, how many there are, and with their bodies
-    keys: dict[int, Any] = {}  # of each call, the stacks that have led there
-
-    def key_of(call: Call) -> Any:
-        if id(call) not in keys:
-            outer = None if call.jaxpr is flat.jaxpr else call.outer
-            keys[id(call)] = () if outer is None else (key_of(outer), call.eqn.source_info.traceback)
-        return keys[id(call)]
-
-    for i, (eqn, call, weight) in enumerate(zip(flat.eqns, flat.calls, flat.weights, strict=True)):
-        key = key_of(call), eqn.source_info.traceback, eqn.primitive
-        count = counts.setdefault(key, [i, 0, 0])
-        count[1] += 1
-        count[2] += weight
-    return [_Run(Place(flat, i), times, equations) for i, times, equations in counts.values()]
 
 
 def _loops(runs: list[_Run]) -> Iterator[Repetition]:
@@ -97,7 +96,7 @@ def _loops(runs: list[_Run]) -> Iterator[Repetition]:
 def _scattered(runs: list[_Run]) -> Iterator[Repetition]:
     def code_of(run: _Run) -> Any:
         """The same code is that of one line, and of one way from there into libraries."""
-        return run.users[0], run.place.eqn.primitive, run.stack[run.stack.index(run.users[0]) + 1 :]
+        return run.users[0], run.operation.eqn.primitive, run.stack[run.stack.index(run.users[0]) + 1 :]
 
     functions = group_by((run for run in runs if run.users and not run.loops), lambda run: run.users[0][::2])
     for group in functions.values():
@@ -122,7 +121,7 @@ def _usual(counts: Sequence[tuple[int, int]]) -> int:
 def _finding(program: Program, line: Line, runs: list[_Run], turns: int, is_loop: bool) -> Iterator[Finding]:
     equations, total = sum(run.equations for run in runs), flat_program(program).size
     share, each = equations / total, equations // turns
-    is_costly = equations >= _FEWEST_CHEAP or any(run.place.treatment not in ELEMENTWISE for run in runs)
+    is_costly = equations >= _FEWEST_CHEAP or any(run.operation.treatment not in ELEMENTWISE for run in runs)
     smallest_share = _SMALLEST_SHARE if is_loop else _SMALLEST_SHARE_SCATTERED
     if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < smallest_share or not is_costly:
         return
