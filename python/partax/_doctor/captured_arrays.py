@@ -4,13 +4,13 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Generator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from partax import _core
 from partax._jit.static_arrays import arrays_in, is_held_by
 
-_MAX_DEPTH = 4
+_MOST_FUNCTIONS = 1000  # that are looked into
 
 
 class Holder(NamedTuple):
@@ -19,8 +19,8 @@ class Holder(NamedTuple):
     name: str  # the path from there to the array, such as `model.layers[0].weight`
 
 
-def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
-    variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
+def holders(constants: list[Any], function: Any) -> list[Holder | None]:
+    variables = list(_arrays_of(function)) if constants and function is not None else []
     holder_by_id = {id(array): holder for holder, array in reversed(variables)}
     return [
         holder_by_id.get(id(constant))
@@ -29,46 +29,42 @@ def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
     ]
 
 
-def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, Any]]:
-    """The arrays in the closures and globals of a function and of the functions that it names."""
-    fun = inspect.unwrap(fun)
-    while isinstance(fun, functools.partial):
-        named = [*((f"argument {i}", argument) for i, argument in enumerate(fun.args)), *fun.keywords.items()]
-        yield from (pair for name, value in named for pair in _arrays("bound argument", name, value))
-        fun = inspect.unwrap(fun.func)
-    if isinstance(fun, types.MethodType):
-        yield from _arrays("attribute", "self", fun.__self__)
-        fun = fun.__func__
-    if not isinstance(fun, types.FunctionType) or id(fun) in seen or depth > _MAX_DEPTH:
-        return
-    seen.add(id(fun))
-    codes, variables = [fun.__code__], list[tuple[str, str, Any]]()
-    for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell
-            variables.append(("closure cell", name, cell.cell_contents))
-    defaults = fun.__defaults__ or ()
-    named = fun.__code__.co_varnames[fun.__code__.co_argcount - len(defaults) : fun.__code__.co_argcount]
-    pairs = [*zip(named, defaults, strict=True), *(fun.__kwdefaults__ or {}).items()]
-    variables += [("default", name, value) for name, value in pairs]
-    for code in codes:
-        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        variables += [("global", name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__]
-    for kind, name, value in variables:
-        if callable(value) and not isinstance(value, type):
-            yield from _variables(value, seen, depth + 1)
-        if isinstance(value, types.ModuleType):
-            for attribute in fun.__code__.co_names:
-                yield from _arrays(kind, f"{name}.{attribute}", vars(value).get(attribute))
-        else:
-            yield from _arrays(kind, name, value)
+def _arrays_of(function: Any) -> Iterator[tuple[Holder, Any]]:
+    """The arrays that a function and the functions that it names can read."""
+    functions, seen = [inspect.unwrap(function)], set[int]()
+    for fun in functions:
+        if id(fun) in seen or len(seen) > _MOST_FUNCTIONS:
+            continue
+        seen.add(id(fun))
+        for kind, name, value in _variables(fun):
+            if callable(value) and not isinstance(value, type):
+                functions.append(inspect.unwrap(value))
+            leaf_by_path = dict[str, Any]()
+            with contextlib.suppress(Exception):  # it is not an argument, so it need not be a tree of partax
+                leaves, spec = _core.flatten(value, name)
+                leaf_by_path = dict(zip(spec.dynamic_paths(), leaves, strict=True))
+            inside = ((inner.path, inner.array) for inner in arrays_in(name, value))
+            for path, array in (*leaf_by_path.items(), *inside):
+                yield Holder(kind, name, path), array
 
 
-def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
-    """The arrays of a variable: the leaves of a tree, and what else is inside objects."""
-    leaf_by_path = dict[str, Any]()
-    with contextlib.suppress(Exception):  # it is not an argument, so it need not be a tree that partax can take
-        leaves, spec = _core.flatten(value, name)
-        leaf_by_path = dict(zip(spec.dynamic_paths(), leaves, strict=True))
-    inside = ((inner.path, inner.array) for inner in arrays_in(name, value))
-    for path, array in (*leaf_by_path.items(), *inside):
-        yield Holder(kind, name, path), array
+def _variables(fun: Any) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(fun, functools.partial):
+        named = *((f"argument {i}", value) for i, value in enumerate(fun.args)), *fun.keywords.items()
+        yield from (("bound argument", name, value) for name, value in (*named, (fun.func.__name__, fun.func)))
+    elif isinstance(fun, types.MethodType):
+        yield from (("attribute", "self", fun.__self__), ("attribute", fun.__name__, fun.__func__))
+    elif isinstance(fun, types.FunctionType):
+        for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # an empty cell
+                yield "closure cell", name, cell.cell_contents
+        parameters = inspect.signature(fun).parameters.values()
+        yield from (("default", one.name, one.default) for one in parameters if one.default is not one.empty)
+        codes = [fun.__code__]
+        for code in codes:
+            codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+            for name in code.co_names:
+                value = fun.__globals__.get(name)
+                yield "global", name, value
+                if isinstance(value, types.ModuleType):
+                    yield from (("global", f"{name}.{part}", vars(value).get(part)) for part in code.co_names)

@@ -3,12 +3,11 @@
 import inspect
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from partax._doctor.compiled_programs import Trace
 from partax._doctor.lines import USERS, rank, running_line
 from partax._doctor.program import Kind
 from partax._explain.description import Description, describe
@@ -24,6 +23,11 @@ _FRAMES: dict[Kind, tuple[str, str, str]] = {
 }
 _LISTED = 2  # differences that a reason names
 _RECREATED = "the function was created again, or its program dropped, for arguments of the same types"
+
+
+class Trace(NamedTuple):
+    reason: str  # empty for the first of a function
+    changes: Sequence[Difference] = ()  # from an earlier one
 
 
 Call = tuple[Kind, Any, dict[str, Any]]  # whose jit it is of, the function and its arguments

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from partax._doctor import flat_program as flat
-from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_of
 from partax._doctor.lines import Line
 from partax._doctor.program import Program
 from partax._families.objects import cached_by_identity

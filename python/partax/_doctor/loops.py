@@ -4,7 +4,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
@@ -45,14 +44,33 @@ _APART = 5e-5  # seconds between two of them
 _LOST_SECONDS, _VERY_MUCH_LOST = 0.2, 5.0  # in which the device idles
 
 
+_OPERATIONS = (
+    "The loop around this line runs {:,} operations one by one, which took about {} without compiling: each takes the "
+    "host longer than the device, and nothing is fused."
+)
+_COMPILE = (
+    "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`, and have "
+    "`jax_disable_jit` off; make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside a compiled function; or do it "
+    "in NumPy, if the arrays are small and no gradient is needed."
+)
+_WAITING = (
+    "The loop around this line {}, and the host waits for each: the device idles until the next turn begins, about {} "
+    "in all."
+)
+
+
 class Operation(NamedTuple):
     name: str
-    lines: tuple[tuple[CodeType, int], ...]  # of the user's that it was called through, the innermost first
+    lines: tuple[Line, ...]  # of the user's that it was called through, the innermost first
+
+
+Counts = Counter[Operation]
+FindingAt = Callable[[Line], Finding]
 
 
 class Loops:
     def __init__(self) -> None:
-        self.counts: Counter[Operation] = Counter()
+        self.counts: Counts = Counter()
         self.seconds: defaultdict[Operation, float] = defaultdict(float)  # that it ran, or the device idled
         self.compiling = 0.0  # seconds so far, for which the clock of fetches stops
         self.has_programs = False  # of the user's, which any loop may call
@@ -69,7 +87,7 @@ class Loops:
         self._latest_fetch = time.perf_counter() - self.compiling  # without what it took to note it
 
     def _note(self, name: str, seconds: float) -> None:
-        lines: list[tuple[CodeType, int]] = []
+        lines: list[Line] = []
         is_in_library = False
         frame = sys._getframe(1)
         while frame is not None:
@@ -80,7 +98,7 @@ class Loops:
                 return
             is_in_library |= kind > 0
             if kind == USERS:
-                lines.append((code, frame.f_lineno))
+                lines.append(Line(code.co_filename, frame.f_lineno, code.co_qualname))
             frame = frame.f_back
         if lines:
             operation = Operation(name, tuple(lines))
@@ -92,64 +110,50 @@ class Loops:
         apart = {*_WAITS, _PREPARATION} if self.has_programs else {*_WAITS}  # else they are all that it does
         operations = {operation: n for operation, n in self.counts.items() if operation.name not in apart}
         waits = {operation: n for operation, n in self.counts.items() if operation.name in _WAITS}
-        loops = [(*loop, _of_operations) for loop in _loops_of(operations, self._is_much)]
-        loops += [(*loop, _of_waits) for loop in _loops_of(waits, self._idles)]
-        for line, counts, describe in loops:
-            finding = describe(line, counts, self._seconds(counts))
-            yield Diagnosis(line.function.rpartition(".")[2], line.place, (finding,), {"operations": counts.total()})
+        for counts, describe in ((operations, self._of_operations), (waits, self._of_waits)):
+            for line, total, finding in _innermost(counts, describe):
+                name = line.function.rpartition(".")[2]
+                yield Diagnosis(name, line.place, (finding(line),), {"operations": total})
 
-    def _seconds(self, counts: Counter[Operation]) -> float:
-        return sum(self.seconds[operation] for operation in counts)
-
-    def _is_much(self, counts: Counter[Operation]) -> bool:
+    def _of_operations(self, counts: Counts) -> FindingAt | None:
         repeated = [count for count in counts.values() if count >= _FEWEST_REPETITIONS]
         is_enough = len(repeated) >= _FEWEST_SORTS or not self.has_programs
-        return is_enough and sum(repeated) >= _FEWEST_OPERATIONS
+        if not is_enough or sum(repeated) < _FEWEST_OPERATIONS:
+            return None
+        total, seconds = counts.total(), sum(self.seconds[operation] for operation in counts)
+        message = _OPERATIONS.format(total, seconds_text(seconds))
+        severity: Severity = "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium"
+        figures = {"operations": total, "operation_seconds": seconds}
+        return lambda line: finding_at(line, "dispatch", severity, message, _COMPILE, **figures)
 
-    def _idles(self, counts: Counter[Operation]) -> bool:
-        return counts.total() >= _FEWEST_FETCHES and self._seconds(counts) >= _LOST_SECONDS
-
-
-def _of_operations(line: Line, counts: Counter[Operation], seconds: float) -> Finding:
-    total = counts.total()
-    message = f"The loop around this line runs {total:,} operations one by one, which took about "
-    message += f"{seconds_text(seconds)} without compiling: each takes the host longer than the device, and nothing is "
-    message += "fused."
-    advice = "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`, and "
-    advice += "have `jax_disable_jit` off; make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside a compiled "
-    advice += "function; or do it in NumPy, if the arrays are small and no gradient is needed."
-    severity: Severity = "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium"
-    return finding_at(line, "dispatch", severity, message, advice, operations=total, operation_seconds=seconds)
-
-
-def _of_waits(line: Line, counts: Counter[Operation], seconds: float) -> Finding:
-    [(operation, _)], times = counts.most_common(1), counts.total()
-    does, advice = _WAITS[operation.name]
-    message = f"The loop around this line {does.format(times)}, and the host waits for each: the device idles "
-    message += f"until the next turn begins, about {seconds_text(seconds)} in all."
-    severity: Severity = "medium" if seconds >= _VERY_MUCH_LOST else "low"
-    return finding_at(line, "host", severity, message, advice, times=times, lost_seconds=seconds)
+    def _of_waits(self, counts: Counts) -> FindingAt | None:
+        times, seconds = counts.total(), sum(self.seconds[operation] for operation in counts)
+        if times < _FEWEST_FETCHES or seconds < _LOST_SECONDS:
+            return None
+        does, advice = _WAITS[counts.most_common(1)[0][0].name]
+        message = _WAITING.format(does.format(times), seconds_text(seconds))
+        severity: Severity = "medium" if seconds >= _VERY_MUCH_LOST else "low"
+        return lambda line: finding_at(line, "host", severity, message, advice, times=times, lost_seconds=seconds)
 
 
-def _loops_of(
-    all_counts: dict[Operation, int], is_much: Callable[[Counter[Operation]], bool]
-) -> Iterator[tuple[Line, Counter[Operation]]]:
-    """The loops whose operations are much, each by the line that most of them come from."""
-    by_loop: dict[tuple[str, int, int], Counter[Operation]] = {}
+def _innermost(
+    all_counts: dict[Operation, int], describe: Callable[[Counts], FindingAt | None]
+) -> Iterator[tuple[Line, int, FindingAt]]:
+    """The innermost loops with a finding, each by the line that most of its operations come from."""
+    by_loop: dict[tuple[str, int, int], Counts] = {}
     for operation, count in all_counts.items():
-        lines = [Line(code.co_filename, line, code.co_qualname) for code, line in operation.lines]
         # Once each: a comprehension has a frame of its own at the same line.
-        for loop in {(line.file, *loops[0]) for line in lines if (loops := loops_around(line))}:
+        for loop in {(line.file, *loops[0]) for line in operation.lines if (loops := loops_around(line))}:
             by_loop.setdefault(loop, Counter())[operation] += count
     covered: set[Operation] = set()
     # An outer loop has all that those inside it have: the finding is at the innermost that has most of it.
     for (file, first, last), counts in sorted(by_loop.items(), key=lambda pair: pair[0][2] - pair[0][1]):
         outer = [other for (name, a, b), other in by_loop.items() if name == file and a <= first and last <= b]
         is_most = counts.total() >= _MOST * max(other.total() for other in outer)
-        if covered.isdisjoint(counts) and is_most and is_much(counts):
+        finding = describe(counts) if is_most and covered.isdisjoint(counts) else None
+        if finding is not None:
             covered.update(counts)
             at: Counter[Line] = Counter()
             for operation, count in counts.items():
-                here = [pair for pair in operation.lines if pair[0].co_filename == file and first <= pair[1] <= last]
-                at[Line(file, here[-1][1], here[-1][0].co_qualname)] += count
-            yield at.most_common(1)[0][0], counts
+                at[[line for line in operation.lines if line.file == file and first <= line.line <= last][-1]] += count
+            yield at.most_common(1)[0][0], counts.total(), finding

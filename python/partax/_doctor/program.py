@@ -13,7 +13,7 @@ import jax
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from partax import _core
-from partax._doctor.array_types import bytes_of
+from partax._doctor.figures import bytes_of
 from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
 from partax._jax.private import jit_options

@@ -12,13 +12,12 @@ from typing import Any, TextIO
 import jax
 
 from partax import _core
-from partax._doctor import repeated_traces
-from partax._doctor.array_types import bytes_of
-from partax._doctor.compiled_programs import CompiledProgram, Trace, seconds_of, stage_seconds
+from partax._doctor.compiled_programs import STAGES, CompiledProgram, repeated_traces, seconds_of
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
+from partax._doctor.figures import bytes_of
 from partax._doctor.finding import SEVERITIES, worst_first
-from partax._doctor.latest_calls import LatestCalls, call_in_progress, changes_text
+from partax._doctor.latest_calls import LatestCalls, Trace, call_in_progress, changes_text
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
@@ -145,12 +144,12 @@ def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[Compi
 
 
 def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
-    costliest = max(programs, key=lambda program: program.seconds)
+    costliest = max(programs, key=lambda program: seconds_of([program]))
     diagnosis = diagnosis_of(dataclasses.replace(costliest.program, function=costliest.function()))
-    times = sum(program.times for program in programs)
-    figures = diagnosis.figures | {"programs": len(programs), "times": times, **stage_seconds(programs)}
-    findings = worst_first([*diagnosis.findings, *repeated_traces.find(programs)])
-    return dataclasses.replace(diagnosis, findings=findings, figures=figures)
+    figures = {"programs": len(programs), "times": sum(program.times for program in programs)}
+    figures |= {f"{stage}_seconds": seconds_of(programs, [stage]) for stage in STAGES}
+    findings = worst_first([*diagnosis.findings, *repeated_traces(programs)])
+    return dataclasses.replace(diagnosis, findings=findings, figures=diagnosis.figures | figures)
 
 
 def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:
@@ -174,5 +173,5 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
 
 
 def _row(programs: Sequence[CompiledProgram], name: str) -> tuple[str, ...]:
-    seconds = (seconds_of(programs), *stage_seconds(programs).values())
+    seconds = [seconds_of(programs), *(seconds_of(programs, [stage]) for stage in STAGES)]
     return (*(f"{cell:.4f}" for cell in seconds), str(sum(program.times for program in programs)), name)

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from partax._doctor.array_types import bytes_of
-from partax._doctor.figures import bytes_text
+from partax._doctor.figures import bytes_of, bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import Operation, every_operation, scan_parts
 from partax._doctor.liveness import peak_bytes

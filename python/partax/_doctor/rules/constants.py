@@ -8,9 +8,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from partax._doctor.array_types import bytes_of
 from partax._doctor.captured_arrays import Holder, holders
-from partax._doctor.figures import bytes_text, seconds_text
+from partax._doctor.figures import bytes_of, bytes_text, seconds_text
 from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import ELEMENTWISE, LITERAL, FlatProgram, Operation, flat_program
 from partax._doctor.lines import Line, group_by

@@ -1,21 +1,21 @@
 """Finds arguments that the result replaces and that are not donated."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from partax import _core
-from partax._doctor.array_types import type_of
-from partax._doctor.figures import bytes_text
+from partax._doctor.figures import bytes_text, type_of
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
-from partax._jit.forwarded_arrays import arrays_in_several_places, listed
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
 _SMALL = 1 << 10  # bytes of an argument that the message can leave out
+_MESSAGE = (
+    "{} {} back in the result with the same types and {} not donated: while the program runs, {} are in memory twice."
+)
+_ADVICE = "Donate {them}: `{}`, if the caller goes on with the result and does not use {them} again."
 _EQUINOX = "dynamic_"  # begins what Equinox calls the arrays of all arguments, which a script's programs do not name
 
 
@@ -28,20 +28,14 @@ def find(program: Program) -> Iterator[Finding]:
     names = [name for name, size in sizes.items() if size > _SMALL]
     limit = None if is_spread(program) else memory_limit(program)
     is_much = limit is not None and peak_bytes(program) > _SHARE_DOUBLED * limit
-    comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
     texts = ["a part of the arguments" if name.startswith(_EQUINOX) else f"`{name}`" for name in names]
     places = ", ".join(f"{text} ({bytes_text(sizes[name])})" for text, name in zip(texts, names, strict=True))
-    message = f"{places} {comes} back in the result with the same types and {are} not donated: while the program runs, "
-    message += f"{bytes_text(total)} are in memory twice."
-    them = "it" if len(names) == 1 else "them"
-    option = _option(program, names)
-    advice = f"Donate {them}: `{option}`, if the caller goes on with the result and does not use {them} again."
-    if shared := _shared_paths(program, None if '"all"' in option else names):
-        same = f"{listed(shared)} are the same array, which no call can donate twice"
-        advice = f"{same}: first copy it, by `jnp.copy`. {advice}"
+    comes, are, them = ("comes", "is", "it") if len(names) == 1 else ("come", "are", "them")
+    message = _MESSAGE.format(places, comes, are, bytes_text(total))
+    advice = _ADVICE.format(_option(program, names), them=them)
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
-    line, severity = program.line, "medium" if is_much else "low"
-    yield finding_at(line, "donation", severity, message, advice, ", ".join(names), **figures)
+    severity = "medium" if is_much else "low"
+    yield finding_at(program.line, "donation", severity, message, advice, ", ".join(names), **figures)
 
 
 def _replaced_bytes(program: Program) -> dict[str, int]:
@@ -56,19 +50,6 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
         if type_of(argument.aval) == type_of(aval) and not argument.donated and (is_first or len(counts[name]) > 1):
             sizes[name] = sizes.get(name, 0) + argument.bytes
     return sizes
-
-
-def _shared_paths(program: Program, names: Sequence[str] | None) -> list[str]:
-    """The paths of the largest array that is in two places, one of them in the arguments `names`; None for all."""
-    paths: list[str] = []
-    arrays: list[Any] = []
-    for name, value in program.bound_arguments.items():
-        leaves, spec = _core.flatten(value, name)
-        paths += spec.dynamic_paths()
-        arrays += leaves
-    groups = sorted(arrays_in_several_places(arrays), key=lambda group: -arrays[group[0]].nbytes)
-    shared = ([paths[i] for i in group] for group in groups)
-    return next((group for group in shared if names is None or {*map(argument_name, group)} & {*names}), [])
 
 
 def _option(program: Program, names: Sequence[str]) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from partax._doctor.array_types import bytes_of
-from partax._doctor.figures import bytes_text
+from partax._doctor.figures import bytes_of, bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.flat_program import every_operation
 from partax._doctor.lines import NOWHERE

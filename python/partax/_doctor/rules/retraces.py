@@ -6,7 +6,7 @@ A Python number is a part of the program, so that another one is another program
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from partax._doctor.array_types import traced_type, type_of
+from partax._doctor.figures import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
