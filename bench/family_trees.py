@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+import partax
+
 NODES = 200
 Pairs = list[tuple[jax.Array, jax.Array]]
 _Row = TypeVar("_Row")
@@ -253,6 +255,12 @@ def _own() -> Trees:
     return _each(_new_own(), _WEIGHT)
 
 
+def _own_with_fields() -> Trees:
+    Affine = _new_own()
+    partax.register_fields(Affine, data_fields=("weight", "bias"), meta_fields=("name",))
+    return _each(Affine, _WEIGHT)
+
+
 def _own_with_keys() -> Trees:
     @jax.tree_util.register_pytree_with_keys_class
     class Affine(_Own):
@@ -289,6 +297,7 @@ FAMILIES = (
     Family("chex.dataclass, frozen", _chex(frozen=True), "chex"),
     Family("chex.dataclass, not mappable", _chex(mappable_dataclass=False), "chex"),
     Family("penzai Struct", _penzai_struct, "penzai"),
+    Family("own class, partax.register_fields", _own_with_fields),
     Family("own class, register_pytree_node", _own, own=True),
     Family("own class, register_pytree_with_keys", _own_with_keys, own=True),
 )

@@ -9,11 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from trees import double
+from trees import Declared, DeclaredSlots, double
 
 HAS_FLAX = find_spec("flax") is not None
 
 PAIRS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "declared": lambda x, y, aux: Declared(x, y, label=aux),
+    "declared slots": lambda x, y, aux: DeclaredSlots(x, y, label=aux),
     "partial": lambda x, y, aux: jax.tree_util.Partial(double, x, aux, k=y),
 }
 
@@ -84,4 +86,4 @@ if HAS_FLAX:
 def samples() -> dict[str, Any]:
     """An object of each library."""
     inner = {name: make(jnp.ones(2), jnp.zeros(1), ("m", 1)) for name, make in PAIRS.items()}
-    return inner | {"in another": PAIRS["partial"](*list(inner.values())[-2:], None)}
+    return inner | {"in another": PAIRS["declared"](*list(inner.values())[-2:], None)}

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 import pytest
 
+import partax
 from reference import assert_exact, exact_leaf
 
 
@@ -62,6 +63,29 @@ class Cell:
 class SlottedCell:
     weight: Any
     mode: Any = dataclasses.field(default="same", metadata={"static": True})
+
+
+class Declared:
+    """Registered with functions, of which partax is told what they do."""
+
+    def __init__(self, first: Any, second: Any, label: Any = "declared") -> None:
+        self.first, self.second, self.label = first, second, label
+
+
+class DeclaredSlots:
+    """The same with slots."""
+
+    __slots__ = ("first", "label", "second")
+    __init__ = Declared.__init__  # type: ignore[assignment]
+
+
+for _declared in (Declared, DeclaredSlots):
+    jax.tree_util.register_pytree_node(
+        _declared,
+        lambda it: ((it.second, it.first), it.label),
+        lambda label, children, cls=_declared: cls(children[1], children[0], label),
+    )
+    partax.register_fields(_declared, data_fields=("second", "first"), meta_fields=("label",))
 
 
 class Bag:
@@ -230,6 +254,8 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "optax_chain": _chain,
     "node_without_keys": lambda: Bag(array(2), 1, Bag(array(1))),
     "dataclass_slots": lambda: SlottedCell(array(2), mode=("x", 2)),
+    "declared": lambda: Declared(array(2), Declared("x", array(1), label=("a", 1))),
+    "declared_slots": lambda: DeclaredSlots(array(2), [DeclaredSlots(array(1), 1.5)]),
     "node_with_keys": lambda: Tray(array(2), Tray("x", array(1), label=("a", 1))),
     "mixed": _mixed,
 }

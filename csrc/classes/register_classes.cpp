@@ -17,9 +17,13 @@ const char* node_kind(PyObject* object) {
   return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
 }
 
+// Has a type described again when it is next found; older traces of it are void.
+void read_anew(PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); }
+
 }  // namespace
 
 void register_classes(py::module_& module) {
+  define(module, "read_anew", &read_anew);
   define(module, "node_kind", &node_kind);
   add_predicates(module.ptr());
 }

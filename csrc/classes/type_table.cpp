@@ -97,7 +97,7 @@ void describe(PyObject* object, TypeInfo& info) {
     info.kind = named.kind;
     info.sort = named.sort;
   }
-  const Ref traits = field("traits");
+  const Ref traits = field("traits"), error = field("error");
   info.is_builtin = info.is_installed = traits.get() == Py_None;
   if (info.is_builtin) return;
   if (info.kind == Kind::kEntries) info.layout = std::make_unique<const Layout>(field("layout").get());
@@ -108,6 +108,7 @@ void describe(PyObject* object, TypeInfo& info) {
   info.is_frozen = field("is_frozen").get() == Py_True;
   info.flatten_function = field("flatten");
   info.unflatten_function = field("unflatten");
+  if (PyUnicode_GET_LENGTH(error.get()) != 0) info.declaration_error = error;
   const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
   const Ref compared = trait("compared");
   info.is_frozen_dataclass = compared.get() != Py_None;
@@ -182,6 +183,13 @@ void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
   recent_[slot(type)] = nullptr;
   const TypeInfoPtr dropped = std::move(entry->second);  // destroyed after the erase
   types_.erase(entry);
+}
+
+void TypeTable::read_anew(PyTypeObject* type) {
+  const auto entry = types_.find(type);
+  if (entry == types_.end()) return;
+  forget(type, entry->second->weak_type.get());
+  ++epoch_;
 }
 
 void TypeTable::refresh_registrations() {

@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
   kNamedTuple,
   kModule,
   kDataclass,
-  kDeclared,  // registered with functions that only read and set attributes
+  kDeclared,  // registered with functions that do no more than a library or the user has declared
   kRegistered,
   kEntries,  // one that keeps its parts in a dictionary or in slots: see Layout
   kStatic,   // a node without children that is its own aux data: partax.tree.Static, partax.tree.FlatSpec
@@ -71,6 +71,7 @@ struct TypeInfo {
   std::unique_ptr<const Layout> layout;  // of kEntries
   // Of a class with registered functions. They keep nothing alive that jax does not keep for good.
   Ref flatten_function, unflatten_function;
+  Ref declaration_error;  // why what a user declares of these is wrong, or null
   // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
   std::vector<Py_ssize_t> offsets;
   // The order in which the fields of a new instance are set; empty if the class is called instead, as for a partial.
@@ -107,6 +108,8 @@ class TypeTable {
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
+  // Has a type described again when it is next found.
+  void read_anew(PyTypeObject* type);
   // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
   // dictionary of them, each known leaf type is asked about each time, which runs Python.
   std::uint64_t epoch() {

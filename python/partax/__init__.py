@@ -8,6 +8,7 @@ from partax import _jax as _jax  # first: it refuses subinterpreters
 from partax._explain import install as _explain_install
 from partax._explain.explain import RetraceError, RetraceWarning, explain
 from partax._families import describe as _families
+from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.filter_jit import filter_jit
 from partax._pytree import filters as _filters
@@ -69,7 +70,7 @@ __all__ = [
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
     "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array", "is_array_like",
-    "is_inexact_array", "load", "partition", "report", "save", "scan_layers", "scan_steps", "store",
+    "is_inexact_array", "load", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps", "store",
 ]  # fmt: skip
 
 _families.install()

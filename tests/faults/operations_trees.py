@@ -55,6 +55,29 @@ def rebuild_and_describe() -> Case:
     return of_spec(lambda spec, leaves: (spec.rebuild(leaves), spec.dynamic_paths(), describe()), argument)
 
 
+@operation
+def flatten_a_new_declared_class() -> Case:
+    current: list[Any] = []
+
+    def create() -> None:
+        cls: Any = type("New", (), {})
+
+        def unflatten(label: Any, children: Any) -> Any:
+            value = cls()
+            value.label, value.weight = label, *children
+            return value
+
+        jax.tree_util.register_pytree_node(cls, lambda value: ((value.weight,), value.label), unflatten)
+        partax.register_fields(cls, data_fields=("weight",), meta_fields=("label",))
+        current[:] = [unflatten("new", (trees.array(2),))]
+
+    def check(value: Any) -> None:
+        rebuilt = value[1].rebuild(value[0])
+        assert type(rebuilt) is type(current[0]) and vars(rebuilt) == vars(current[0])
+
+    return Case(lambda: _core.flatten(current[0]), check, prepare=create, keeps_memory=True)
+
+
 def adder(n: Any) -> Callable[[Any], Any]:
     return lambda x: x + n
 

@@ -21,6 +21,7 @@ class Description(NamedTuple):
     layout: Any = None  # of the family "entries": a `partax._families.flax.Layout`
     flatten: Callable[..., Any] | None = None  # (node) -> (children, aux data), for families with registered functions
     unflatten: Callable[..., Any] | None = None  # (aux data, children) -> node
+    error: str = ""  # why the declaration of a user is wrong
     traits: Any = None  # a `partax._families.comparison.Traits`; None for the exact built-in types
 
 
