@@ -51,7 +51,7 @@ inline PythonFunction match_paths{"partax._pytree.paths", "match_paths"};
 inline PythonFunction spec_data{"partax._pytree.spec_data", "spec_data"};
 inline PythonFunction static_path{"partax._pytree.spec_data", "static_path"};
 inline PythonFunction difference{"partax._pytree.texts", "difference"};
-inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
+inline PythonFunction node_text{"partax._pytree.texts", "node_text"};
 inline PythonFunction direct_run{"partax._jit.methods", "direct_run"};
 inline PythonFunction refuse_donated{"partax._jit.methods", "refuse_donated"};
 inline PythonFunction cache_miss{"partax._jit.cache_miss", "cache_miss"};

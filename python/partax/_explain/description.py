@@ -18,7 +18,7 @@ from partax._families.objects import attribute_of, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, short_text
-from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, SpecData, details, leaf_paths, repr_text
+from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, RUN, SpecData, details, leaf_paths, repr_text
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60
@@ -117,7 +117,7 @@ class Description:
                 first, items = value
                 for i, item in enumerate(items, first):
                     entries.update(_with_parts(f"{path}[{i}]", _entry(item), "leaf"))
-            else:
+            elif kind != KEY:
                 entries.update(_with_parts(path, _entry(value), "field" if kind == FIELD else "leaf"))
         return entries
 

@@ -1,10 +1,8 @@
 """`flat_partition` and `flat_combine`: a tree as a structure and dictionaries from path to leaf."""
 
 import copyreg
-import functools
-import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -39,28 +37,24 @@ def flat_partition(
       >>> rest
       {'name': 'mlp'}
 
-    The dictionaries hold only their own leaves, in tree order; the leaves are the same objects. Keys and order are
-    those of `inox.tree.partition`.
+    The dictionaries hold only their own leaves, in tree order. Keys and order are those of `inox.tree.partition`.
 
     Args:
       pytree: Any pytree.
       *filters: Which leaves go to each dictionary. Same as in `partition`.
       separator: The string between the segments of a path, as in `layers/0/weight`. Default: None, for the paths of
-        `jax.tree_util.keystr`, as in `.layers[0].weight`. If several leaves have the same path, `#2`, `#3` and so on
-        are appended to the later ones.
+        `jax.tree_util.keystr`, as in `.layers[0].weight`. The later ones of equal paths end in `#2`, `#3` and so on.
       rest: `"static"` to keep the leaves that no filter matches in the structure, with snapshots of mutable built-in
         containers among them. Default: `"dict"`, for a last dictionary with these leaves.
-      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
-      strict: Same as in `partition`. Default: False.
+      is_leaf, strict: Same as in `partition`. Default: None and False.
 
     Returns:
-      `(spec, *dictionaries)`: a `FlatSpec`, which is a static pytree without leaves, and a dict for each filter, with
-      one more for the rest unless that is static.
+      `(spec, *dictionaries)`: a `FlatSpec`, a static pytree without leaves, and a dict for each filter; one more for
+      the rest unless that is static.
 
     Raises:
-      ValueError: Same as in `partition`; or `rest` is neither of the two.
-      TypeError: `separator` is not a string.
-      TypeError, RecursionError: `pytree` cannot be read; the message has the path.
+      ValueError: `rest` is neither of the two; or same as in `partition`.
+      TypeError, RecursionError: `separator` is not a string; or same as in `partition`.
 
     See Also:
       The guide "Partition and combine trees".
@@ -85,8 +79,7 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
 
     Args:
       spec: The `FlatSpec` that `flat_partition` returned.
-      *dicts: Dictionaries from path to leaf, in any order, with each path of `spec` once. The leaves may differ from
-        those of the original tree.
+      *dicts: Dictionaries from path to leaf, in any order, with each path of `spec` once. The leaves may be others.
 
     Returns:
       The tree.
@@ -98,24 +91,25 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     See Also:
       The guide "Partition and combine trees".
     """
-    plain: list[dict[str, Any]] = []
-    for i, part in enumerate(dicts):
-        if not isinstance(part, Mapping):
-            raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
-        plain.append(part if isinstance(part, dict) else dict(part))
     if not isinstance(spec, FlatSpec):
         found = type(spec).__name__
         raise TypeError(f"`spec`: found a `{found}`, expected the FlatSpec that flat_partition returned")
-    paths = spec.paths
-    leaves = plain[0] if len(plain) == 1 else functools.reduce(operator.or_, plain, {})
+    leaves: dict[str, Any] = {}
+    for i, part in enumerate(dicts):
+        if not isinstance(part, Mapping):
+            raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
+        leaves.update(part)
+    try:
+        ordered = list(map(leaves.__getitem__, spec.paths))
+    except KeyError:
+        raise _wrong_keys(spec.paths, dicts) from None
     # If each path is there, and as many entries as paths, none is unexpected or twice there.
-    ordered = [leaves[path] for path in paths if path in leaves]
-    if not len(ordered) == len(paths) == sum(map(len, plain)):
-        raise _wrong_keys(paths, plain)
+    if len(ordered) != sum(map(len, dicts)):
+        raise _wrong_keys(spec.paths, dicts)
     return _core.tree_unflatten(spec, ordered)
 
 
-def _wrong_keys(paths: tuple[str, ...], dicts: list[dict[str, Any]]) -> KeyError:
+def _wrong_keys(paths: tuple[str, ...], dicts: Sequence[Mapping[str, Any]]) -> KeyError:
     """The error for dictionaries whose keys differ from the paths."""
     counts = Counter(key for part in dicts for key in part)
     expected = set(paths)

@@ -11,11 +11,9 @@ from partax import _core
 from partax._pytree.filters import FilterSpec, filter_name
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.short_text import record_text
 from partax._pytree.table import table_lines
 
 _SHOWN_PATHS = 5  # in a message
-_SHOWN_ROWS = 100  # in a printed table; `rows` has all
 
 
 def labels(
@@ -31,18 +29,17 @@ def labels(
       >>> partax.tree.labels(model, {"fast": partax.by_path("head/**")}, default="frozen")
       {'body': {'weight': 'frozen'}, 'head': {'bias': 'fast', 'weight': 'fast'}}
 
-    A leaf belongs to the same group as in `partition`: as a rule, the first that matches. optax calls callable labels,
-    so if the model has a `__call__`, pass a function: `optax.multi_transform(transforms, lambda _: label_tree)`.
+    A leaf belongs to the same group as in `partition`. optax calls callable labels, so if the model has a `__call__`,
+    pass a function: `optax.multi_transform(transforms, lambda _: label_tree)`.
 
     Args:
       pytree: Any pytree. Its static leaves get labels too, which optax ignores if the parameters have None there.
-      groups: A mapping from each label to a filter, as in `partition`. Under a jit, optax needs labels that can be
-        sorted, such as strings.
+      groups: A mapping from each label to a filter. Same as in `partition`. Under a jit, optax sorts the labels.
       default: The label of the leaves that no group matches. Default: None, which is an error if there are any.
-      is_leaf: A predicate on nodes; if it is true, the node gets one label. Default: None, for no such nodes.
+      is_leaf: Same as in `partition`. Default: None.
 
     Returns:
-      A tree of the structure of `pytree` with labels for leaves.
+      A tree like `pytree` with labels for leaves.
 
     Raises:
       TypeError: `groups` is not a mapping.
@@ -88,8 +85,6 @@ class SummaryRow:
     parameters: int
     bytes: int
 
-    __repr__ = record_text
-
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
@@ -118,18 +113,18 @@ class Summary:
         return f"<partax.tree.Summary: {counts} in {len(self.rows):,} rows>"
 
     def __str__(self) -> str:
-        rows = self.rows[:_SHOWN_ROWS] if any(row.path for row in self.rows) else ()
-        totals = (*(self.groups if len(self.groups) > 1 else ()), self.total)
+        rows = [(row.path, row) for row in self.rows if row.path]
+        totals = (
+            [("total", row) for row in (*self.groups, self.total)] if len(self.groups) > 1 else [("total", self.total)]
+        )
         cells = [["subtree", "group", "leaves", "parameters", "bytes"]]
-        for name, row in [(row.path, row) for row in rows] + [("total", row) for row in totals]:
+        for name, row in rows + totals:
             cells.append([name, row.group, *(f"{count:,}" for count in (row.leaves, row.parameters, row.bytes))])
         if len(totals) == 1:
             cells = [[name, *counts] for name, _, *counts in cells]
         heading, *lines = table_lines(cells, left=range(len(cells[0]) - 3))
         rule = "-" * max(map(len, (heading, *lines)))
-        more = [f"... {len(self.rows) - len(rows):,} more in `rows`"] if 0 < len(rows) < len(self.rows) else []
-        body = [*lines[: len(rows)], *more, rule] if rows else []
-        return "\n".join([heading, rule, *body, *lines[len(rows) :]])
+        return "\n".join([heading, rule, *lines[: len(rows)], *([rule] if rows else ()), *lines[len(rows) :]])
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # the public module, which pickles also name
@@ -152,14 +147,12 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
 
     Args:
       pytree: Any pytree.
-      *filters: Same as in `partition`; each is a group of the leaves that are in its part there. The leaves that no
-        filter matches are the group "rest".
+      *filters: Same as in `partition`; each is a group. All other leaves are the group "rest".
       names: The names of the groups, one for each filter, and optionally one for the rest. Default: the filters'.
-      depth: The depth of the subtrees below the root; a leaf nearer to the root is a subtree by itself. 0: only totals;
-        None: each leaf is a subtree. Default: 2.
+      depth: The depth of the subtrees. 0: only totals; None: each leaf is a subtree. Default: 2.
 
     Returns:
-      The counts, as data and as a table to `print`. The totals are exact for any depth.
+      The counts, as data and as a table to `print`.
 
     Raises:
       ValueError: `names` are too few, too many or not distinct; `depth` is negative; or same as in `partition`.
@@ -183,15 +176,16 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
     return Summary(tuple(rows), tuple(totals), _row("", "", (leaf for _, leaf, _ in pairs)))
 
 
-def _names(filters: Sequence[FilterSpec], chosen_names: Sequence[str] | None) -> list[str]:
+def _names(filters: Sequence[FilterSpec], names: Sequence[str] | None) -> list[str]:
     """Distinct names for the filters and for the rest."""
-    names = [filter_name(spec) for spec in filters] if chosen_names is None else list(chosen_names)
-    if chosen_names is None:
-        names = [f"{name} ({i + 1})" if name in (*names[:i], "rest") else name for i, name in enumerate(names)]
-    names += ["rest"] * (len(names) == len(filters))
-    if len(names) != len(filters) + 1 or len(set(names)) < len(names):
-        raise ValueError(f"found names={chosen_names!r}, expected {len(filters)} that differ, or one more for the rest")
-    return names
+    chosen = list(names or ())
+    if names is None:
+        for name in map(filter_name, filters):
+            chosen.append(f"{name} ({len(chosen) + 1})" if name in (*chosen, "rest") else name)
+    chosen += ["rest"] * (len(chosen) == len(filters))
+    if len(chosen) != len(filters) + 1 or len(set(chosen)) < len(chosen):
+        raise ValueError(f"found names={names!r}, expected {len(filters)} that differ, or one more for the rest")
+    return chosen
 
 
 def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -76,6 +77,8 @@ def _text(value: Any, longest: int, depth: int) -> str:
         return array_text(value)
     if isinstance(value, (str, bytes)) and len(value) > longest:
         return repr_text(value[:longest]) + "..."
+    if isinstance(value, types.FunctionType):
+        return value.__qualname__
     if isinstance(value, functools.partial):
         bound = [("", item) for item in value.args] + [(f"{name}=", item) for name, item in value.keywords.items()]
         return _items(f"{kind.__name__}(", [("", value.func), *bound], ")", longest, depth - 1)

@@ -156,11 +156,11 @@ def repr_text(value: Any, otherwise: str = "<{}>", longest: int | None = None) -
     return text if longest is None or len(text) <= longest else text[:longest] + "..."
 
 
-ARRAY, VALUE, RUN, NODE, FIELD = range(5)
+ARRAY, VALUE, RUN, NODE, FIELD, KEY = range(6)
 Detail = tuple[str, int, Any]
 """An item of a static key: (path, ARRAY, None); (path, VALUE, static leaf); (path, FIELD, static value of a node);
-(path of a sequence, RUN, (index of the first, static values)) for many consecutive static leaves; or
-(path, NODE, (kind, type, number of children or keys of an OrderedDict))."""
+(path of a sequence, RUN, (index of the first, static values)) for many consecutive static leaves;
+(path, NODE, (kind, type, number of children or keys of an OrderedDict)); or (path of a child, KEY, key of a dict)."""
 
 _LONG_RUN = 16
 
@@ -195,14 +195,16 @@ def details(data: SpecData) -> Iterator[Detail]:
                 yield path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))
         elif kind == "static":
             yield path, VALUE, value(first)
-        elif kind == "ordered_dict":
-            yield path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))))
         elif kind != "call":
-            yield path, NODE, (kind, cls, arity)
+            is_ordered = kind == "ordered_dict"
+            yield path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))) if is_ordered else arity)
             if kind == "default_dict":
                 yield f"{path}.default_factory", FIELD, value(first)
+                first += 1
             elif kind == "registered":
                 yield f"{path}.<aux data>", FIELD, value(first)
+            if kind in DICTS:
+                yield from ((path + _key_text(statics[i]), KEY, value(i)) for i in range(first, first + arity))
 
 
 def leaf_paths(data: SpecData) -> list[str]:
@@ -227,29 +229,21 @@ def leaf_owners(data: SpecData) -> list[int]:
     return owners
 
 
-def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
-    """The path and the index of each static value; a key has the path of its child."""
-    nodes, statics, paths = data
-    for node, path in zip(map(node_of, nodes), paths, strict=True):
-        if node.kind == "end":
-            yield from ((f"{path}.{name}", i) for i, name in enumerate(node.fields, node.first) if statics[i] != ())
-        elif node.kind == "static_leaf":
-            yield from zip(leaf_paths_of(node.arity, path), range(node.first, node.first + node.size), strict=True)
-        elif node.kind == "static":
-            yield path, node.first
-        elif node.kind == "registered":
-            yield f"{path}.<aux data>", node.first
-        elif node.kind in DICTS:
-            if node.kind == "default_dict":
-                yield f"{path}.default_factory", node.first
-            for i in range(node.first_key, node.first_key + node.arity):
-                yield path + _key_text(statics[i]), i
+def _static_items(data: SpecData) -> Iterator[tuple[str, Any]]:
+    for path, kind, value in details(data):
+        if kind == RUN:
+            yield from ((f"{path}[{i}]", one) for i, one in enumerate(value[1], value[0]))
+        elif kind in (VALUE, FIELD, KEY):
+            yield path, value
 
 
 def static_path(data: SpecData, index: int) -> str:
-    return next((path for path, i in _statics(data) if i == index), "the arguments")
+    """Called by C++."""
+    numbers = tuple((i,) if entry != () else () for i, entry in enumerate(data[1]))
+    items = zip(_static_items(data), _static_items((data[0], numbers, data[2])), strict=True)
+    return next((path for (path, _), (_, i) in items if i == index), "the arguments")
 
 
 def static_values(data: SpecData) -> dict[str, Any]:
     """The static values by path."""
-    return {path: value[0] if (value := data[1][i]) else None for path, i in _statics(data)}
+    return dict(_static_items(data))

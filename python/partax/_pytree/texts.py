@@ -1,67 +1,30 @@
-"""The `repr` of trees, and error messages for trees that differ. Called by the native functions of trees."""
+"""The `repr` of static nodes, and error messages for trees that differ. Called by the native functions of trees."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from partax._families.objects import attribute_of
-from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, alike, node_of, repr_text, static_path
+from partax import _core
+from partax._pytree.short_text import LONGEST, short_text
+from partax._pytree.spec_data import DICTS, Node, SpecData, alike, repr_text, static_path
 
 _LONGEST_VALUE = 200  # in a message
-_LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
-def tree_text(data: SpecData) -> str:
-    """The tree in one line as Python would print it, with `*` for array leaves. Runs the `repr` of static values."""
-    longest = LONGEST - len("FlatSpec()")
-    nodes = map(node_of, data[0])
-    text = ""
-    for piece in _pieces(next(nodes), 0, nodes, data[1]):
-        text += piece
-        if len(text) > longest:  # without the rest of a large tree
-            break
-    return one_line(text, longest)
+class _AnyLeaf:
+    def __repr__(self) -> str:
+        return "*"
 
 
-def _pieces(node: Node, index: int, nodes: Iterator[Node], statics: tuple[Any, ...]) -> Iterator[str]:
-    """The strings of a node, or of one leaf of a run. The descendants are next in `nodes`."""
-    if node.kind in ("dynamic_leaf", "static_leaf", "static", "none"):
-        words = {"dynamic_leaf": "*", "none": "None"}
-        yield words.get(node.kind) or _value_text(statics[node.first + index])
-        return
-    name = one_line(node.type_name.rpartition(".")[2], _LONGEST_NAME)
-    fields = [(field, i) for i, field in enumerate(node.fields, node.first) if not field.startswith("__")]
-    start, end = {"tuple": ("(", ",)" if node.arity == 1 else ")"), "list": "[]", "dict": "{}"}.get(
-        node.kind, (f"{name}(", ")")
-    )
-    if node.kind in DICTS[1:] and node.arity > 0:
-        factory = f"{_value_text(statics[node.first])}, " if node.kind == "default_dict" else ""
-        start, end = f"{start}{factory}{{", "})"
-    elif node.kind == "registered" and node.arity > 0:
-        start = f"{name}[{_value_text(statics[node.first])}]("
-    yield start
-    position = 0
-    while position < node.arity:
-        child = next(nodes)
-        for i in range(child.size):
-            label = f"{node.children[position]}=" if position < len(node.children) else ""
-            key = f"{_value_text(statics[node.first_key + position])}: " if node.kind in DICTS else label
-            yield f", {key}" if position > 0 else key
-            yield from _pieces(child, i, nodes, statics)
-            position += 1
-    if node.fields:
-        next(nodes)  # the second entry of the node
-    for number, (field, i) in enumerate(fields, position):
-        yield f"{', ' if number > 0 else ''}{field}={_value_text(statics[i])}"
-    yield end
-
-
-def _value_text(entry: tuple[Any] | tuple[()] | None) -> str:
-    """A static value, or the name of a function."""
-    if not entry:
-        return "<dropped>" if entry is None else "<absent>"
-    name = attribute_of(entry[0], "__name__") if callable(entry[0]) else None
-    return name_text(name, _LONGEST_NAME) if isinstance(name, str) else short_text(entry[0])
+def node_text(node: "_core.FlatSpec | _core.Static[Any]") -> str:
+    """`FlatSpec({'weight': *})`, with `*` for each leaf that is in a dictionary, or `Static(value)`."""
+    name = type(node).__name__
+    try:
+        is_spec = isinstance(node, _core.FlatSpec)
+        value = _core.tree_unflatten(node, [_AnyLeaf()] * len(node.paths)) if is_spec else node.value
+    except MemoryError:
+        raise
+    except Exception:  # of a class that accepts no such leaves
+        return f"{name}(...)"
+    return f"{name}({short_text(value, LONGEST - len(name) - 2)})"
 
 
 def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text
-from partax._pytree.spec_data import ARRAY, FIELD, NODE, RUN, VALUE, alike, details, repr_text
+from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, RUN, VALUE, alike, details, repr_text
 
 NUMBERS = (bool, int, float, complex)
 _LONGEST = 200
@@ -78,7 +78,7 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
         elif kind == NODE and value[0] == "ordered_dict":
             yield path, _Entry(NODE, (*value[:2], None))
             yield f"{path}.keys()", _Entry(FIELD, value[2])
-        else:
+        elif kind != KEY:
             yield path, _Entry(kind, value)
 
 

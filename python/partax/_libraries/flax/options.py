@@ -15,8 +15,8 @@ from partax._jit.shardings import NoEntry
 from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
 
-_Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
-"""Arguments by position and by name."""
+_Positions = int | Sequence[int] | None
+_Names = str | Iterable[str] | None
 
 
 def wrapper_for_nnx(
@@ -24,8 +24,10 @@ def wrapper_for_nnx(
     graph: bool | None,
     graph_updates: bool | None,
     *,
-    static: _Chosen,
-    donated: _Chosen,
+    static_argnums: _Positions,
+    static_argnames: _Names,
+    donate_argnums: _Positions,
+    donate_argnames: _Names,
     donate: Any,
     in_shardings: Any,
     out_shardings: Any,
@@ -37,8 +39,8 @@ def wrapper_for_nnx(
         fun = types.MethodType(type(fun).__call__, fun)
     else:
         _refuse_bound_method(fun)
-    static_positions, static_names = _chosen(fun, "static", *static)
-    positions, names = _chosen(fun, "donate", *donated)
+    static_positions, static_names = _chosen(fun, "static", static_argnums, static_argnames)
+    positions, names = _chosen(fun, "donate", donate_argnums, donate_argnames)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
         by_position = _by_position(fun, static_positions, static_names, list(in_shardings))
         in_shardings = (NoEntry(), *by_position) if is_argument else by_position  # the object itself has none in nnx
