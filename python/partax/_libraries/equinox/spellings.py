@@ -21,20 +21,6 @@ def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **optio
       >>> add = partax.equinox.filter_jit(lambda x, y: x + y, donate="warn-except-first")
       >>> add(jnp.ones(2), jnp.ones(2))
       Array([2., 2.], dtype=float32)
-
-    Args:
-      fun: What to compile. Default: None, to return a decorator.
-      donate: Also `"warn"` for `"all"`, and `"warn-except-first"` for `"all-except-first"`. Default: `"none"`.
-      **options: The other options of `partax.filter_jit`.
-
-    Returns:
-      A wrapper. Same as in `partax.filter_jit`.
-
-    Raises:
-      ValueError, TypeError: Same as in `partax.filter_jit`.
-
-    See Also:
-      The guide "`filter_jit` and what is static".
     """
     mode = DONATE_MODES.get(donate, donate) if isinstance(donate, str) else donate
     return of_jit.filter_jit(fun, donate=mode, **options)
@@ -48,21 +34,6 @@ def partition(
     Example:
       >>> partax.equinox.partition([1, "x"], int, "-")
       ([1, '-'], ['-', 'x'])
-
-    Args:
-      pytree: Any pytree.
-      filter_spec: A filter. Same as in `partax.partition`.
-      replace: The value in each tree for the leaves that are in the other. Default: None.
-      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
-
-    Returns:
-      What the filter matches, and the rest.
-
-    Raises:
-      ValueError: Same as in `partax.partition`.
-
-    See Also:
-      The guide "Partition and combine trees".
     """
     first, rest = of_partax.partition(pytree, filter_spec, replace=replace, is_leaf=is_leaf)
     return first, rest
@@ -74,19 +45,6 @@ def filter_shard(x: PyTree, device_or_shardings: Any) -> PyTree:
     Example:
       >>> partax.equinox.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]).device
       CpuDevice(id=1)
-
-    Args:
-      x: Any pytree.
-      device_or_shardings: One device or sharding for all arrays, or a pytree prefix of `x` with those as its leaves.
-
-    Returns:
-      A tree of the structure of `x`.
-
-    Raises:
-      ValueError, TypeError: Same as in `partax.filter_shard`.
-
-    See Also:
-      The guide "Donation and shardings".
     """
     return shardings.filter_shard(x, device_or_shardings)
 
@@ -98,17 +56,6 @@ def filter_pure_callback(*args: Any, vectorized: bool | None = None, **kwargs: A
       >>> like = jax.ShapeDtypeStruct((2,), "float32")
       >>> partax.equinox.filter_pure_callback(lambda x: x * 2, jnp.ones(2), result_shape_dtypes=like, vectorized=True)
       Array([2., 2.], dtype=float32)
-
-    Args:
-      *args: The callback and its arguments.
-      vectorized: The older form of `vmap_method`: True is `"expand_dims"`, False is `"sequential"`. Default: None.
-      **kwargs: The options of `partax.filter_pure_callback`, and arguments of the callback by name.
-
-    Returns:
-      What the callback returns.
-
-    See Also:
-      The guide "Transformations of any tree".
     """
     if vectorized is not None:
         kwargs.setdefault("vmap_method", "expand_dims" if vectorized else "sequential")
