@@ -20,7 +20,7 @@ import partax
 import partax.equinox
 import partax.nnx
 from partax._store.folder import Folder
-from partax._store.programs import record_of
+from partax._store.records import read_record
 from stored import written
 
 pytestmark = [pytest.mark.compiled_anew, pytest.mark.filterwarnings("ignore::partax.RetraceWarning")]
@@ -252,7 +252,7 @@ def test_loads_are_counted_and_in_the_report(tmp_path: Path) -> None:
     (load,) = report.loads
     assert "test_what_is_stored.py:" in load.site
     (file,) = tmp_path.glob("*.partax")
-    record = record_of(Folder(tmp_path, 1 << 30), file.stem)
+    record = read_record(Folder(tmp_path, 1 << 30), file.stem)
     assert record is not None and load.saves == record["seconds"] > 0 and load.seconds > 0
     assert "1 loaded" in str(report) and f"loaded at {load.site}" in str(report)
     assert [it["site"] for it in json.loads(report.to_json())["loads"]] == [load.site]

@@ -1,4 +1,4 @@
-"""A folder of programs: a file for each, written at once or not at all, and believed only if its own digest holds."""
+"""A directory of programs: a file for each, written at once or not at all, and believed only if its own digest holds."""
 
 import contextlib
 import hashlib
@@ -19,26 +19,25 @@ _ENDING = ".partax"
 _DIGEST = "[0-9a-f]{40}"
 _KEY, _LIST = re.compile(rf"\b{_DIGEST}-{_DIGEST}-{_DIGEST}\b"), re.compile(rf"\.({_DIGEST})\.list")
 _MAGIC = b"partax store 1\n"
-_HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _LONGEST_WRITE = 3600  # seconds
 
 
 class Stored(NamedTuple):
-    key: str  # what it is found by
+    key: str
     path: Path
     size: int  # in bytes
-    used: float  # when it was written or loaded last, in seconds since the epoch
+    used: float  # the time of the last write or load, in seconds since the epoch
 
 
 class Folder:
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
-        self.path = Path(path).expanduser().absolute()  # the same one wherever the process goes
-        self.max_bytes = max_bytes  # how much may be in it; what was not used for longest goes first
+        self.path = Path(path).expanduser().absolute()  # the same wherever the process goes
+        self.max_bytes = max_bytes
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Makes the folder where it is not there; refuses one in which others may write programs, which run here."""
+        """Create the directory; refuse one in which others may write programs, which run here."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name != "posix":
             return
@@ -50,7 +49,7 @@ class Folder:
             )
 
     def read(self, key: str, *, drops: bool = False) -> bytes | None:
-        """What is stored by a key; None where nothing is, or what is there is damaged, which it may drop."""
+        """What is stored by a key; None if it is absent or damaged, in which case it may be dropped."""
         path = self._file(key)
         try:
             data = path.read_bytes()
@@ -59,10 +58,10 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
             return None
-        header, content = data[:_HEADER], data[_HEADER:]
-        if header != _header(key, content):
+        content = data[len(_header(key, b"")) :]
+        if data != _header(key, content) + content:
             if drops:
-                with contextlib.suppress(OSError):  # a folder that may only be read
+                with contextlib.suppress(OSError):  # a read-only directory
                     path.unlink()
             self.tell(f"`{path}` is damaged and is not loaded; it is written again")
             return None
@@ -72,12 +71,8 @@ class Folder:
         return self._file(key).exists()
 
     def note_use(self, key: str) -> None:
-        with contextlib.suppress(OSError):  # a folder that may only be read
+        with contextlib.suppress(OSError):  # a read-only directory
             os.utime(self._file(key))
-
-    def likeliest(self, beginning: str) -> str | None:
-        """The key that begins so and was used last; None where there is none."""
-        return next((stored.key for stored in self.files(beginning)), None)
 
     def write(self, key: str, data: bytes) -> None:
         whole = _header(key, data) + data
@@ -91,14 +86,14 @@ class Folder:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
     def read_list(self, name: str) -> list[str]:
-        """The keys of a list; none where there is none, or what is there is damaged."""
+        """The keys of a list; none if it is absent or damaged."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return _KEY.findall(self._list(name).read_text("utf-8"))
         return []
 
     def write_list(self, name: str, keys: Iterable[str]) -> None:
-        """Keeps a list of keys, as long as one of them has a program."""
-        with contextlib.suppress(OSError):  # it spares time and nothing else
+        """Keep a list of keys, as long as one of them has a program."""
+        with contextlib.suppress(OSError):  # it only spares time
             replace_file(self._list(name), lambda unfinished: Path(unfinished).write_text("\n".join(keys)))
 
     def files(self, beginning: str = "") -> list[Stored]:
@@ -108,37 +103,29 @@ class Folder:
             for entry in os.scandir(self.path):
                 if entry.name.startswith(beginning) and entry.name.endswith(_ENDING):
                     with contextlib.suppress(OSError):  # another process has dropped it
-                        info = entry.stat()
-                        path = Path(entry.path)
+                        info, path = entry.stat(), Path(entry.path)
                         entries.append(Stored(path.stem, path, info.st_size, info.st_mtime))
         return sorted(entries, key=lambda stored: -stored.used)
 
-    def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
-        """Drops what is too much, or was not used for so many seconds; gives the number of files."""
+    def prune(self, max_bytes: int) -> int:
+        """Drop the least recently used files above a size, and what killed processes left; return how many files."""
         size = dropped = 0
         for stored in self.files():
             size += stored.size
-            if (max_bytes is not None and size > max_bytes) or (
-                older is not None and time.time() - stored.used > older
-            ):
+            if size > max_bytes:
                 with contextlib.suppress(OSError):
                     stored.path.unlink()
                     dropped += 1
-        self._drop_what_was_left()
-        return dropped
-
-    def _drop_what_was_left(self) -> None:
-        """Drops what processes that were killed have not finished writing, and lists whose programs are gone."""
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
                 is_list = _LIST.fullmatch(entry.name)
-                if is_list and not any(map(self.has, self.read_list(is_list[1]))):
-                    with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):
+                    if is_list and not any(map(self.has, self.read_list(is_list[1]))):
                         os.unlink(entry.path)
-                elif entry.name.startswith(".") and entry.name.endswith(UNFINISHED):
-                    with contextlib.suppress(OSError):
+                    elif entry.name.startswith(".") and entry.name.endswith(UNFINISHED):
                         if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
                             shutil.rmtree(entry.path, ignore_errors=True)
+        return dropped
 
     def tell(self, what: str) -> None:
         if what not in self._told:
@@ -153,5 +140,5 @@ class Folder:
 
 
 def _header(key: str, data: bytes) -> bytes:
-    """What a file begins with that has this data, by this key."""
+    """What the file of this data begins with."""
     return _MAGIC + hashlib.sha256(key.encode() + data).digest()

@@ -6,7 +6,6 @@ A program is found by a digest of all that it depends on, so a stored one is nev
 import atexit
 import contextlib
 import gc
-import pickle
 import threading
 import time
 import weakref
@@ -38,14 +37,14 @@ from partax._store import UnstoredError, placement, switch
 from partax._store.folder import Folder
 from partax._store.key import Key, Wanted, what_changed
 from partax._store.placement import Signature
-from partax._store.records import Loading, Record, record_of
+from partax._store.records import Loading, Record, read_record, write_record
 from partax._store.results import rebuilt, stored_result_of
 from partax._store.switch import store as store
 from partax._store.switch import store_as_told as store_as_told
 
-_COMPARED = 8  # stored programs of the same function that a call which is traced is compared with
-_first_refusal: list[tuple[tuple[str, int], str]] = []  # its place, and the reason
-_used_names: set[str] = set()  # of the programs that this process has stored or loaded
+_COMPARED = 8  # stored programs of the same function, for what has changed
+_first_refusal: list[tuple[tuple[str, int], str]] = []  # call site and reason
+_used_names: set[str] = set()  # what this process has stored or loaded
 
 
 def _report_refusal() -> None:
@@ -63,20 +62,17 @@ def _call_under_way() -> _core.CallUnderWay:
 class _Search(NamedTuple):
     """What was looked for in a call."""
 
-    begun: float  # when
+    begun: float
     thread: int
-    is_before_trace: bool  # whether the call had not traced by then
-    signature: Signature  # of its arrays
+    is_before_trace: bool
+    signature: Signature
     group: str  # of `Wanted`
     key: Key
-    loading: Loading | None  # the program, where it is stored
+    loading: Loading | None  # of the stored program
 
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
-    """The programs of a new static key; None where it has none that could be stored.
-
-    `traced` is what jax would trace.
-    """
+    """The programs of a new static key, for which jax would trace `traced`; None if none could be stored."""
     folder = switch.folder_of(options.store)
     if folder is None or not runs_compiled(leaves):
         return None
@@ -91,7 +87,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
 
 @contextlib.contextmanager
 def _uncollected() -> Generator[None, None, None]:
-    """Without garbage collection: a full one takes as long as all that is done in here, and would find nothing."""
+    """Without garbage collection, which would take as long as all that is done in here."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -102,33 +98,32 @@ def _uncollected() -> Generator[None, None, None]:
 
 
 class Programs:
-    """The programs of one static key, one for each signature of arrays. It keeps nothing of the user's."""
+    """The programs of one static key, one for each signature of arrays. It keeps no object of the user's."""
 
     def __init__(self, folder: Folder, options: Options, traced: TracedFunction) -> None:
-        self.target: Any = None  # that of jax.jit, which traces; set before anything is called
-        self.donated: bytes | None = None  # for each leaf 1 where the program donates it, once that is known
+        self.target: Any = None  # the `jax.jit`; set before anything is called
+        self.donated: bytes | None = None  # for each leaf 1 if the program donates it, once that is known
         self._options = options
         self._name = traced.function.__name__
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
-        self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
-        self._proven: list[tuple[weakref.ref[Any], str]] = []  # programs that were traced, with what was read then
+        self._known: dict[Any, Any] = {}  # compiled programs by signature and jax's configuration
+        self._proven: list[tuple[weakref.ref[Any], str]] = []  # traced programs, with the key of what was read
         self._first: _Search | None = None  # that of `begin`, for the call under way then
 
     @property
     def program(self) -> Callable[..., Any]:
-        """The callable for the arrays, created at each read: it keeps this object alive, which dies with it."""
+        """The callable for the arrays, which keeps this object alive."""
         return dispatched(self._name, self.choose)
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
-        """Looks for the program of the call under way; raises where there can be none."""
+        """Look for the program of the call under way; raise if there can be none."""
         self._first = search = self._search(placement.signature(leaves, self._options))
         record = search.loading and search.loading.record.result()
         if record is not None:
             self.donated = record["donated"]
         elif explaining():
-            alike = [stored.key for stored in self._folder.files(search.group)][:_COMPARED]
-            records = [record_of(self._folder, name) for name in alike]
+            records = [read_record(self._folder, file.key) for file in self._folder.files(search.group)[:_COMPARED]]
             changed = what_changed([record["proof"] for record in records if record is not None], search.key.proof())
             if changed:
                 self.tell(f"traced, since {changed} has changed")
@@ -144,7 +139,7 @@ class Programs:
         self.tell(f"not stored: {reason}")
 
     def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
+        """The program for a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         is_checked = any(getattr(jax.config, name) for name in ("jax_debug_nans", "jax_debug_infs"))
         if is_checked or not runs_compiled(leaves):
@@ -158,27 +153,24 @@ class Programs:
             return self._known[key]
         except UnstoredError as error:
             self.refuse(str(error))
-            self._forget()
+            _call_under_way().forget_program()
             return self.target
 
     def _search_of_call(self, signature: Signature) -> _Search:
-        """That of `begin`, if it was in this call; else what it depends on may have changed."""
+        """That of `begin` if it was in this call. Otherwise what it depends on may have changed."""
         first, self._first = self._first, None
         call = _call_under_way()
         is_such = first is not None and call.stored is self and first.thread == threading.get_ident()
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
-
-    def _forget(self) -> None:
-        """The call under way and those after it run the target."""
-        _call_under_way().forget_program()
 
     @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
         has_traced = _call_under_way().has_traced
         wanted = Wanted(_call_under_way(), self._options, signature, self._takes_tuple)
-        # The likeliest one is loaded while the proof is made, which most often finds that it is the right one.
-        loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
+        # The likeliest one is loaded while the proof is made, and most often is the right one.
+        likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
+        loading = self._loading(likeliest, signature)
         key = wanted.key()
         if loading is not None and loading.name != key.name:
             loading.program.cancel()
@@ -194,7 +186,7 @@ class Programs:
             ahead = switch.ahead_of(self._folder)
             begun = None if ahead is None else ahead.take(name)
             return begun or (Loading(self._folder, name, signature.devices) if self._folder.has(name) else None)
-        except RuntimeError as error:  # as Python says it
+        except RuntimeError as error:
             raise UnstoredError("the process ends, and has no threads any more") from error
 
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
@@ -233,7 +225,7 @@ class Programs:
         return program
 
     def trace(self, *arguments: Any) -> Any:
-        """What jax traces for a call that is not to be run; one that is run later is stored where this is proven."""
+        """What jax traces for a call that is not run. A later call that runs it stores it."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         try:
             return self._traced(self._search_of_call(placement.signature(leaves, self._options)), arguments)
@@ -241,7 +233,6 @@ class Programs:
             return self.target.trace(*arguments)
 
     def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
-        """What jax traces. The key is of what was there when the trace began."""
         traced = self.target.trace(*arguments)
         if search.is_before_trace and _call_under_way().has_traced:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
@@ -294,7 +285,7 @@ class Programs:
             if data is None:
                 self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
             else:
-                self._folder.write(search.key.name, pickle.dumps({**record, "program": data}))
+                write_record(self._folder, search.key.name, {**record, "program": data})
                 _used_names.add(search.key.name)
                 self._note(search.key.name, search.signature.devices)
         except RuntimeWarning:  # the user turned the warning into an error, and no caller waits for this thread

@@ -1,6 +1,6 @@
-"""What is stored of one program, and how it is read and loaded in a thread of its own while the call goes on."""
+"""What is stored of one program, and how it is written, read and loaded."""
 
-import concurrent.futures  # which imports its threads once they are asked for
+import concurrent.futures  # which imports its threads late
 import pickle
 from typing import Any, TypedDict
 
@@ -13,31 +13,35 @@ from partax._store.key import Proof
 
 class Record(TypedDict):
     name: str  # of the function
-    seconds: float  # how long it took to trace, lower and compile
+    seconds: float  # to trace, lower and compile
     result: bytes  # of `results.stored_result_of`
-    donated: bytes  # for each leaf 1 where the program donates it
-    outputs: int  # how many arrays it returns
-    through: tuple[int, ...]  # the leaves that are the last of these, as they would be forwarded elsewhere
+    donated: bytes  # for each leaf 1 if the program donates it
+    outputs: int  # the number of arrays that it returns
+    through: tuple[int, ...]  # the leaves that are the last of these, which would be forwarded elsewhere
     devices: tuple[int, ...]  # the numbers of those that it runs on, in their order
-    proof: Proof  # what it depends on
+    proof: Proof
     program: bytes  # of `serialized`
 
 
-def record_of(folder: Folder, name: str, *, drops: bool = False) -> Record | None:
-    data = folder.read(name, drops=drops)
+def write_record(folder: Folder, key: str, record: Record) -> None:
+    folder.write(key, pickle.dumps(record))
+
+
+def read_record(folder: Folder, key: str, *, drops: bool = False) -> Record | None:
+    data = folder.read(key, drops=drops)
     try:
-        return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
+        return None if data is None else pickle.loads(data)  # covered by its digest, in a directory of the user's own
     except Exception:  # of another version
         return None
 
 
 class Loading:
-    """A stored program that is read and loaded. It need not be the right one until it is run."""
+    """A stored program that is read and loaded in a thread. It need not be the right one until it is run."""
 
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...]) -> None:
-        self.name = name  # what it is stored by
+        self.name = name
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
-        self.record = pool.submit(record_of, folder, name, drops=True)
+        self.record = pool.submit(read_record, folder, name, drops=True)
         # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
         self.program = pool.submit(self._load, devices)
         pool.shutdown(wait=False)
@@ -48,6 +52,5 @@ class Loading:
             return None
         in_tree = jax.tree.structure(((0,) * len(record["donated"]), {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
-        # Those with the numbers of the record, of the kind of those that a call's arrays are on.
         by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
         return loaded(record["program"], in_tree, out_tree, [by_number[number] for number in record["devices"]])

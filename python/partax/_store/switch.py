@@ -2,7 +2,6 @@
 
 import os
 import warnings
-from types import TracebackType
 from typing import Any, Literal
 
 from partax._pytree.short_text import short_text
@@ -19,20 +18,18 @@ _folders: dict[str, Folder | None] = {}  # by option
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
     """Return where programs of a wrapper with this option are stored now, or None if they are not."""
     folder = None if _ahead is None else _ahead.folder
-    if store is None:
+    if store is None or (folder is not None and os.path.abspath(folder.path) == store):
         return folder
     if store is False:
         return None
-    if folder is not None and os.path.abspath(folder.path) == store:
-        return folder
     if store not in _folders:
-        folder = Folder(store, _MOST)
+        own = Folder(store, _MOST)
         try:
-            folder.prepare()
-            _folders[store] = folder
+            own.prepare()
+            _folders[store] = own
         except OSError as error:
             _folders[store] = None
-            folder.tell(f"nothing is stored: {error}")
+            own.tell(f"nothing is stored: {error}")
     return _folders[store]
 
 
@@ -50,9 +47,7 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _set(self._before)
 
     def __repr__(self) -> str:
@@ -69,24 +64,20 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
       Array([2., 2., 2.], dtype=float32)
 
     From here on a call of `filter_jit` that would trace looks into the directory first. It loads a program only if
-    everything is equal that the program depends on: the arguments' static part and the types of the arrays; the code of
-    each function that the trace can reach, with closures, defaults, globals and captured arrays; the versions of
-    Python, jax, partax and each library that the code names; jax's configuration, the devices and the processor.
-
-    A program is not stored if something cannot be proved to be the same in another process (`partax.explain` names it),
-    if it has effects, such as a callback, or if it runs on the devices of several processes. What a script called first
-    in its last run is loaded in a thread as soon as jax compiles something.
+    everything is equal that the program depends on, in the arguments, the code, the libraries, jax and the machine. A
+    program is not stored if something cannot be proved to be the same in another process (`partax.explain` names it),
+    if it has effects, such as a callback, or if it runs on the devices of several processes.
 
     Args:
       path: The directory, which is created if it does not exist; None stores nothing from here on. Whoever can write to
-        it can make this process run anything, so one that others may write to is refused.
+        it can make this process run anything.
       max_bytes: The maximum size of its files, in bytes; the least recently used go first. Default: 2 GiB.
 
     Returns:
-      An object that may be used as a context manager: when it is left, the previous directory is used again.
+      A context manager: when it is left, the previous directory is used again.
 
     Raises:
-      PermissionError: Others may write to the directory, or it cannot be created.
+      PermissionError: Others may write to the directory.
       OSError: The directory cannot be created.
       TypeError: `path` is not a path.
       ValueError: `max_bytes` is not positive.
