@@ -163,12 +163,6 @@ def test_what_cannot_be_scanned_is_told() -> None:
         partax.filter_switch(0, [])
 
 
-def test_without_jit_a_static_result_that_changes_is_told() -> None:
-    names = iter("aba")
-    with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
-        partax.filter_scan(lambda c, x: (c, {"n": next(names)}), jnp.zeros(()), XS)
-
-
 def test_jax_names_the_users_argument_and_its_path() -> None:
     def f(c: Any, x: Any) -> Any:
         return c, float(x["batch"][0])

@@ -227,7 +227,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "a number for an array": (
         converted(1.0, LAYER, 2),
         ValueError,
-        r"\[0\]\[0\]`: found 1.0, expected ShapeDt",
+        r"\[0\]\[0\]`: found 1.0, expected float32",
     ),
 }
 

@@ -28,7 +28,9 @@ class Program:
         forwarded, _ = _core.output_info(outputs)
         leaves = list(call.leaves)
         infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
-        self._forwarded = [(info, getattr(leaves[i], "sharding", None)) for i, info in zip(forwarded, infos, strict=True)]
+        self._forwarded = [
+            (info, getattr(leaves[i], "sharding", None)) for i, info in zip(forwarded, infos, strict=True)
+        ]
         for i, info in zip(forwarded, infos, strict=True):
             leaves[i] = info
         result = call.result(outputs, tuple(leaves))

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from partax import _core
 from partax._pytree.short_text import short_text
-from partax._transforms.carry import Difference, Flat, array_type, first_difference
+from partax._transforms.split import Split, array_type, first_difference, is_same, is_typed
 
 
 class Batches:
@@ -17,7 +16,7 @@ class Batches:
         self.error: BaseException | None = None  # after which no more batches are taken
         self._iterator: Iterator[Any] = iter(batches)
         self._size, self._names, self._count = size, names, 0
-        self._first: Flat | None = None
+        self._first: Split | None = None
         self._odd: list[Any] | None = None  # the leaves of a batch of other shapes, which is a group of its own
 
     def take(self) -> tuple[int, dict[str, Any]] | None:
@@ -47,7 +46,7 @@ class Batches:
         columns = list(zip(*rows, strict=True))
         on_device = iter(_stack_each([column for column in columns if isinstance(column[0], jax.Array)]))
         arrays = [next(on_device) if isinstance(column[0], jax.Array) else np.stack(column) for column in columns]
-        return len(rows), self._first.spec.rebuild(arrays)
+        return len(rows), self._first.replace(arrays).tree
 
     def _by_name(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -62,19 +61,22 @@ class Batches:
 
     def _leaves(self, batch: dict[str, Any]) -> tuple[list[Any], bool]:
         """Return the arrays of a batch, and whether they have the shapes of those of the first."""
-        leaves, spec = _core.flatten(batch, "batch")
-        flat = Flat(spec, list(map(array_type, leaves)))
-        first = self._first = self._first or flat
-        difference = None if spec == first.spec else first_difference(first, flat, "batch")
-        for path, one, expected in zip(spec.dynamic_paths(), flat.arrays, first.arrays, strict=spec == first.spec):
-            if difference is None and one._replace(shape=expected.shape) != expected:
-                difference = Difference(path, expected.text, one.text)
-        if difference is not None:
+        split = Split.of(batch, root="batch")
+        first = self._first = self._first or split
+        if difference := first_difference(first, split, "batch", _is_alike):
             raise TypeError(
                 f"batch {self._count}: `{difference.path}`: found {difference.second}, expected {difference.first}, as "
                 "in batch 0; make arrays of numbers, as shapes of arrays are all that may differ"
             )
-        return leaves, flat.arrays == first.arrays
+        leaves = list(split.leaves.values())
+        return leaves, list(map(np.shape, leaves)) == list(map(np.shape, first.leaves.values()))
+
+
+def _is_alike(leaf: Any, other: Any) -> bool:
+    """Return whether two leaves are arrays that differ only in their shapes, or equal static values."""
+    if is_typed(leaf) and is_typed(other):
+        return array_type(leaf)[1:] == array_type(other)[1:]
+    return is_same(leaf, other)
 
 
 @jax.jit

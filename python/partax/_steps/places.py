@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax import _core
-from partax._transforms.carry import Leaves, common_types, is_number
+from partax._transforms.carry import can_settle, common_types
+from partax._transforms.split import Split
 
 Path = tuple[int | str, ...]
 Place = int | str | Path  # where a part is in a result: a position, a key or a field, or several from the outside in
@@ -24,8 +24,8 @@ def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, in_
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {names}")
     if carry is not None:
         return carry
-    leaves = {name: Leaves.of("", value, name) for name, value in values.items()}
-    arguments = {name: one for name, one in leaves.items() if any(map(_can_change, one.values.values()))}
+    splits = {name: Split.of(value, root=name) for name, value in values.items()}
+    arguments = {name: split for name, split in splits.items() if any(map(can_settle, split.values.values()))}
     matches = _matches(result, arguments)
     for name, argument in arguments.items():
         parts = [path for path, other in matches if other == name]
@@ -46,29 +46,25 @@ def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, in_
     return matches
 
 
-def _can_change(leaf: Any) -> bool:
-    return _core.is_array(leaf) or is_number(leaf)
+def _may_be_metric(argument: Split) -> bool:
+    arrays = argument.leaves.values()
+    has_key = any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays)
+    return not has_key and ("" in argument.values or all(array.shape == () for array in arrays))
 
 
-def _may_be_metric(argument: Leaves) -> bool:
-    types = argument.flat.arrays
-    has_key = any(jnp.issubdtype(type.dtype, jax.dtypes.prng_key) for type in types)
-    return not has_key and ("" in argument.values or all(type.shape == () for type in types))
-
-
-def _matches(result: Any, arguments: Mapping[str, Leaves]) -> Places:
+def _matches(result: Any, arguments: Mapping[str, Split]) -> Places:
     """The outermost parts of a result that can be arguments, each with each of these."""
     matches = Places()
     for path, value in _parts(result):
         if not any(path[: len(outer)] == outer for outer, _ in matches):
-            part = Leaves.of("", value, "result")
+            part = Split.of(value, root="result")
             matches += tuple((path, name) for name, argument in arguments.items() if _is_match(argument, part))
     return matches
 
 
-def _is_match(argument: Leaves, part: Leaves) -> bool:
+def _is_match(argument: Split, part: Split) -> bool:
     try:
-        common_types((argument, part), "", "")
+        common_types({"before": argument, "after": part}, "", "")
     except TypeError:
         return False
     return True

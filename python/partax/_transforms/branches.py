@@ -8,10 +8,10 @@ import jax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax import _core
 from partax._jax.private import runs_without_jit
-from partax._transforms.carry import Arrays, ArrayType, Leaves, common_types, in_place_of
+from partax._transforms.carry import common_types, convert, in_place_of
 from partax._transforms.objects import Objects
+from partax._transforms.split import ArrayType, Split
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")
@@ -46,10 +46,8 @@ def filter_cond(
     See Also:
       The guide "Loops, branches and layers".
     """
-    names, functions = ("true_fun", "false_fun"), (true_fun, false_fun)
-    return _one_of(
-        "filter_cond", pred, functions, names, operands, lambda pred, funs, *a: jax.lax.cond(pred, *funs, *a)
-    )
+    functions = {"true_fun": true_fun, "false_fun": false_fun}
+    return _one_of("filter_cond", pred, functions, operands, lambda pred, funs, *a: jax.lax.cond(pred, *funs, *a))
 
 
 def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
@@ -77,60 +75,45 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     """
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
-    names = [f"branches[{i}]" for i in range(len(branches))]
-    return _one_of("filter_switch", index, branches, names, operands, jax.lax.switch)
-
-
-_RULE = "the results of branches may differ only in the values of arrays"
+    functions = {f"branches[{i}]": branch for i, branch in enumerate(branches)}
+    return _one_of("filter_switch", index, functions, operands, jax.lax.switch)
 
 
 class _Branch(NamedTuple):
-    """One branch that jax has traced."""
+    """One branch that jax has traced, and its result with a `jax.ShapeDtypeStruct` for each array."""
 
     program: ClosedJaxpr
-    result: Leaves
+    result: Split
 
-    def run(self, types: Mapping[str, ArrayType], *arrays: Arrays) -> list[Any]:
-        values = iter(jaxpr_as_fun(self.program)(*jax.tree.leaves(arrays)))
-        returned = dict(zip(self.result.arrays.paths, values, strict=True))
-        return self.result._replace(values=self.result.values | returned).convert(types)
+    def run(self, types: Mapping[str, ArrayType], *operands: Split) -> dict[str, Any]:
+        return convert(self.result.replace(jaxpr_as_fun(self.program)(*jax.tree.leaves(operands))), types)
 
 
 def _one_of(
     transformation: str,
     index: Any,
-    functions: Sequence[Callable[..., Any]],
-    names: Sequence[str],
+    functions: Mapping[str, Callable[..., Any]],
     operands: tuple[Any, ...],
     choose: Callable[..., Any],
 ) -> Any:
     """Run one function by `choose` of jax. Each branch is traced once, as the types of results depend on all."""
-    objects = Objects(transformation, [(f"operands[{i}]", operand) for i, operand in enumerate(operands)])
-    flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
-    arrays = [Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
+    roots = [f"operands[{i}]" for i in range(len(operands))]
+    objects = Objects(transformation, zip(roots, operands, strict=True))
     if runs_without_jit() and not isinstance(index, Tracer):
-        return choose(index, [objects.refuse_changes(function) for function in functions], *operands)
-    specs = [spec for _, _, spec in flat]
-    branches = [
-        _trace(objects.refuse_changes(fun), fun, name, specs, arrays)
-        for fun, name in zip(functions, names, strict=True)
-    ]
-    types = common_types([branch.result for branch in branches], "result", _RULE)
-    chosen = choose(index, [functools.partial(branch.run, types) for branch in branches], *arrays)
-    return branches[0].result.rebuild(dict(zip(types, chosen, strict=True)))
+        return choose(index, [objects.refuse_changes(function) for function in functions.values()], *operands)
+    splits = [Split.of(operand, root=root) for root, operand in zip(roots, operands, strict=True)]
+    branches = {
+        f"of {name}": _trace(objects.refuse_changes(function), function, splits) for name, function in functions.items()
+    }
+    results = {words: branch.result for words, branch in branches.items()}
+    types = common_types(results, "result", "the results of branches may differ only in the values of arrays")
+    chosen = choose(index, [functools.partial(branch.run, types) for branch in branches.values()], *splits)
+    return next(iter(results.values())).update(chosen).tree
 
 
-def _trace(
-    function: Callable[..., Any], original: Any, name: str, specs: Sequence[_core.TreeSpec], arrays: Sequence[Arrays]
-) -> _Branch:
-    results: list[Leaves] = []
-
-    def branch(*arrays: Arrays) -> Sequence[Any]:
-        result = function(*(spec.rebuild(one.leaves) for spec, one in zip(specs, arrays, strict=True)))
-        leaves = Leaves.of(f"of {name}", result, "result")
-        results.append(leaves.without_arrays())
-        return leaves.arrays.leaves
+def _trace(function: Callable[..., Any], original: Any, operands: Sequence[Split]) -> _Branch:
+    def branch(*operands: Split) -> Split:
+        return Split.of(function(*(operand.tree for operand in operands)), root="result")
 
     with jax.disable_jit(False):  # else a loop in it would really run
-        program = jax.make_jaxpr(in_place_of(original, branch))(*arrays)
-    return _Branch(program, results[0])
+        return _Branch(*jax.make_jaxpr(in_place_of(original, branch), return_shape=True)(*operands))

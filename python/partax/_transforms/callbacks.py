@@ -8,9 +8,8 @@ import jax
 from jax.experimental import io_callback
 from jax.sharding import Sharding
 
-from partax import _core
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import Rest, joined, split
+from partax._transforms.split import Split, is_same, spread
 from partax._transforms.wrapper import check_callable
 
 
@@ -106,22 +105,20 @@ def _call_back(
 ) -> Any:
     check_callable(callback, transformation)
     function = Objects.of_call(transformation, callback, args, kwargs).refuse_changes(callback)
-    arrays, static = split((args, kwargs))
-    structs, rest = split(expected, _is_struct)
+    result = Split.of(expected, _is_struct)
 
-    def run(values: Any) -> Any:
-        positional, named = joined((values, static))
-        out = function(*positional, **named)
-        pairs = _core.broadcast_prefix(expected, out, _is_struct, "result_shape_dtypes", "the result")
-        for leaf, entry in pairs:
-            if not _is_struct(entry) and Rest(leaf) != Rest(entry):
+    def run(split: Split) -> dict[str, Any]:
+        positional, named = split.tree
+        pairs = spread(expected, function(*positional, **named), _is_struct, "result_shape_dtypes", "the result")
+        for leaf, entry in pairs.values():
+            if not _is_struct(entry) and not is_same(leaf, entry):
                 raise ValueError(
                     f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
                     f"result_shape_dtypes says apart from arrays: found {leaf!r}, expected {entry!r}"
                 )
-        return [leaf if _is_struct(entry) else None for leaf, entry in pairs]
+        return {path: leaf for path, (leaf, entry) in pairs.items() if _is_struct(entry)}
 
-    return joined((call(run, structs, arrays), rest))
+    return result.update(call(run, result.leaves, Split.of((args, kwargs)))).tree
 
 
 def _is_struct(leaf: Any) -> bool:

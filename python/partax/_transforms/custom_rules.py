@@ -8,25 +8,27 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
-from jax.tree_util import keystr, tree_leaves_with_path
 
-from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
+from partax._pytree.filters import is_array, is_inexact_array_like
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import (
-    Rest,
-    joined,
-    on_split,
-    or_zero,
-    split,
-    tangent_leaves,
-    tree_of,
-)
+from partax._transforms.split import Split, on_split
+from partax._transforms.tangents import build_tangent, tangents_by_path
 from partax._transforms.wrapper import Transformed, check_callable, check_first, names_of_arguments
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
-_ZERO: Any = SymbolicZero  # jax does not tell the types of its attributes
+
+
+def _argument_path(path: str, names: Sequence[str] = ()) -> str:
+    """The path from an argument, of a path in `(args, kwargs)`; `names` are of the arguments by position."""
+    key, _, rest = path[4:].partition("]")
+    return (key[1:-1] if path.startswith("[1]") else names[int(key)]) + rest
+
+
+def _primal_array(primal: Any) -> Any:
+    """Return the array of a primal, which may be represented by the number that JAX was called with."""
+    return primal.value if is_array(primal.value) else jnp.asarray(primal.value)
 
 
 class filter_custom_jvp(Transformed[_P, _R]):
@@ -96,42 +98,41 @@ class filter_custom_jvp(Transformed[_P, _R]):
         if rule is None:
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        arrays, rest = split((args, kwargs))
-        run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__), rest))
+        run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__)))
 
-        def run_rule(primals: Any, tangents: Any) -> Any:
-            positional, named = joined((primals[0], rest))
-            leaves, structure = jax.tree.flatten(positional)
-            along = [
-                tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
-                for tangent, primal in zip(tangents[0], primals[0], strict=True)
-            ]
-            for (path, _), tangent in zip(tree_leaves_with_path(named), along[len(leaves) :], strict=True):
-                if tangent is not None:
+        def run_rule(primals: tuple[Split], tangents: tuple[Split]) -> tuple[Split, Split]:
+            (call,), (slopes,) = primals, tangents
+            along = {
+                path: tangent
+                for path, tangent in slopes.leaves.items()
+                if is_inexact_array_like(call.leaves[path]) and not isinstance(tangent, SymbolicZero)
+            }
+            for path in along:
+                if path.startswith("[1]"):
                     raise ValueError(
-                        f"`{path[0].key}{keystr(path[1:])}`: found an argument by name that is differentiated, which "
+                        f"`{_argument_path(path)}`: found an argument by name that is differentiated, which "
                         f"{self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                     )
-            along = along[: len(leaves)]
-            directions = tree_of(structure, along, list(map(or_zero, along, leaves)))
+            directions, _ = build_tangent(call, along)
 
             def on_primals(*primals: Any, **named: Any) -> Any:
                 return rule(primals, directions, **named)
 
-            out, slope = objects.refuse_changes(on_primals, operator.itemgetter(0))(*positional, **named)
-            slopes = tangent_leaves(slope, out, "the result", "tangent")
-            pairs = list(zip(jax.tree.leaves(out), slopes, strict=True))
+            args, kwargs = call.tree
+            out, slope = objects.refuse_changes(on_primals, operator.itemgetter(0))(*args, **kwargs)
+            slopes = tangents_by_path(slope, out, "the result", "tangent")
             # JAX runs a rule on the numbers themselves if no array has been made of them: it may return numbers.
-            has_tangent = [is_array(leaf) or slope is not None for leaf, slope in pairs]
-            values, rest_of_out = split(out, has_tangent)
-            along = [
-                None if value is None else zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
-                for value, (leaf, slope) in zip(values, pairs, strict=True)
-            ]
-            return (values, rest_of_out), (along, rest_of_out)
+            result = Split.of(out, True)
+            result = result.only(path for path, leaf in result.leaves.items() if is_array(leaf) or path in slopes)
+            return result, result.update(
+                {
+                    path: slopes[path] if path in slopes else zero_from_primal(leaf, symbolic_zeros=True)
+                    for path, leaf in result.leaves.items()
+                }
+            )
 
         run.defjvp(run_rule, symbolic_zeros=True)
-        return joined(run(arrays))
+        return run(Split.of((args, kwargs))).tree
 
 
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
@@ -231,58 +232,52 @@ class filter_custom_vjp(Transformed[_P, _R]):
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        inexact, exact, rest_of_first = split(args[0], is_inexact_array, is_array)
-        constants, rest_of_constants = split((args[1:], kwargs))
 
-        def call(fun: Any, inexact: Any, exact: Any, constants: Any) -> Any:
-            positional, named = joined((constants, rest_of_constants))
-            return fun(joined((inexact, exact, rest_of_first)), *positional, **named)
+        def call(fun: Any, first: Split, others: Split) -> Any:
+            positional, named = others.tree
+            return fun(first.tree, *positional, **named)
 
         @jax.custom_vjp
-        def run(*arrays: Any) -> Any:
-            return split(call(objects.refuse_changes(self.__wrapped__), *arrays), is_inexact_array, is_array)
+        def run(first: Split, others: Split) -> Split:
+            return Split.of(call(objects.refuse_changes(self.__wrapped__), first, others))
 
-        def run_fwd(*arrays: Any) -> Any:
-            # An array may be represented by the number that JAX was called with.
-            values = jax.tree.map(lambda leaf: leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value), arrays)
-            self._refuse_constants(arrays[2], args[1:], kwargs)
-            marks = [leaf is not None and leaf.perturbed for leaf in arrays[0]]
-            perturbed = tree_of(rest_of_first.value[1], marks)
+        def run_fwd(first: Split, others: Split) -> Any:
+            self._refuse_constants(others)
+            marks = {path: is_inexact_array_like(leaf.value) and leaf.perturbed for path, leaf in first.leaves.items()}
+            marks = dict.fromkeys(first.values, False) | marks
+            try:
+                perturbed = first.build(marks)
+            except Exception:  # a user's node refuses them
+                perturbed = list(marks.values())
+            arrays = [split.replace(map(_primal_array, split.leaves.values())) for split in (first, others)]
             forward = objects.refuse_changes(functools.partial(fwd, perturbed), operator.itemgetter(0))
-            out, residuals = call(forward, *values)
-            result = split(out, is_inexact_array, is_array)
-            return result, (split(residuals), values, Rest((perturbed, result[2].value[1])))
+            out, residuals = call(forward, *arrays)
+            return Split.of(out), (Split.of(residuals), arrays, Split.of(perturbed, False))
 
-        def run_bwd(saved: Any, cotangents: Any) -> Any:
-            residuals, values, rest = saved
-            perturbed, structure = rest.value
-            nonzero = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
-            whole = [jnp.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, _ZERO) else leaf for leaf in cotangents[0]]
-            cotangent = tree_of(structure, nonzero, whole)
-            rule = functools.partial(bwd, joined(residuals), cotangent, perturbed)
-            gradient = call(objects.refuse_changes(rule, lambda _: None), *values)
-            first = joined((*values[:2], rest_of_first))
+        def run_bwd(saved: Any, cotangents: Split) -> Any:
+            residuals, (first, others), perturbed = saved
+            nonzero = {path: leaf for path, leaf in cotangents.leaves.items() if not isinstance(leaf, SymbolicZero)}
+            rule = functools.partial(bwd, residuals.tree, build_tangent(cotangents, nonzero), perturbed.tree)
+            gradient = call(objects.refuse_changes(rule, lambda _: None), first, others)
             (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
             try:
                 # A rule may return anything for a leaf that cannot have a cotangent, as in Equinox.
-                leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", ignore_others=True)
+                leaves = tangents_by_path(gradient, first.tree, name_of_first, "cotangent", ignore_others=True)
             except (TypeError, ValueError) as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
-            pairs = zip(values[0], leaves, strict=True)
-            return [None if value is None else leaf for value, leaf in pairs], None, None
+            return first.replace(map(leaves.get, first.leaves)), None
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        return joined(run(inexact, exact, constants))
+        return run(Split.of(args[0]), Split.of((args[1:], kwargs))).tree
 
-    def _refuse_constants(self, arrays: Sequence[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _refuse_constants(self, others: Split) -> None:
         """Raise a RuntimeError if another argument than the first is differentiated."""
-        first, *names = names_of_arguments(self.__wrapped__, 1 + len(rest))
-        for leaf, (path, _) in zip(arrays, tree_leaves_with_path((rest, named)), strict=True):
-            if leaf is not None and leaf.perturbed:
-                name = path[1].key if path[0].idx else names[path[1].idx]
+        for path, leaf in others.leaves.items():
+            if leaf.perturbed:
+                first, *names = names_of_arguments(self.__wrapped__, 1 + len(others.tree[0]))
                 raise RuntimeError(
-                    f"`{name}{keystr(path[2:])}`: found an array that is differentiated, but {self.__name__}() under "
-                    f"filter_custom_vjp differentiates only `{first}`; pack both into one tuple"
+                    f"`{_argument_path(path, names)}`: found an array that is differentiated, but {self.__name__}() "
+                    f"under filter_custom_vjp differentiates only `{first}`; pack both into one tuple"
                 )
 
 

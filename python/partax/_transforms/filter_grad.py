@@ -1,91 +1,59 @@
 """Derivatives with respect to the inexact arrays of the first argument: gradients, Jacobians and Hessians."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
-from partax._pytree.methods import close_methods, open_methods
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import differentiated, split, value_and_aux
+from partax._transforms.split import Split, parts
+from partax._transforms.tangents import differentiated, value_and_aux
 from partax._transforms.wrapper import Transformed, check_first, derivation, wrapped
 
 
 class _Derivative(Transformed[..., Any]):
     _is_called_as_wrapped = False  # the first argument is taken by position
-    _of_jax: ClassVar[Callable[..., Any]]
-    _is_of_scalar: ClassVar[bool] = False
+
+    def __init__(self, fun: Callable[..., Any], name: str, *options: Any) -> None:
+        self._name = name
+        super().__init__(fun, name, *options)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        _, wrt, options = self._options
+        name, has_aux, wrt, options = self._options
         check_first(self, args)
         first, *rest = args
-        objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
-        opened = open_methods(first)
-        differentiable, whole = differentiated(opened, wrt)
+        objects = Objects.of_call(name, self.__wrapped__, args, kwargs)
+        split_aux = functools.partial(value_and_aux, has_aux=has_aux, function=self.__name__)
 
-        def on_arrays(part: Any) -> Any:
+        def on_leaves(split: Split) -> Any:
             args, named = objects.copies((rest, kwargs))
-            function = objects.return_changes(self.__wrapped__, lambda out: self._value_and_aux(out)[1])
-            out, changes = function(whole(part), *args, **named)
-            value, aux = self._value_and_aux(out)
-            if not self._is_of_scalar:
+            function = objects.return_changes(self.__wrapped__, lambda out: split_aux(out)[1])
+            out, changes = function(split.tree, *args, **named)
+            value, aux = split_aux(out)
+            if "grad" not in name:
                 value = jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value)
             elif isinstance(value, tuple):
                 raise TypeError(
                     f"found a tuple of {len(value)} returned by {self.__name__}(), expected a scalar; if it is "
                     "(value, aux), pass has_aux=True"
                 )
-            return value, split((aux, changes))
+            return value, Split.of((aux, changes))
 
-        derivative, more = type(self)._of_jax(on_arrays, has_aux=True, **dict(options))(differentiable)
-        result = self._with_aux(derivative, objects.apply_changes(more))
-        return result if opened is first else close_methods(result)
-
-    def _value_and_aux(self, out: Any) -> tuple[Any, Any]:
-        return value_and_aux(out, self._options[0], self.__name__)
-
-    def _with_aux(self, derivative: Any, aux: Any) -> Any:
-        return (derivative, aux) if self._options[0] else derivative
-
-
-class _Grad(_Derivative):
-    _name = "filter_grad"
-    _of_jax = staticmethod(jax.grad)
-    _is_of_scalar = True
+        derive = getattr(jax, name.removeprefix("filter_"))
+        out = derive(on_leaves, has_aux=True, **options)(differentiated(first, wrt))
+        if name == "filter_value_and_grad":
+            (value, more), gradient = out
+            aux = objects.apply_changes(more)
+            return (value, aux) if has_aux else value, gradient.part
+        aux = objects.apply_changes(out[1])
+        derivative = parts(out[0])
+        return (derivative, aux) if has_aux else derivative
 
 
-class _ValueAndGrad(_Derivative):
-    _name = "filter_value_and_grad"
-    _is_of_scalar = True
-
-    @staticmethod
-    def _of_jax(fun: Callable[..., Any], **options: Any) -> Callable[[Any], Any]:
-        def run(part: Any) -> Any:
-            (value, more), gradient = jax.value_and_grad(fun, **options)(part)
-            return (value, gradient), more
-
-        return run
-
-    def _with_aux(self, derivative: Any, aux: Any) -> Any:
-        value, gradient = derivative
-        return super()._with_aux(value, aux), gradient
-
-
-class _Forward(_Derivative):
-    _name = "filter_jacfwd"
-    _of_jax = staticmethod(jax.jacfwd)
-
-
-class _Reverse(_Derivative):
-    _name = "filter_jacrev"
-    _of_jax = staticmethod(jax.jacrev)
-
-
-class _Hessian(_Derivative):
-    _name = "filter_hessian"
-    _of_jax = staticmethod(jax.hessian)
+def _derivative(name: str, fun: Any, has_aux: bool, wrt: FilterSpec, **options: bool) -> Any:
+    return wrapped(_Derivative, name, (name, has_aux, wrt, options), fun)
 
 
 @derivation
@@ -128,8 +96,7 @@ def filter_grad(
     See Also:
       The guide "Gradients and freezing".
     """
-    options = ("holomorphic", holomorphic), ("allow_int", allow_int)
-    return wrapped(_Grad, (has_aux, wrt, options), fun)
+    return _derivative("filter_grad", fun, has_aux, wrt, holomorphic=holomorphic, allow_int=allow_int)
 
 
 @derivation
@@ -160,8 +127,7 @@ def filter_value_and_grad(
     See Also:
       The guide "Gradients and freezing".
     """
-    options = ("holomorphic", holomorphic), ("allow_int", allow_int)
-    return wrapped(_ValueAndGrad, (has_aux, wrt, options), fun)
+    return _derivative("filter_value_and_grad", fun, has_aux, wrt, holomorphic=holomorphic, allow_int=allow_int)
 
 
 @derivation
@@ -194,7 +160,7 @@ def filter_jacfwd(
     See Also:
       The guide "Gradients and freezing".
     """
-    return wrapped(_Forward, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
+    return _derivative("filter_jacfwd", fun, has_aux, wrt, holomorphic=holomorphic)
 
 
 @derivation
@@ -220,7 +186,7 @@ def filter_jacrev(
     See Also:
       The guide "Gradients and freezing".
     """
-    return wrapped(_Reverse, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
+    return _derivative("filter_jacrev", fun, has_aux, wrt, holomorphic=holomorphic)
 
 
 @derivation
@@ -247,4 +213,4 @@ def filter_hessian(
     See Also:
       The guide "Gradients and freezing".
     """
-    return wrapped(_Hessian, (has_aux, wrt, (("holomorphic", holomorphic),)), fun)
+    return _derivative("filter_hessian", fun, has_aux, wrt, holomorphic=holomorphic)

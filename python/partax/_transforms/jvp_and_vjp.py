@@ -6,21 +6,10 @@ from typing import Any, TypeVar
 import jax
 from jax.custom_derivatives import SymbolicZero
 
-from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
-from partax._pytree.methods import close_methods
+from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import (
-    Rest,
-    differentiated,
-    fill_tangents,
-    joined,
-    or_zero,
-    split,
-    structs_of,
-    tangent_leaves,
-    tree_of,
-    value_and_aux,
-)
+from partax._transforms.split import Split
+from partax._transforms.tangents import build_tangent, differentiated, tangents_by_path, value_and_aux, zeros_like
 from partax._transforms.wrapper import check_callable, names_of_arguments
 
 _R = TypeVar("_R")
@@ -61,42 +50,42 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     if len(primals) != len(tangents):
         raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
     objects = Objects.of_call("filter_jvp", fn, primals, kwargs)
-    directions: list[Any] = []
-    for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
-        directions += tangent_leaves(tangent, primal, name, "tangent")
-    arrays, rest = split(list(primals), [tangent is not None for tangent in directions])
+    tangent_leaves: dict[str, Any] = {}
+    for i, name in enumerate(names_of_arguments(fn, len(primals))):
+        leaves = tangents_by_path(tangents[i], primals[i], name, "tangent")
+        tangent_leaves |= {f"[{i}]{path}": leaf for path, leaf in leaves.items()}
+    split = Split.of(list(primals), True).only(tangent_leaves)
 
-    def on_arrays(arrays: Any) -> Any:
-        result, changes = objects.return_changes(fn)(*joined((arrays, rest)), **objects.copies(kwargs))
-        depends = _with_tangent(jax.tree.leaves(arrays), jax.tree.leaves(result))
-        own, constants, rest_of_result = split(result, depends, is_array)
-        return own, (constants, rest_of_result, split((None, changes)))
+    def on_leaves(split: Split) -> Any:
+        out, changes = objects.return_changes(fn)(*split.tree, **objects.copies(kwargs))
+        result = Split.of(out)
+        dependent = _dependent_leaves(split, result)
+        return dependent, (result.update(dict.fromkeys(dependent, 0)), Split.of((None, changes)))
 
-    values, slopes, (constants, rest_of_result, changes) = jax.jvp(on_arrays, [arrays], [directions], has_aux=True)
+    values, slopes, (rest, changes) = jax.jvp(on_leaves, [split], [split.update(tangent_leaves)], has_aux=True)
     objects.apply_changes(changes)
-    result = joined((values, constants, rest_of_result))
-    zeros = list(map(or_zero, slopes, jax.tree.leaves(result)))
-    return result, tree_of(jax.tree.structure(result), slopes, zeros)
+    result = rest.update(values)
+    return result.tree, build_tangent(result, slopes)
 
 
-def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
-    """Return which leaves of a result have a tangent with respect to these inputs. The rule of a custom derivative of
-    both reports it.
+def _dependent_leaves(inputs: Split, result: Split) -> dict[str, Any]:
+    """Return the leaves of a result that have a tangent with respect to inputs, which all have one. The rule of a
+    custom derivative of them reports it.
     """
-    marks: list[bool] = []
+    leaves = {path: leaf for path, leaf in result.values.items() if is_inexact_array_like(leaf)}
+    dependent: list[str] = []
 
     @jax.custom_jvp
-    def ask(*values: Any) -> Any:
-        return values
+    def ask(inputs: Any, leaves: dict[str, Any]) -> Any:
+        return inputs, leaves
 
     def rule(values: Any, tangents: Any) -> Any:
-        marks.extend(not isinstance(tangent, SymbolicZero) for tangent in tangents)
+        dependent.extend(path for path, tangent in tangents[1].items() if not isinstance(tangent, SymbolicZero))
         return values, values  # not used by anyone
 
     ask.defjvp(rule, symbolic_zeros=True)
-    ask(*inputs, *(leaf for leaf in leaves if is_inexact_array_like(leaf)))
-    of_leaves = iter(marks[len(inputs) :])
-    return [is_inexact_array_like(leaf) and next(of_leaves, False) for leaf in leaves]
+    ask(list(inputs.leaves.values()), leaves)
+    return {path: leaves[path] for path in dependent}
 
 
 def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
@@ -131,19 +120,20 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
     """
     check_callable(fun, "filter_vjp")
     objects = Objects.of_call("filter_vjp", fun, primals, {})
-    differentiable, whole = differentiated(primals, wrt)
 
-    def on_arrays(*part: Any) -> Any:
-        out, changes = objects.return_changes(fun)(*whole(part))
+    def on_leaves(split: Split) -> Any:
+        out, changes = objects.return_changes(fun)(*split.tree)
         value, aux = value_and_aux(out, has_aux, getattr(fun, "__name__", "the function"))
-        inexact = jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value)
-        return inexact, split(((value, aux), changes))
+        return Split.of(value, is_inexact_array).leaves, Split.of(((value, aux), changes))
 
-    arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
+    arrays, pull, rest = jax.vjp(on_leaves, differentiated(primals, wrt), has_aux=True)
     value, aux = objects.apply_changes(rest)
-    pull_back = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
+    structs = Split.of(value, is_inexact_array).build(jax.eval_shape(lambda: arrays))
+    pull_back = jax.tree_util.Partial(_pull, pull, Split.of(structs, False))
     return (value, pull_back, aux) if has_aux else (value, pull_back)
 
 
-def _pull(pull: Any, structs: Any, cotangents: Any) -> Any:
-    return close_methods(pull(fill_tangents(cotangents, structs.value, "the result", "cotangent")))
+def _pull(pull: Any, structs: Split, cotangents: Any) -> Any:
+    zeros = {path: zeros_like(struct) for path, struct in structs.values.items()}
+    (result,) = pull(zeros | tangents_by_path(cotangents, structs.build(zeros), "the result", "cotangent"))
+    return result.part

@@ -2,15 +2,14 @@
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from partax import _core
-from partax._transforms.carry import Difference, Flat, array_type, first_difference
 from partax._transforms.loops import check_leading_axis, scan
 from partax._transforms.objects import Objects
+from partax._transforms.split import Split, first_difference
 
 _T = TypeVar("_T")
 
@@ -40,30 +39,15 @@ def stack(layers: Iterable[_T]) -> _T:
     every = list(layers)
     if not every or isinstance(layers, dict):
         raise ValueError(f"`layers`: found {'a `dict`' if every else 'none'}, expected a list of one or more")
-    columns: list[list[Any]] = []
-    first: Flat | None = None
-    for i, layer in enumerate(every):
-        leaves, spec = _core.flatten(layer, f"layers[{i}]")
-        flat = Flat(spec, list(map(array_type, leaves)))
-        if first is None:
-            first = flat
-        elif spec != first.spec:
-            difference = first_difference(first, flat, f"layers[{i}]")
-            if difference is not None:
-                _fail(difference)
-        for k, (type, expected) in enumerate(zip(flat.arrays, first.arrays, strict=True)):
-            if (type.shape, type.dtype) != (expected.shape, expected.dtype):
-                _fail(Difference(spec.dynamic_paths()[k], expected.text, type.text))
-        columns.append(leaves)
-    assert first is not None
-    return first.spec.rebuild(map(jnp.stack, zip(*columns, strict=True)))
-
-
-def _fail(difference: Difference) -> NoReturn:
-    raise ValueError(
-        f"`{difference.path}`: found {difference.second}, expected {difference.first}, as `layers[0]` has"
-        f"{difference.note}; layers of a stack may differ only in the values of arrays"
-    )
+    first, *others = [Split.of(layer, root=f"layers[{i}]") for i, layer in enumerate(every)]
+    for i, other in enumerate(others, 1):
+        if difference := first_difference(first, other, f"layers[{i}]"):
+            raise ValueError(
+                f"`{difference.path}`: found {difference.second}, expected {difference.first}, as `layers[0]` has"
+                f"{difference.note}; layers of a stack may differ only in the values of arrays"
+            )
+    columns = zip(first.leaves.values(), *(other.leaves.values() for other in others), strict=True)
+    return first.replace(map(jnp.stack, columns)).tree
 
 
 def unstack(tree: _T) -> tuple[_T, ...]:
@@ -85,11 +69,11 @@ def unstack(tree: _T) -> tuple[_T, ...]:
     See Also:
       The guide "Loops, branches and layers".
     """
-    leaves, spec = _core.flatten(tree, "tree")
-    if not leaves:
+    split = Split.of(tree)
+    if not split.leaves:
         raise ValueError("`tree`: found no array, expected one or more with a leading axis")
-    check_leading_axis(leaves, spec)
-    return tuple(map(spec.rebuild, zip(*map(jnp.unstack, leaves), strict=True)))
+    check_leading_axis(split, "tree")
+    return tuple(split.replace(row).tree for row in zip(*map(jnp.unstack, split.leaves.values()), strict=True))
 
 
 def scan_layers(
@@ -140,13 +124,13 @@ def scan_layers(
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None
     stacked = layers if count is None else stack(layers)
-    leaves, spec = _core.flatten(stacked, "layers")
-    check_leading_axis(leaves, spec, count)
-    if leaves:
-        count = leaves[0].shape[0]
+    split = Split.of(stacked, root="layers")
+    check_leading_axis(split, "layers", count)
+    if split.leaves:
+        count = next(iter(split.leaves.values())).shape[0]
     elif count is None:
         raise ValueError("`layers`: found no array, expected one or more with a leading axis, or a list of layers")
-    check_leading_axis(*_core.flatten(per_layer, "per_layer"), count, "there are layers")
+    check_leading_axis(Split.of(per_layer, root="per_layer"), "per_layer", count, "there are layers")
 
     def step(x: Any, entry: Any) -> Any:
         layer, *rest = entry

@@ -1,22 +1,14 @@
 """Loops that carry any tree: `jax.lax`'s own, around which the static parts pass."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from partax import _core
-from partax._transforms.carry import (
-    Arrays,
-    Carry,
-    Flat,
-    array_type,
-    first_difference,
-    in_place_of,
-    run_with_promoted_carry,
-)
+from partax._transforms.carry import Carry, in_place_of, run_with_promoted_carry
 from partax._transforms.objects import Objects
+from partax._transforms.split import Split, leaf_text
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")
@@ -81,24 +73,22 @@ def scan(
     **words: str,
 ) -> tuple[Any, Any]:
     """`filter_scan` with a transformation of the step, of arrays; `words` as in `run_with_promoted_carry`."""
-    entries, xs_spec = _scanned(xs, length)
+    entries = Split.of(xs, root="xs")
+    check_leading_axis(entries, "xs", length)
+    if not entries.leaves and length is None:
+        raise ValueError("`xs`: found no array, expected one or more, or the number of steps as `length`")
 
-    def run(carry: Carry) -> tuple[Any, Any]:
-        specs: list[_core.TreeSpec] = []
-
-        def body(arrays: Arrays, x: Arrays) -> tuple[Arrays, list[Any]]:
-            out: Any = f(carry.rebuild(arrays), xs_spec.rebuild(x.leaves))
+    def run(carry: Carry) -> tuple[Split, Split]:
+        def body(before: Split, x: Split) -> tuple[Split, Split]:
+            out: Any = f(before.tree, x.tree)
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
-            y, spec = _core.flatten(out[1], "ys")
-            specs.append(spec)
-            return carry.arrays_after(out[0], arrays), y
+            return carry.after(before, out[0]), Split.of(out[1], root="ys")
 
-        on_arrays = around(in_place_of(f, body))
-        last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
-        return carry.rebuild(last), _common_spec(specs, "ys").rebuild(stacked)
+        return jax.lax.scan(around(in_place_of(f, body)), carry.split, entries, length, reverse, unroll)
 
-    return run_with_promoted_carry(init, run, **words)
+    last, stacked = run_with_promoted_carry(init, run, **words)
+    return last.tree, stacked.tree
 
 
 def filter_while_loop(
@@ -128,17 +118,12 @@ def filter_while_loop(
     objects = Objects("filter_while_loop", [("carry", init_val)])
     condition, step = objects.refuse_changes(cond_fun), objects.refuse_changes(body_fun)
 
-    def run(carry: Carry) -> Any:
-        def goes_on(arrays: Arrays) -> Any:
-            return condition(carry.rebuild(arrays))
+    def run(carry: Carry) -> Split:
+        goes_on = in_place_of(cond_fun, lambda split: condition(split.tree))
+        body = in_place_of(body_fun, lambda split: carry.after(split, step(split.tree)))
+        return jax.lax.while_loop(goes_on, body, carry.split)
 
-        def body(arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(carry.rebuild(arrays)), arrays)
-
-        functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
-        return carry.rebuild(jax.lax.while_loop(*functions, carry.arrays))
-
-    return run_with_promoted_carry(init_val, run)
+    return run_with_promoted_carry(init_val, run).tree
 
 
 def filter_fori_loop(
@@ -174,14 +159,11 @@ def filter_fori_loop(
     """
     step = Objects("filter_fori_loop", [("index", lower), ("carry", init_val)]).refuse_changes(body_fun)
 
-    def run(carry: Carry) -> Any:
-        def body(index: Any, arrays: Arrays) -> Arrays:
-            return carry.arrays_after(step(index, carry.rebuild(arrays)), arrays)
+    def run(carry: Carry) -> Split:
+        body = in_place_of(body_fun, lambda index, split: carry.after(split, step(index, split.tree)))
+        return jax.lax.fori_loop(lower, upper, body, carry.split, unroll=unroll)
 
-        on_arrays = in_place_of(body_fun, body)
-        return carry.rebuild(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
-
-    return run_with_promoted_carry(init_val, run)
+    return run_with_promoted_carry(init_val, run).tree
 
 
 def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:
@@ -207,50 +189,22 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
       The guide "Loops, branches and layers".
     """
     function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
-    entries, xs_spec = _scanned(xs, None)
-    specs: list[_core.TreeSpec] = []
-
-    def body(x: Arrays) -> list[Any]:
-        leaves, spec = _core.flatten(function(xs_spec.rebuild(x.leaves)), "result")
-        specs.append(spec)
-        return leaves
-
-    mapped = jax.lax.map(in_place_of(f, body), entries, batch_size=batch_size)
-    return _common_spec(specs, "result").rebuild(mapped)
+    entries = Split.of(xs, root="xs")
+    check_leading_axis(entries, "xs")
+    if not entries.leaves:
+        raise ValueError("`xs`: found no array, expected one or more")
+    body = in_place_of(f, lambda x: Split.of(function(x.tree), root="result"))
+    return jax.lax.map(body, entries, batch_size=batch_size).tree
 
 
-def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
-    """The arrays to be scanned, which have one length, and their static part."""
-    leaves, spec = _core.flatten(xs, "xs")
-    check_leading_axis(leaves, spec, length)
-    if not leaves and length is None:
-        raise ValueError("`xs`: found no array, expected one or more, or the number of steps as `length`")
-    return Arrays.of(leaves, spec, "xs"), spec
-
-
-def check_leading_axis(
-    leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
-) -> None:
+def check_leading_axis(split: Split, root: str, length: int | None = None, whose: str = "`length` says") -> None:
     """Raise a ValueError unless arrays have a leading axis of one length: `length`, else that of the first."""
-    shapes = [np.shape(leaf) for leaf in leaves]
-    for i, shape in enumerate(shapes):
-        if not shape or shape[0] != (shapes[0][0] if length is None else length):
-            paths = spec.dynamic_paths()
-            message_start = f"`{paths[i]}`: found {array_type(leaves[i]).text}, expected "
-            if not shape:
-                raise ValueError(f"{message_start}an array with a leading axis")
-            wanted = f"{length}, as {whose}" if length is not None else f"{shapes[0][0]}, as `{paths[0]}` has"
-            raise ValueError(f"{message_start}a leading axis of length {wanted}")
-
-
-def _common_spec(specs: Sequence[_core.TreeSpec], root: str) -> _core.TreeSpec:
-    """Return the static part of each step's result, which can differ only if JAX does not compile the loop."""
-    first, *rest = [Flat(spec, [array_type(False)] * spec.num_dynamic) for spec in specs]
-    for flat in rest:
-        difference = None if flat.spec == first.spec else first_difference(first, flat, root)
-        if difference is not None:
-            raise TypeError(
-                f"`{difference.path}`: {difference.first} of one step, {difference.second} of another"
-                f"{difference.note}; what is not an array must be the same in each"
-            )
-    return specs[-1]
+    first = next(iter(split.leaves), "")
+    for path, leaf in split.leaves.items():
+        message_start = f"`{root}{path}`: found {leaf_text(leaf)}, expected "
+        if not np.ndim(leaf):
+            raise ValueError(f"{message_start}an array with a leading axis")
+        if length is None:
+            length, whose = leaf.shape[0], f"`{root}{first}` has"
+        if leaf.shape[0] != length:
+            raise ValueError(f"{message_start}a leading axis of length {length}, as {whose}")

@@ -1,5 +1,6 @@
 """One program for many values along an axis: filter_vmap."""
 
+import functools
 from collections.abc import Callable, Hashable
 from numbers import Integral
 from typing import Any
@@ -8,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from partax import _core
 from partax._pytree.filters import is_array, is_array_like
-from partax._pytree.methods import close_methods
-from partax._pytree.partition import combine, is_none
+from partax._pytree.methods import open_methods
+from partax._pytree.partition import is_none
 from partax._transforms.arguments import Arguments
-from partax._transforms.on_arrays import Rest, Split, joined, split, value_text
+from partax._transforms.split import Split, spread
+from partax._transforms.tangents import value_text
 from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
@@ -29,68 +30,51 @@ class _Vmap(Transformed[..., Any]):
         arguments = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
         )
-        axes: dict[int, int] = {}
-        for i, (leaf, entry) in enumerate(zip(arguments.leaves, arguments.entries, strict=True)):
-            ndim = np.ndim(leaf) if is_array(leaf) else 0
-            axis = _axis_of(leaf, entry, ndim, lambda i=i: arguments.path(i), "in_axes")
-            if axis is not None:
-                axes[i] = axis
-        call = arguments.on_nodes(self._name, axes)
 
-        def on_one(*nodes: Any) -> Any:
-            return _split_by_axis(call(*nodes), out_axes)
+        def axis_of(path: str, leaf: Any, entry: Any) -> int | None:
+            return _axis_of(leaf, entry, np.ndim(leaf) if is_array(leaf) else 0, path, "in_axes")
 
-        leaves = arguments.nodes({i: arguments.leaves[i] for i in axes})
-        if axes or dict(options)["axis_size"] is not None:
-            run = arguments.describe_to_jax(on_one)
-            mapped = jax.vmap(run, in_axes=tuple(arguments.nodes(axes)), out_axes=(0, None, None), **dict(options))
-            stacked, unstacked, rest = mapped(*leaves)
+        splits, axes = arguments.split(axis_of)
+        run = arguments.on_splits(self._name, functools.partial(_split_by_axis, out_axes=out_axes))
+        if any(split.leaves for split in splits) or dict(options)["axis_size"] is not None:
+            stacked, rest = jax.vmap(run, in_axes=axes, out_axes=(0, None), **dict(options))(*splits)
         else:
-            stacked, unstacked, rest = on_one(*leaves)
-            if jax.tree.leaves(stacked):
+            stacked, rest = run(*splits)
+            if stacked:
                 raise ValueError(
                     f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
                     "not known; give `axis_size`, or out_axes=None"
                 )
-        axes_of_result, structure = rest.value
-        moved = [
-            None if axis is None else jnp.moveaxis(leaf, 0, axis)
-            for leaf, axis in zip(stacked, axes_of_result, strict=True)
-        ]
-        return close_methods(jax.tree.unflatten(structure, combine(moved, joined(unstacked))))
+        moved = {path: jnp.moveaxis(leaf, 0, axis) for axis, of in stacked.items() for path, leaf in of.items()}
+        return rest.update(moved).tree
 
 
-def _split_by_axis(out: Any, out_axes: Any) -> tuple[list[Any], Split, Rest]:
-    """The leaves of a result that get the axis, with None for the rest; the rest; and the axes with the structure."""
-    leaves, structure = jax.tree.flatten(out)
-    pairs = _core.broadcast_prefix(out_axes, out, is_none, "out_axes", "the result")
-
-    def path(i: int) -> str:
-        return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[i][0])}"
-
-    axes: list[int | None] = []
-    for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
+def _split_by_axis(out: Any, out_axes: Any) -> tuple[dict[int, dict[str, Any]], Split]:
+    """The leaves of a result by the axis that they get, and all others."""
+    stacked: dict[int, dict[str, Any]] = {}
+    rest = Split.of(out)
+    for path, (leaf, entry) in spread(out_axes, open_methods(out), is_none, "out_axes", "the result").items():
         ndim = jnp.ndim(leaf) + 1 if is_array_like(leaf) else 0
-        axes.append(_axis_of(leaf, entry, ndim, lambda i=i: path(i), "out_axes"))
-    stacked = [None if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
-    unstacked = [leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)]
-    return stacked, split(unstacked), Rest((axes, structure))
+        axis = _axis_of(leaf, entry, ndim, f"the result{path}", "out_axes")
+        if axis is not None:
+            stacked.setdefault(axis, {})[path] = leaf
+            rest.leaves[path] = 0
+    return stacked, rest
 
 
-def _axis_of(leaf: Any, entry: Any, ndim: int, path: Callable[[], str], option: str) -> int | None:
+def _axis_of(leaf: Any, entry: Any, ndim: int, path: str, option: str) -> int | None:
     axis = entry(leaf) if callable(entry) else entry
     if axis is None:
         return None
     if not isinstance(axis, int) or isinstance(axis, bool):
         what = "an axis" if axis is entry else "a function that returned"
         raise ValueError(
-            f"`{path()}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or "
-            "int"
+            f"`{path}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or int"
         )
     if not -ndim <= axis < ndim:
         kind = ValueError if is_array_like(leaf) else TypeError
         raise kind(
-            f"`{path()}`: found {value_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
+            f"`{path}`: found {value_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
             "None there, or a function of the leaf that returns it"
         )
     return axis
@@ -146,4 +130,4 @@ def filter_vmap(
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
     options = ("axis_name", axis_name), ("axis_size", axis_size), ("spmd_axis_name", spmd_axis_name)
-    return wrapped(_Vmap, (in_axes, out_axes, options), fun)
+    return wrapped(_Vmap, _Vmap._name, (in_axes, out_axes, options), fun)

@@ -21,7 +21,7 @@ from partax._jit.lost_changes import (
     refuse_lost,
     watch_named,
 )
-from partax._transforms.on_arrays import Split, joined
+from partax._transforms.split import Split
 from partax._transforms.wrapper import names_of_arguments
 
 _IN_JIT = "call it in a function of `partax.nnx.jit`, which makes the change, or return the object"
@@ -54,9 +54,6 @@ class Objects:
             positional.insert(0, (getattr(fun, "__name__", type(fun).__name__), fun))
         return cls(name, [*positional, *sorted(kwargs.items())])
 
-    def _watch(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Seen]:
-        return watch_named([*zip(names, args, strict=False), *sorted(kwargs.items())]) or []
-
     def copies(self, values: Any) -> Any:
         """Copy the objects in arguments that the function would otherwise share with the caller, for its own trace."""
         return jax.tree.map(_same, values) if self._originals else values
@@ -72,8 +69,7 @@ class Objects:
 
         @functools.wraps(fun, updated=())
         def watched(*args: Any, **kwargs: Any) -> Any:
-            seen = self._watch(names or self._names, args, kwargs)
-            out = fun(*args, **kwargs)
+            out, seen = self._run(fun, names or self._names, args, kwargs)
             self._refuse(seen, returned(out), _OTHERWISE)
             return out
 
@@ -81,12 +77,9 @@ class Objects:
 
     def return_changes(self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same) -> Callable[..., Any]:
         """Return a function of copies that returns its result and the changes for `apply_changes`, or raises."""
-        if not self._originals:
-            return lambda *args, **kwargs: (fun(*args, **kwargs), [])
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            seen = self._watch(self._names, args, kwargs)
-            out = fun(*args, **kwargs)
+            out, seen = self._run(fun, self._names, args, kwargs)
             every = list(changes(seen))
             if not (is_making_changes() and all(can_make(change, seen) for change in every)):
                 self._refuse(seen, returned(out), _OTHERWISE if is_making_changes() else _IN_JIT)
@@ -97,11 +90,18 @@ class Objects:
 
     def apply_changes(self, result: Split) -> Any:
         """Change the caller's objects by the second value of a pair that was split, and return the first."""
-        value, every = joined(result)
+        value, every = result.tree
         for path, number, name, new in every:
             original = self._originals[number]
             make_change(Change(path, number, original, name, new), original)
         return value
+
+    def _run(
+        self, fun: Callable[..., Any], names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[Seen]]:
+        named = [*zip(names, args, strict=False), *sorted(kwargs.items())] if self._originals else []
+        seen = watch_named(named) or []
+        return fun(*args, **kwargs), seen
 
     def _refuse(self, seen: list[Seen], result: Any, remedy: str) -> None:
         refuse_lost(seen, result, f"the function under {self._name}", remedy)

@@ -3,20 +3,17 @@
 import dataclasses
 import functools
 import operator
-import types
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax import _core
 from partax._pytree.filters import Filter, is_array
-from partax._pytree.partition import combine
 from partax._pytree.short_text import wrapper_text
-from partax._transforms.carry import Difference, Flat, first_difference
 from partax._transforms.objects import Objects
-from partax._transforms.on_arrays import Rest, Split, joined, on_split, split, structs_of, tree_of
+from partax._transforms.split import Split, first_difference, on_split
 from partax._transforms.wrapper import Transformed, check_callable, transformation, wrapped
 
 
@@ -26,9 +23,8 @@ class _Checkpoint(Transformed[..., Any]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prevent_cse, policy = self._options
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs, takes_fun=True)
-        arrays, rest = split(((self.__wrapped__, *args), kwargs))
-        run = on_split(objects.return_changes(operator.call), rest)
-        return objects.apply_changes(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
+        run = jax.checkpoint(on_split(objects.return_changes(operator.call)), prevent_cse=prevent_cse, policy=policy)
+        return objects.apply_changes(run(Split.of(((self.__wrapped__, *args), kwargs))))
 
 
 @transformation
@@ -62,7 +58,7 @@ def filter_checkpoint(
     See Also:
       The guide "Transformations of any tree".
     """
-    return wrapped(_Checkpoint, (prevent_cse, policy), fun)
+    return wrapped(_Checkpoint, _Checkpoint._name, (prevent_cse, policy), fun)
 
 
 _P = ParamSpec("_P")
@@ -95,18 +91,16 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     """
     check_callable(fun, "filter_eval_shape")
     objects = Objects.of_call("filter_eval_shape", fun, args, kwargs, takes_fun=True)
-    arrays, rest = split(((fun, *args), kwargs), _described)
-    return joined(jax.eval_shape(on_split(objects.refuse_changes(operator.call), rest), arrays))
+    call = Split.of(((fun, *args), kwargs), _described)
+    return jax.eval_shape(on_split(objects.refuse_changes(operator.call)), call).tree
 
 
 class _MakeJaxpr(Transformed[..., Any]):
     _name = "filter_make_jaxpr"
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        jaxpr, (structs, rest) = _program_of(self._name, self.__wrapped__, args, kwargs)
-        static, structure = rest.value
-        whole = combine(structs, static)
-        return jaxpr, tree_of(structure, structs, whole), tree_of(structure, static, whole)
+        jaxpr, out = _program_of(self._name, self.__wrapped__, args, kwargs)
+        return jaxpr, out.build(out.leaves, lambda: out.values), out.build(out.rest.values, lambda: out.values)
 
 
 def _program_of(
@@ -116,8 +110,7 @@ def _program_of(
     array.
     """
     fun = Objects.of_call(name, fun, args, kwargs).refuse_changes(fun)
-    arrays, rest = split((args, kwargs), _described)
-    return jax.make_jaxpr(on_split(fun, rest), return_shape=True)(arrays)
+    return jax.make_jaxpr(on_split(fun), return_shape=True)(Split.of((args, kwargs), _described))
 
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
@@ -150,56 +143,41 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
     return _MakeJaxpr(fun)
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("jaxpr", "consts"), meta_fields=("_known",))
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("jaxpr", "consts", "_call", "_result"), meta_fields=("__name__",)
+)
 @dataclasses.dataclass(eq=False, repr=False)
 class ClosureConverted(Generic[_P, _R]):
     """The result of `filter_closure_convert`: a pytree of the arrays that the function has closed over."""
 
-    jaxpr: Any  # or a function that can hold no arrays, and is called as it is
+    jaxpr: Any
     consts: list[Any]
-    _known: Rest  # its name; the arguments that it was made for; what `split` gives of a program's result, or None
-
-    @property
-    def __name__(self) -> str:
-        return self._known.value[0]
+    _call: Split  # `(args, kwargs)` of the conversion, with a `jax.ShapeDtypeStruct` for each array, as the rest
+    _result: Split
+    __name__: str
 
     @property
     def in_struct(self) -> Any:
         """`(args, kwargs)` of the conversion, with a `jax.ShapeDtypeStruct` for each array."""
-        return joined(self._known.value[1])
+        return self._call.tree
 
     @property
     def out_struct(self) -> Any:
         """The result, with a `jax.ShapeDtypeStruct` for each array."""
-        if (result := self._known.value[2]) is not None:
-            return joined(result)
-        args, kwargs = self.in_struct
-        return filter_eval_shape(self.jaxpr, *args, **kwargs)
+        return self._result.tree
 
     def __repr__(self) -> str:
         return wrapper_text("filter_closure_convert", self)
 
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        arrays, rest = split((args, kwargs))
-        name, expected, result = self._known.value
-        _check_arguments(name, expected, (structs_of(arrays), rest))
-        if result is None:
-            return self.jaxpr(*args, **kwargs)
-        structs, rest = result
-        out: Any = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, self.consts))(*jax.tree.leaves(arrays))
-        return joined((jax.tree.unflatten(jax.tree.structure(structs), out), rest))
-
-
-def _check_arguments(name: str, expected: Split, actual: Split) -> None:
-    if actual == expected:
-        return
-    root = "(args, kwargs)"
-    first, second = (Flat(_core.flatten(joined(arguments), root)[1], ()) for arguments in (actual, expected))
-    difference = first_difference(first, second, root) or Difference(root, "another tree", "an equal one")
-    raise ValueError(
-        f"`{difference.path}`: found {difference.first}, expected {difference.second}{difference.note}, which {name}() "
-        "was converted for by filter_closure_convert"
-    )
+        call = Split.of((args, kwargs))
+        if difference := first_difference(call, self._call, "(args, kwargs)"):
+            raise ValueError(
+                f"`{difference.path}`: found {difference.first}, expected {difference.second}{difference.note}, which "
+                f"{self.__name__}() was converted for by filter_closure_convert"
+            )
+        out = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, self.consts))(*jax.tree.leaves(call))
+        return Split.of(self.out_struct, jax.ShapeDtypeStruct).replace(out).tree
 
 
 def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
@@ -235,10 +213,8 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       The guide "Transformations of any tree".
     """
     check_callable(fn, "filter_closure_convert")
-    arguments = split((args, kwargs), _described)
-    converted_for = (structs_of(arguments[0]), arguments[1])
-    name = getattr(fn, "__name__", type(fn).__name__)
-    if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
-        return ClosureConverted(fn, [], Rest((name, converted_for, None)))
     jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, converted_for, out)))
+    call = Split.of((args, kwargs), _described)
+    structs = (jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in call.leaves.values())
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, call.replace(structs).only(()), out.only(()), name)

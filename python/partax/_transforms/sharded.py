@@ -9,7 +9,7 @@ import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax._pytree.filters import is_array
-from partax._pytree.methods import close_methods
+from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import Arguments
 from partax._transforms.wrapper import Transformed, transformation, wrapped
@@ -36,24 +36,21 @@ class _ShardMap(Transformed[..., Any]):
             is_entry=_is_spec,
             option="in_specs",
         )
-        arrays = {i: leaf for i, leaf in enumerate(arguments.leaves) if is_array(leaf)}
-        call = arguments.on_nodes(self._name, arrays)
+        splits, specs = arguments.split(lambda _, leaf, spec: _spec_or_whole(spec) if is_array(leaf) else None)
         rest: Any = None
 
-        def run(*nodes: Any) -> Any:
+        def arrays_of(out: Any) -> Any:
             nonlocal rest
-            out = call(*nodes)
+            out = open_methods(out)
             if all(map(is_array, jax.tree.leaves(out))):  # a user's node may refuse None
                 return out
             arrays, rest = partition(out, is_array)
             return arrays
 
-        specs: dict[str, Any] = {}
-        if has_specs:
-            specs["in_specs"] = tuple(arguments.nodes({i: _spec_or_whole(arguments.entries[i]) for i in arrays}))
+        more: dict[str, Any] = dict(options) | ({"in_specs": specs} if has_specs else {})
         out_specs = jax.tree.map(_spec_or_whole, out_specs, is_leaf=_is_spec)
-        mapped = jax.shard_map(arguments.describe_to_jax(run), **specs, out_specs=out_specs, **dict(options))
-        out = mapped(*arguments.nodes(arrays))
+        run = arguments.on_splits(self._name, arrays_of)
+        out = jax.shard_map(run, out_specs=out_specs, **more)(*splits)
         return close_methods(out if rest is None else combine(out, rest))
 
 
@@ -111,4 +108,4 @@ def filter_shard_map(
       The guide "Several devices and processes".
     """
     options = ("mesh", mesh), ("axis_names", frozenset(axis_names)), ("check_vma", check_vma)
-    return wrapped(_ShardMap, (in_specs, out_specs, options), fun)
+    return wrapped(_ShardMap, _ShardMap._name, (in_specs, out_specs, options), fun)

@@ -30,7 +30,7 @@ class Transformed(Generic[_P, _R_co]):
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    _name: ClassVar[str]  # of the transformation; a subclass has it, and runs the calls
+    _name: str  # of the transformation; a subclass has it, and runs the calls
     _is_called_as_wrapped: ClassVar[bool] = True  # so `call_parameters` binds a call by the callable's own parameters
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
@@ -83,11 +83,11 @@ def _with_keys(wrapper: Transformed[..., Any]) -> Any:
     return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static((tuple(leaves), structure))
 
 
-def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Callable[..., Any] | None = None) -> Any:
+def wrapped(cls: type[Transformed[..., Any]], name: str, options: tuple[Any, ...], fun: Any = None) -> Any:
     """Return the wrapper of a callable; without one, a decorator."""
     if fun is None:
-        return functools.partial(wrapped, cls, options)
-    check_callable(fun, cls._name)
+        return functools.partial(wrapped, cls, name, options)
+    check_callable(fun, name)
     return cls(fun, *options)
 
 
