@@ -140,6 +140,13 @@ def test_no_file_is_too_long() -> None:
     assert {path.name: length for path, length in lengths.items() if length > LONGEST} == {}
 
 
+def test_calls_are_passed_and_not_looked_up() -> None:
+    """Only how much room a thread's stack has is kept for each thread."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in [*sources(CSRC), *sources(PACKAGE)]}
+    assert [name for name, text in texts.items() if "thread_local" in text] == ["stack_room.cpp"]
+    assert [name for name, text in texts.items() if "call_under_way" in text] == []
+
+
 def test_what_cpp_names_of_python_is_there() -> None:
     table = (CSRC / "base/python_hooks.h").read_text(encoding="utf-8")
     named = {(module, name) for name, module in re.findall(r'PythonFunction (\w+)\{"([\w.]+)",\s*"\1"\}', table)}

@@ -94,10 +94,11 @@ void BoundProgram::add_run(const Program& program, const LeafBuffer& leaves, con
     runs_.insert(runs_.begin(), std::move(run));
 }
 
-void refuse_donated(CallFrame& frame, const Program& program, const IsBound& values) {
+void refuse_donated(Call& call, const IsBound& values) {
+  const Program& program = *call.program();
   const KeptValues bound(program.key, values, nullptr);
   for (std::size_t i = 0; i < program.donated.size(); ++i) {
-    if (program.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(frame.view(), number(i));
+    if (program.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(call.view(), number(i));
   }
 }
 

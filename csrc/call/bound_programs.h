@@ -109,8 +109,9 @@ class BoundProgram {
 // Of one bound wrapper, latest first: user code may put others there.
 using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;
 
+class Call;
 // Before a call that donates: raises if it would donate an array that is bound.
-void refuse_donated(CallFrame& frame, const Program& program, const IsBound& values);
+void refuse_donated(Call& call, const IsBound& values);
 
 // What `bind` was given, and what calls have found.
 struct Bindings {

@@ -1,7 +1,6 @@
 #include "call/call.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/python_hooks.h"
 #include "call/miss.h"
@@ -28,16 +27,18 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 
 // After a run: raises jax's error if an array that the call gives back is deleted. `liveness_checked` says that they
 // had been checked before.
-void check_forwarded(const Program& program, PyObject* returned, const LeafBuffer& leaves, bool liveness_checked) {
+void check_forwarded(const Call& call, PyObject* returned, bool liveness_checked) {
   if (!is_output_node(returned)) return;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
   for (const std::int32_t source : sources_of(returned)) {
     if (source >= 0) continue;
     const std::size_t i = ~static_cast<std::size_t>(source);
-    if (!is_deleted(leaves[i])) continue;
+    if (!is_deleted(call.leaves()[i])) continue;
+    const Program& program = *call.program();
     const Ref target = program.value;
     const Ref index = number(i);
-    python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.donated), index, truth(liveness_checked));
+    python::refuse_lost_arrays(target, call.leaves().tuple(), bytes_of(program.donated), index,
+                               truth(liveness_checked));
     return;
   }
 }
@@ -55,9 +56,10 @@ void wait_for(PyObject* returned) {
 }
 
 // After a call of a program's target, by its bound program if there was one: prepares the next such call.
-void update_bound_programs(const BoundArguments& bound, const Call& call, const ProgramPtr& program,
-                           std::shared_ptr<BoundProgram> bound_program, const Ref& returned) {
+void update_bound_programs(const BoundArguments& bound, const Call& call, std::shared_ptr<BoundProgram> bound_program,
+                           const Ref& returned) {
   constexpr std::size_t kMostPrograms = 16;
+  const ProgramPtr& program = call.program();
   const CallCache& cache = call.cache();
   BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
   if (cache.graph && !call.objects().changed_values_alone()) {
@@ -100,75 +102,72 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
              const BoundArguments* bound) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
-  CallFrame frame(call);
   if (cache.graph) take_static_cache();
-  ProgramPtr program;
-  Ref returned;                                 // by the target, of which the user's result is made
-  std::shared_ptr<BoundProgram> bound_program;  // of bound arguments
-  bool ran_directly = false;                    // by `bound_program`, without jax's own dispatch
+  std::shared_ptr<BoundProgram> bound_program;
+  Ref returned;               // by the target, of which the user's result is made
+  bool ran_directly = false;  // by `bound_program`, without jax's own dispatch
   try {
-    if (bound != nullptr) std::tie(program, bound_program) = call.find_bound(bound->programs());
-    if (!program) program = call.find(frame);
-    frame.program = program.get();
-    if (bound != nullptr && !bound_program && !program->donated.empty() && !cache.graph) {
-      refuse_donated(frame, *program, bound->are_bound(jit, cache.parameters));
+    if (bound != nullptr) bound_program = call.find_bound(bound->programs());
+    if (!bound_program) call.find();
+    const Program& program = *call.program();
+    if (bound != nullptr && !bound_program && !program.donated.empty() && !cache.graph) {
+      refuse_donated(call, bound->are_bound(jit, cache.parameters));
     }
-    refuse_lost_forwarded(*program, call.leaves());
-    const Ref target = program->value, stored = program->stored_program;
+    const TargetRun run(call);
+    refuse_lost_forwarded(call);
+    const Ref callable = program.stored_program ? program.stored_program : program.value;
     if (bound_program) returned = bound_program->run(call.leaves());
     ran_directly = static_cast<bool>(returned);
-    if (!returned) returned = call.run(stored ? stored.get() : target.get(), *program);
-    frame.in_user_code = true;
-    if (program->blocks) wait_for(returned.get());
+    if (!returned) returned = call.run(callable.get());
+    if (program.blocks) wait_for(returned.get());
   } catch (const PythonError&) {
-    frame.in_user_code = true;
-    if (program) {
-      cache.table.erase_untraced(*program);
-      explain_failure(frame);
+    if (call.program()) {
+      cache.table.erase_untraced(*call.program());
+      explain_failure(call);
     }
     throw;
   }
-  Ref result = call.finish(frame, returned, *program, !frame.traced);
-  if (bound != nullptr && !ran_directly)
-    update_bound_programs(*bound, call, program, std::move(bound_program), returned);
-  ++program->calls;
-  ++(frame.traced || frame.loaded || frame.is_new ? cache.misses : cache.hits);
+  Ref result = call.finish(returned, !call.progress().traced);
+  if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, std::move(bound_program), returned);
+  ++call.program()->calls;
+  ++(call.progress().is_miss() ? cache.misses : cache.hits);
   return result;
 }
 
-ProgramPtr Call::find(CallFrame& frame) {
-  if (ProgramPtr program = try_recent_programs()) return program;
+void Call::find() {
+  if (is_recent()) return;
   if (cache_.graph && !objects_.has_read()) {
-    objects_.read(cache_.graph, frame);
-    if (ProgramPtr program = try_recent_programs()) return program;
+    read_objects();
+    if (is_recent()) return;
   }
   const ProgramPtr latest = cache_.table.latest();
-  ProgramPtr program = find_or_create_program(frame);
-  if (latest) latest->successor = program;
-  return program;
+  find_or_create();
+  if (latest) latest->successor = program_;
 }
 
-std::pair<ProgramPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
+std::shared_ptr<BoundProgram> Call::find_bound(const BoundPrograms& programs) {
   for (std::size_t i = 0; i < programs.size();) {
     std::shared_ptr<BoundProgram> bound_program = programs[i++];
     ProgramPtr program = bound_program->program(cache_.table);
-    if (program && try_program(*program, bound_program.get())) return {std::move(program), std::move(bound_program)};
+    if (program && is_latest(program, bound_program.get())) return bound_program;
   }
   return {};
 }
 
-// The program, if it is the last one or the one that followed that, which is known without hashing.
-ProgramPtr Call::try_recent_programs() {
+// Whether its program is the last one or the one that followed that, which is known without hashing.
+bool Call::is_recent() {
   ProgramPtr latest = cache_.table.latest();
-  if (!latest || try_program(*latest)) return latest;
-  ProgramPtr program = latest->successor.lock();
-  return program && program->table == &cache_.table && try_program(*program) ? program : ProgramPtr();
+  if (!latest) return false;
+  if (is_latest(latest)) return true;
+  ProgramPtr successor = latest->successor.lock();
+  return successor && successor->table == &cache_.table && is_latest(successor);
 }
 
 // Whether a program of the table is that of this call; then it becomes the most recent one.
-bool Call::try_program(Program& program, const BoundProgram* bound) {
-  if (!program.value || program.epoch != TypeTable::instance().epoch() || !matches(program, bound)) return false;
-  if (program.table == &cache_.table) cache_.table.touch(program);
+bool Call::is_latest(ProgramPtr& program, const BoundProgram* bound) {
+  if (!program->value || program->epoch != TypeTable::instance().epoch() || !matches(*program, bound)) return false;
+  if (program->table == &cache_.table) cache_.table.touch(*program);
+  program_ = std::move(program);
   return true;
 }
 
@@ -183,51 +182,65 @@ bool Call::matches(Program& program, const BoundProgram* bound) {
   return false;
 }
 
-Ref Call::run(PyObject* callable, const Program& program) {
-  const Ref tuple = program.takes_tuple ? leaves_.tuple() : Ref();
+Ref Call::run(PyObject* callable) {
+  const Ref tuple = program_->takes_tuple ? leaves_.tuple() : Ref();
   const Away away;
   if (tuple) return Ref::checked(PyObject_CallOneArg(callable, tuple.get()));
   return Ref::checked(
       PyObject_Vectorcall(callable, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-Ref Call::finish(CallFrame& frame, const Ref& returned, const Program& program, bool liveness_checked) {
-  check_forwarded(program, returned.get(), leaves_, liveness_checked);
-  keep_nodes(program);
+Ref Call::finish(const Ref& returned, bool liveness_checked) {
+  check_forwarded(*this, returned.get(), liveness_checked);
+  keep_nodes();
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
-  objects_.record_completeness(program, leaves_);
-  return objects_.apply(cache_.graph, frame, result, program, leaves_);
+  objects_.record_completeness(*program_, leaves_);
+  return objects_.apply(cache_.graph, view(), result, *program_, leaves_);
 }
 
 // Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
-void Call::keep_nodes(const Program& program) {
-  if (leaves_.num_nodes() == program.key.num_passthroughs) return;
+void Call::keep_nodes() {
+  const TreeSpec& key = program_->key;
+  if (leaves_.num_nodes() == key.num_passthroughs) return;
   LeafBuffer again;
-  const bool is_match = match_call(program.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
+  const bool is_match = match_call(key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
   if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;
   leaves_.swap_nodes(again);
 }
 
+TargetRun::~TargetRun() {
+  TargetRun** place = &call_.program()->runs;
+  while (*place != this) place = &(*place)->next_;
+  *place = next_;
+}
+
+Call* TargetRun::call_of(const Program& program) noexcept {
+  const unsigned long thread = PyThread_get_thread_ident();
+  for (const TargetRun* run = program.runs; run != nullptr; run = run->next_) {
+    if (run->thread_ == thread) return &run->call_;
+  }
+  return nullptr;
+}
+
 // ---- A miss.
 
-ProgramPtr Call::find_or_create_program(CallFrame& frame) {
+void Call::find_or_create() {
   TreeSpec spec;
   flatten(spec, leaves_);
-  ProgramPtr program = with_static_path(
+  program_ = with_static_path(
       spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
-    add_own_statics(program->key, spec, leaves_);
-    if (cache_.graph && !program->objects) mark_objects(*program);
-    if (program->value) return program;
-    frame.program = program.get();
-    program->difference = difference_of(*this, spec);
-    python::cache_miss(frame.view());
+    add_own_statics(program_->key, spec, leaves_);
+    if (cache_.graph && !program_->objects) mark_objects(*program_);
+    if (program_->value) return;
+    program_->difference = difference_of(*this, spec);
+    const TargetRun run(*this);
+    python::cache_miss(view());
   } catch (...) {
-    cache_.table.erase_untraced(*program);
+    cache_.table.erase_untraced(*std::exchange(program_, nullptr));
     throw;
   }
-  return program;
 }
 
 void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) const {
@@ -250,8 +263,22 @@ Ref Call::described() const {
   return tuple_of({spec_data(spec, names()), leaves.tuple()});
 }
 
-void Call::read_objects(CallFrame& frame) {
-  if (cache_.graph) objects_.read(cache_.graph, frame);
+void Call::read_objects() {
+  if (cache_.graph) objects_.read(cache_.graph, view());
+}
+
+Call::~Call() {
+  if (progress_.view) Boxed<CallView>::clear(progress_.view.get());
+}
+
+const Ref& Call::view() {
+  if (!progress_.view) progress_.view = box(std::make_unique<CallView>(CallView{this}));
+  return progress_.view;
+}
+
+void explain_failure(Call& call) {
+  const Ref original = take_exception();
+  restore_exception(python::explain_failure(original, call.view()));
 }
 
 // ---- The arrays that a call returns unchanged.
@@ -263,7 +290,9 @@ bool are_any_deleted(const LeafBuffer& leaves) {
   return false;
 }
 
-void refuse_lost_forwarded(const Program& program, const LeafBuffer& leaves) {
+void refuse_lost_forwarded(const Call& call) {
+  const Program& program = *call.program();
+  const LeafBuffer& leaves = call.leaves();
   if (program.donated.empty() || program.forwarded.empty()) return;
   std::vector<PyObject*> donated;
   donated.reserve(leaves.size());
@@ -279,33 +308,6 @@ void refuse_lost_forwarded(const Program& program, const LeafBuffer& leaves) {
   if (!may_lose) return;
   const Ref target = program.value;
   python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.donated), Py_None, Py_False);
-}
-
-// ---- A call while it is under way.
-
-namespace {
-
-thread_local CallFrame* innermost_frame = nullptr;
-
-}  // namespace
-
-CallFrame::CallFrame(const Call& call_) noexcept : call(call_), outer(innermost_frame) { innermost_frame = this; }
-
-CallFrame* CallFrame::innermost() noexcept { return innermost_frame; }
-
-const Ref& CallFrame::view() {
-  if (!view_object) view_object = box(std::make_unique<CallView>(CallView{this}));
-  return view_object;
-}
-
-CallFrame::~CallFrame() {
-  innermost_frame = outer;
-  if (view_object) Boxed<CallView>::clear(view_object.get());
-}
-
-void explain_failure(CallFrame& frame) {
-  const Ref original = take_exception();
-  restore_exception(python::explain_failure(original, frame.view()));
 }
 
 }  // namespace partax

@@ -9,7 +9,20 @@
 
 namespace partax {
 
-struct CallFrame;
+// What Python is asked to do for a call leaves this in it.
+struct CallProgress {
+  Ref view;       // what Python has of the call, a CallView
+  Ref described;  // its values, as its key has them, for the trace that begins next
+  Ref record;     // of the trace that this call has made or is compiled for, if any
+  Ref stored;     // the `Programs` that it has asked for its program, before it traced
+  bool traced = false;
+  bool in_body = false;  // of its trace; it stays so where the body has failed
+  bool loaded = false;   // it has a stored program
+  bool is_new = false;   // it has built the target of its program
+
+  bool is_miss() const noexcept { return traced || loaded || is_new; }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, described, record, stored); }
+};
 
 class Call {
  public:
@@ -25,6 +38,7 @@ class Call {
         objects_(bound_) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
+  ~Call();  // clears what Python has of it
 
   const JitFunction& jit() const noexcept { return jit_; }
   CallCache& cache() const noexcept { return cache_; }
@@ -32,6 +46,11 @@ class Call {
   const BoundCall& bound() const noexcept { return bound_; }
   const GraphObjects& objects() const noexcept { return objects_; }
   const LeafBuffer& leaves() const noexcept { return leaves_; }
+  // Null until it is known.
+  const ProgramPtr& program() const noexcept { return program_; }
+  CallProgress& progress() noexcept { return progress_; }
+  // What Python has of it, a CallView: made when it is asked for.
+  const Ref& view();
   // Its values, and the root of each one's path in messages: tuples.
   Ref values() const { return tuple_of(bound_.values(), bound_.size()); }
   Ref names() const { return value_names(cache_.parameters, bound_); }
@@ -41,30 +60,30 @@ class Call {
   // (what they are flattened to, as `spec_data` gives it, array leaves).
   Ref described() const;
   // Has Python read the objects that the function may change, if it may.
-  void read_objects(CallFrame& frame);
-  // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may
-  // be null) knows of the arguments is not looked at.
+  void read_objects();
+  // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may be null) knows
+  // of the arguments is not looked at.
   bool matches(Program& program, const BoundProgram* bound = nullptr);
-  // The program that has it, of those used last or by its hash; Python builds the target of a new one. Threads that
-  // miss at once get one program, and one function for jax to trace.
-  ProgramPtr find(CallFrame& frame);
-  // The program that has it of those that some bound arguments have been called with, and what is known there; or
-  // nothing.
-  std::pair<ProgramPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
-  // Calls the program's target, or the program that jax has compiled for it, which the caller must hold.
-  Ref run(PyObject* callable, const Program& program);
+  void set_program(ProgramPtr program) noexcept { program_ = std::move(program); }
+  // Finds its program among those used last or by its key; Python builds the target of a new one. Threads that miss at
+  // once get one program, and one function for jax to trace.
+  void find();
+  // Finds it among those that some bound arguments have been called with; null if it is none of them.
+  std::shared_ptr<BoundProgram> find_bound(const BoundPrograms& programs);
+  // Calls the program's target, or what jax has compiled for it, which the caller must hold.
+  Ref run(PyObject* callable);
   // The user's result from what that returned. `liveness_checked`: the forwarded arrays had been looked at before.
-  Ref finish(CallFrame& frame, const Ref& returned, const Program& program, bool liveness_checked);
+  Ref finish(const Ref& returned, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
-    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_);
+    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_, progress_);
   }
 
  private:
-  ProgramPtr try_recent_programs();
-  bool try_program(Program& program, const BoundProgram* bound = nullptr);
-  ProgramPtr find_or_create_program(CallFrame& frame);
-  void keep_nodes(const Program& program);
+  bool is_recent();
+  bool is_latest(ProgramPtr& program, const BoundProgram* bound = nullptr);
+  void find_or_create();
+  void keep_nodes();
 
   const JitFunction& jit_;
   Ref cache_object_;
@@ -73,6 +92,26 @@ class Call {
   BoundCall bound_;
   GraphObjects objects_;
   LeafBuffer leaves_;
+  ProgramPtr program_;
+  CallProgress progress_;
+};
+
+// While it exists, this thread runs the target of a call's program: what jax traces then is for the call. The program
+// has a list of these.
+class TargetRun {
+ public:
+  explicit TargetRun(Call& call) noexcept
+      : call_(call), thread_(PyThread_get_thread_ident()), next_(std::exchange(call.program()->runs, this)) {}
+  TargetRun(const TargetRun&) = delete;
+  TargetRun& operator=(const TargetRun&) = delete;
+  ~TargetRun();
+  // The call for which this thread runs a program, the innermost one; or null.
+  static Call* call_of(const Program& program) noexcept;
+
+ private:
+  Call& call_;
+  unsigned long thread_;
+  TargetRun* next_;
 };
 
 // ---- The arrays that a call returns unchanged. They do not go through jax, so their liveness is checked here.
@@ -80,42 +119,16 @@ class Call {
 // Whether any of the leaves is an array of jax that has been deleted or donated.
 bool are_any_deleted(const LeafBuffer& leaves);
 // Before the program runs, where it donates: if an array that the call may give back is deleted already, or is donated
-// as another argument, raises jax's error where this very call would do so; nothing has been donated. For a trace of
-// another shape the frame of the call must be there, with its program.
-void refuse_lost_forwarded(const Program& program, const LeafBuffer& leaves);
+// as another argument, raises jax's error where this very call would do so; nothing has been donated. It may trace.
+void refuse_lost_forwarded(const Call& call);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
 // allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
              const BoundArguments* bound = nullptr);
 
-// A call under way. It is a local variable of whoever runs the call, and borrows the call and its program.
-struct CallFrame {
-  explicit CallFrame(const Call& call) noexcept;
-  ~CallFrame();
-  CallFrame(const CallFrame&) = delete;
-  CallFrame& operator=(const CallFrame&) = delete;
-  // The call that runs now in this thread, or null.
-  static CallFrame* innermost() noexcept;
-  // What Python has of it, a CallView: made when it is asked for.
-  const Ref& view();
-
-  const Call& call;
-  Program* program = nullptr;
-  CallFrame* outer;
-  Ref view_object;
-  Ref described;  // its values, as its key has them, for the trace that begins next
-  Ref record;     // of the trace that this call has made or is compiled for, if any
-  Ref stored;     // the `Programs` that it has asked for its program, before it traced
-  bool traced = false;
-  bool in_body = false;       // of its trace; it stays so where the body has failed
-  bool loaded = false;        // it has a stored program
-  bool is_new = false;        // it has built the target of its program
-  bool in_user_code = false;  // what jax does now is not for this call's own target
-};
-
 // A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
 // place of the one that is set.
-void explain_failure(CallFrame& frame);
+void explain_failure(Call& call);
 
 }  // namespace partax

@@ -118,9 +118,9 @@ bool GraphObjects::are_matched(const Program& program, const LeafBuffer& leaves)
   return true;
 }
 
-void GraphObjects::read(const Ref& graph, CallFrame& frame) {
+void GraphObjects::read(const Ref& graph, const Ref& call) {
   static Name method("read");
-  const Ref call_values = tuple_of(call_.values(), call_.size()), &call = frame.view();
+  const Ref call_values = tuple_of(call_.values(), call_.size());
   const Ref read = [&] {
     const Away away;
     return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), call_values.get(), nullptr));
@@ -139,7 +139,7 @@ void GraphObjects::record_completeness(const Program& program, const LeafBuffer&
                                  std::equal(objects.begin(), objects.end(), all.begin(), all.end());
 }
 
-Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, const Program& program,
+Ref GraphObjects::apply(const Ref& graph, const Ref& call, const Ref& outcome, const Program& program,
                         const LeafBuffer& leaves) {
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
@@ -162,7 +162,7 @@ Ref GraphObjects::apply(const Ref& graph, CallFrame& frame, const Ref& outcome, 
     objects_ = list_of(objects.data(), objects.size());
   }
   static Name method("apply");
-  const Ref values = tuple_of(call_.values(), call_.size()), &call = frame.view();
+  const Ref values = tuple_of(call_.values(), call_.size());
   const Away away;
   return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), outcome.get(), objects_.get(),
                                                  values.get(), nullptr));

@@ -11,21 +11,21 @@ namespace partax {
 namespace {
 
 // Has a re-created callable get no program of the call: what that returns belongs to the callables of its trace.
-void keep_to_its_functions(const CallFrame& frame) {
+void keep_to_its_functions(const Call& call) {
   const auto refuse = [](const TreeSpec& spec) {
     spec.each_callable([](CallableRecord& record) {
       record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
     });
   };
-  refuse(frame.program->key);
-  if (const ProgramPtr root = frame.call.cache().root.lock()) refuse(root->key);
+  refuse(call.program()->key);
+  if (const ProgramPtr root = call.cache().root.lock()) refuse(root->key);
 }
 
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
-Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, const TreeSpec& arguments,
-                PyObject* inputs, std::shared_ptr<std::size_t>& calls) {
-  Program& program = *frame.program;
+Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const TreeSpec& arguments, PyObject* inputs,
+                std::shared_ptr<std::size_t>& calls) {
+  Program& program = *call.program();
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -64,7 +64,7 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
   output->spec = std::move(spec);
   output->find_passthroughs(arguments);
   output->find_static_sources(arguments, program.key);
-  if (output->has_own_objects) keep_to_its_functions(frame);
+  if (output->has_own_objects) keep_to_its_functions(call);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;
@@ -81,23 +81,23 @@ Ref pack_output(const CallFrame& frame, PyObject* result, PyObject* shardings, c
 }
 
 // Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
-void check_still_proven(const CallFrame& frame) {
+void check_still_proven(const Call& call) {
   const auto check = [](const TreeSpec& spec) {
     spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
   };
-  const CallCache& cache = frame.call.cache();
-  if (frame.program->traces > 0) check(frame.program->key);
+  const CallCache& cache = call.cache();
+  if (call.program()->traces > 0) check(call.program()->key);
   const ProgramPtr root = cache.root.lock();
   if (root && cache.has_traced) check(root->key);
 }
 
-void flatten_unchanged(const CallFrame& frame, TreeSpec& spec, LeafBuffer& arrays) {
+void flatten_unchanged(const Call& call, TreeSpec& spec, LeafBuffer& arrays) {
   FlattenOptions options;
   options.keyed = true;
-  frame.call.flatten(spec, arrays, options);
-  const TreeSpec& key = frame.program->key;
+  call.flatten(spec, arrays, options);
+  const TreeSpec& key = call.program()->key;
   spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
-  const auto names = [&] { return frame.call.names(); };
+  const auto names = [&] { return call.names(); };
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
               "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
@@ -118,56 +118,58 @@ Flags read_flags(PyObject* bytes) {
 
 // ---- A trace.
 
-Trace::Trace(Ref call, PyObject* tracers) : call_(std::move(call)), tracers_(Ref::borrow(tracers)) {
-  CallFrame& frame = this->frame();
-  if (frame.program == nullptr || frame.in_user_code)
-    raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
-  flatten_unchanged(frame, spec_, arrays_);
-  check_still_proven(frame);
-  described_ = std::move(frame.described);
-  if (!described_) described_ = spec_data(spec_, frame.call.names());
-  frame.traced = true;
-  frame.in_user_code = true;
-  ++frame.program->tracing;
+Ref running_call(const ProgramView& view) {
+  const ProgramPtr program = view.program.lock();
+  Call* const call = program ? TargetRun::call_of(*program) : nullptr;
+  return call == nullptr ? Ref::borrow(Py_None) : call->view();
+}
+
+Trace::Trace(const ProgramView& view, PyObject* tracers) : call_(running_call(view)), tracers_(Ref::borrow(tracers)) {
+  if (call_.get() == Py_None) raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
+  Call& call = running();
+  flatten_unchanged(call, spec_, arrays_);
+  check_still_proven(call);
+  described_ = std::move(call.progress().described);
+  if (!described_) described_ = spec_data(spec_, call.names());
+  call.progress().traced = true;
+  ++program().tracing;
 }
 
 bool Trace::is_full() const {
-  const ProgramTable& table = frame().call.cache().table;
+  const ProgramTable& table = running().cache().table;
   return table.size() >= table.max_size();
 }
 
 Ref Trace::arguments() const {
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(tracers_.get()));
   Ref values = rebuild(spec_, Items(tracers_.get()).begin(), count);
-  frame().in_body = true;
+  running().progress().in_body = true;
   return values;
 }
 
 Ref Trace::output(PyObject* result, PyObject* shardings) {
-  frame().in_body = false;
+  running().progress().in_body = false;
   Ref node;
-  while (!node) node = pack_output(frame(), result, shardings, spec_, tracers_.get(), calls_);
+  while (!node) node = pack_output(running(), result, shardings, spec_, tracers_.get(), calls_);
   return node;
 }
 
 void Trace::end(std::size_t number, bool failed) {
-  CallFrame& frame = this->frame();
-  frame.in_user_code = false;
-  --frame.program->tracing;
+  --program().tracing;
   if (failed) return;
-  ++frame.program->traces;
-  ++frame.call.cache().traces;
-  frame.call.cache().has_traced = true;
-  frame.program->log.push_back(ProgramTrace{number, calls_});
+  ++program().traces;
+  ++running().cache().traces;
+  running().cache().has_traced = true;
+  program().log.push_back(ProgramTrace{number, calls_});
 }
 
-Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs) {
+Ref restore_output(const Call& call, PyObject* result, PyObject* inputs) {
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(frame, spec, arrays);
+  flatten_unchanged(call, spec, arrays);
   std::shared_ptr<std::size_t> calls;
   Ref node;
-  while (!node) node = pack_output(frame, result, Py_None, spec, inputs, calls);
+  while (!node) node = pack_output(call, result, Py_None, spec, inputs, calls);
   return node;
 }
 
@@ -182,8 +184,8 @@ Ref share_function(Program& program, const Ref& function, PyObject* flags) {
   return program.function;
 }
 
-void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program) {
-  Program& program = *frame.program;
+void set_target(Call& call, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program) {
+  Program& program = *call.program();
   Flags donated = read_flags(flags);
   // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
   if (program.value) return;  // another thread was first
@@ -194,8 +196,8 @@ void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes
   program.takes_tuple = takes_tuple;
   program.value = target;
   program.stored_program = stored_program;
-  program.stored = frame.stored;
-  frame.is_new = true;
+  program.stored = call.progress().stored;
+  call.progress().is_new = true;
   const Ref done = std::move(program.function);
 }
 

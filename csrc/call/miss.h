@@ -6,18 +6,25 @@
 
 namespace partax {
 
-// A call under way. Python's object of it is cleared when the call is over.
+// A call, which clears this when it is over.
 struct CallView {
-  CallFrame* frame;
+  Call* call;
+  int traverse(visitproc, void*) const noexcept { return 0; }
+};
+
+// A program, for the function that jax traces, which its target keeps.
+struct ProgramView {
+  std::weak_ptr<Program> program;
   int traverse(visitproc, void*) const noexcept { return 0; }
 };
 
 // One trace of a call's target.
 class Trace {
  public:
-  // Flattens the values of the call again, which the key of its program must still describe.
-  Trace(Ref call, PyObject* tracers);
+  // Flattens the values of the call for which this thread runs the program; its key must still describe them.
+  Trace(const ProgramView& program, PyObject* tracers);
 
+  Ref call() const { return call_; }
   // What the values are flattened to, as `spec_data` has it.
   Ref described() const { return described_; }
   Ref values() const { return arrays_.tuple(); }
@@ -38,8 +45,8 @@ class Trace {
   }
 
  private:
-  CallFrame& frame() const { return *Boxed<CallView>::in(call_.get()).frame; }
-  Program& program() const { return *frame().program; }
+  Call& running() const { return *Boxed<CallView>::in(call_.get()).call; }
+  Program& program() const { return *running().program(); }
 
   Ref call_, tracers_, described_;
   TreeSpec spec_;
@@ -47,9 +54,11 @@ class Trace {
   std::shared_ptr<std::size_t> calls_;  // of the program, where its result has them
 };
 
+// What Python has of the call for which this thread runs the program, or None.
+Ref running_call(const ProgramView& program);
 // The output node of a result that was stored: with these arrays, of which `inputs` are the arguments', instead of
 // tracers.
-Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs);
+Ref restore_output(const Call& call, PyObject* result, PyObject* inputs);
 
 // ---- The target of a new program, which several threads may build at once.
 
@@ -58,6 +67,6 @@ Ref restore_output(CallFrame& frame, PyObject* result, PyObject* inputs);
 Ref share_function(Program& program, const Ref& function, PyObject* flags);
 // Gives the program its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
 // donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
-void set_target(CallFrame& frame, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program);
+void set_target(Call& call, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program);
 
 }  // namespace partax

@@ -63,7 +63,7 @@ struct Handle {
   bool has_shardings;
   std::vector<std::int32_t> source;  // where it is not that of the output; else empty
 
-  // What a call under way holds too is not the handle's alone to report.
+  // What a running call holds too is not the handle's alone to report.
   int traverse(visitproc visit, void* arg) const {
     if (slot.use_count() > 1 || slot->output.use_count() != 1) return 0;
     return slot->output->traverse(visit, arg);

@@ -12,16 +12,12 @@ PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* k
   arguments_ = Ref::checked(PySequence_Concat(args, named.get()));
   call_ = std::make_unique<Call>(as_jit(jit), std::move(cache), Items(arguments_.get()).begin(),
                                  static_cast<std::size_t>(PyTuple_GET_SIZE(args)), keyword_names_.get(), abstract);
-  CallFrame frame(*call_);
-  call_->read_objects(frame);
+  call_->read_objects();
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), args, kwargs, abstract) {
-  CallFrame frame(*call_);
-  program_ = call_->find(frame);
-  stored_ = frame.stored;
-  traced_ = frame.traced;
+  call_->find();
 }
 
 Call& PreparedCall::call() const {
@@ -32,31 +28,24 @@ Call& PreparedCall::call() const {
 Ref PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
   std::unique_ptr<PreparedCall> other(
       new PreparedCall(jit_.get(), ready_cache(as_jit(jit_.get())), args, kwargs, false));
-  if (!other->call_->matches(*program_)) return Ref::borrow(Py_None);
-  other->program_ = program_;
+  if (!other->call_->matches(*program())) return Ref::borrow(Py_None);
+  other->call_->set_program(program());
   return box(std::move(other));
 }
 
 Ref PreparedCall::run(PyObject* callable) const {
-  CallFrame frame(call());
-  frame.program = program_.get();
-  frame.stored = stored_;
-  frame.traced = traced_;
-  const Ref target = program_->value;
-  Ref returned;
+  Call& call = this->call();
+  const Ref target = program()->value, leaves = call.leaves().tuple();
+  const Ref arguments = program()->takes_tuple ? tuple_of({leaves}) : leaves;
   try {
-    const Ref leaves = call().leaves().tuple();
-    const Ref arguments = program_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.get())) : leaves;
+    const TargetRun run(call);
     const Away away;
-    returned = Ref::checked(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
+    return Ref::checked(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
   } catch (const PythonError&) {
-    frame.call.cache().table.erase_untraced(*program_);
+    call.cache().table.erase_untraced(*program());
+    explain_failure(call);
+    throw;
   }
-  frame.in_user_code = true;
-  record_ = frame.record;
-  if (returned) return returned;
-  explain_failure(frame);
-  throw PythonError{};
 }
 
 Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
@@ -73,35 +62,36 @@ Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
 }
 
 void PreparedCall::detach() noexcept {
+  program_ = program();
   call_.reset();
   arguments_.reset();
 }
 
 int PreparedCall::traverse(visitproc visit, void* arg) const {
-  if (const int status = visit_all(visit, arg, jit_, keyword_names_, record_, stored_, arguments_, call_))
-    return status;
+  if (const int status = visit_all(visit, arg, jit_, keyword_names_, arguments_, call_)) return status;
   // One that is in a table too, or in use, is not this object's alone to report.
-  return program_.use_count() == 1 ? program_->traverse(visit, arg) : 0;
+  return program().use_count() == 1 ? program()->traverse(visit, arg) : 0;
 }
 
 // ---- A compiled program, called as the function that it was compiled from.
 
 namespace {
 
-Ref run_compiled(Program& program, JitFunction& jit, PyObject* executable, PyObject* const* args, std::size_t num_args,
-                 PyObject* keyword_names) {
+Ref run_compiled(const ProgramPtr& program, JitFunction& jit, PyObject* executable, PyObject* const* args,
+                 std::size_t num_args, PyObject* keyword_names) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
-  CallFrame frame(call);
-  bool is_match = call.matches(program);
+  bool is_match = call.matches(*program);
   if (!is_match && call.cache().graph) {
-    call.read_objects(frame);
-    is_match = call.matches(program);
+    call.read_objects();
+    is_match = call.matches(*program);
   }
   if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
-  frame.program = &program;
-  refuse_lost_forwarded(program, call.leaves());
-  frame.program = nullptr;  // jax works for no target of this call
-  return call.finish(frame, call.run(executable, program), program, true);
+  call.set_program(program);
+  {
+    const TargetRun run(call);
+    refuse_lost_forwarded(call);
+  }
+  return call.finish(call.run(executable), true);
 }
 
 // `self` is (prepared call, executable): the collector finds all that it needs.
@@ -110,7 +100,7 @@ PyObject* call_compiled(PyObject* self, PyObject* const* args, Py_ssize_t num_ar
     const Ref keep = Ref::borrow(self);
     const PreparedCall& prepared = Boxed<PreparedCall>::in(PyTuple_GET_ITEM(self, 0));
     const ProgramPtr program = prepared.program();
-    return run_compiled(*program, as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
+    return run_compiled(program, as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
                         static_cast<std::size_t>(num_args), keyword_names)
         .release();
   });

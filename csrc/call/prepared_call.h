@@ -15,22 +15,21 @@ class PreparedCall {
   // What this call, or one with other arguments, is flattened to: see Call::described.
   Ref described() const { return call().described(); }
   Ref described_of(PyObject* args, PyObject* kwargs) const;
-  // Lets go of the arguments; all but `record`, `stored`, `rebind`, `program`, `jit` and `described_of` raises from now
-  // on.
+  // Drops the arguments; all but `rebind`, `program`, `jit` and `described_of` raises from now on.
   void detach() noexcept;
   int traverse(visitproc visit, void* arg) const;
 
   // The record of the trace that `run` made, or None.
-  Ref record() const { return or_none(record_); }
+  Ref record() const { return or_none(call().progress().record); }
   // The objects in the arguments that the function may change, a list; or None.
   Ref objects() const { return or_none(call().objects().objects()); }
   // The `Programs` that its program may be stored by, or None.
-  Ref stored() const { return or_none(program_->stored); }
+  Ref stored() const { return or_none(call().program()->stored); }
   Ref leaves() const { return call().leaves().tuple(); }
   // Calls `callable(target, arguments)` as part of this call; gives what it returns.
   Ref run(PyObject* callable) const;
   // The key and the program of this call, and its wrapper, which others of the same static part may be run by.
-  const ProgramPtr& program() const noexcept { return program_; }
+  const ProgramPtr& program() const noexcept { return call_ ? call_->program() : program_; }
   PyObject* jit() const noexcept { return jit_.get(); }
   // Rebuilds a result that consists of one output node, from these leaves in place of the call's own.
   Ref result(PyObject* returned, PyObject* leaves) const;
@@ -44,10 +43,7 @@ class PreparedCall {
   Ref jit_;
   Ref keyword_names_, arguments_;  // tuples
   std::unique_ptr<Call> call_;
-  ProgramPtr program_;
-  mutable Ref record_;
-  Ref stored_;           // of the frame that the program was found in
-  bool traced_ = false;  // the same
+  ProgramPtr program_;  // once the arguments are dropped
 };
 
 // A function that matches the arguments with the key of a PreparedCall (the Python object) and runs `executable`, which

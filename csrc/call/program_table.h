@@ -36,7 +36,9 @@ struct CallableSummary {
   std::size_t num_array_bytes = 0;  // of the arrays that they can read
 };
 
-struct Program {
+class TargetRun;
+
+struct Program : std::enable_shared_from_this<Program> {
   Program() = default;
   ~Program();  // empties the slots of its outputs
   Program(const Program&) = delete;
@@ -57,7 +59,7 @@ struct Program {
   std::string difference;    // why it is not the program of an earlier re-created callable, if that is why it is new
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
-  std::size_t tracing = 0;  // traces under way, in any thread
+  std::size_t tracing = 0;  // traces that have begun, in any thread
   std::size_t calls = 0;
   std::vector<ProgramTrace> log;              // of its traces
   std::vector<std::uint8_t> not_forwardable;  // leaves that are not forwarded: donated, or with a sharding of their own
@@ -68,6 +70,7 @@ struct Program {
   std::unique_ptr<KeyObjects> objects;  // null without the option `graph`
   std::size_t used = 0;                 // when it was found last
   std::weak_ptr<Program> successor;     // the program that followed this one last time: the first guess when it differs
+  TargetRun* runs = nullptr;            // of the target, the latest first
   ProgramTable* table = nullptr;        // that it is in
   std::list<std::shared_ptr<Program>>::iterator recency;
 };

@@ -100,49 +100,43 @@ void register_output(py::module_& module) {
          [](PyObject* node, PyObject* stored) { set_stored_result(node, Ref::borrow(stored)); });
 }
 
-// The call of a Python object that has one.
-CallFrame& frame_of(const CallView& view) { return *view.frame; }
-
 Program& program_of(const CallView& view) {
-  if (Program* const program = frame_of(view).program) return *program;
+  if (Program* const program = view.call->program().get()) return *program;
   raise_error(PyExc_RuntimeError, "partax: the call has no program yet");
 }
 
 void register_arguments(BoxedClass<CallView>& view) {
-  view.def_property("function", [](const CallView& view) { return Ref::borrow(frame_of(view).call.jit().function); })
-      .def_property("cache", [](const CallView& view) { return frame_of(view).call.cache_object(); })
-      .def_property("options", [](const CallView& view) { return frame_of(view).call.cache().options; })
+  view.def_property("function", [](const CallView& view) { return Ref::borrow(view.call->jit().function); })
+      .def_property("cache", [](const CallView& view) { return view.call->cache_object(); })
+      .def_property("options", [](const CallView& view) { return view.call->cache().options; })
       .def_property("shape",
-                    [](const CallView& view) {
-                      const Call& call = frame_of(view).call;
-                      return call_shape(call.cache().parameters, call.bound());
-                    })
-      .def_property("values", [](const CallView& view) { return frame_of(view).call.values(); })
-      .def_property("leaves", [](const CallView& view) { return frame_of(view).call.leaves().tuple(); })
+                    [](const CallView& view) { return call_shape(view.call->cache().parameters, view.call->bound()); })
+      .def_property("values", [](const CallView& view) { return view.call->values(); })
+      .def_property("leaves", [](const CallView& view) { return view.call->leaves().tuple(); })
       .def("describe",
            [](const CallView& view) {
-             const Ref described = frame_of(view).call.described();
-             frame_of(view).described = Ref::borrow(PyTuple_GET_ITEM(described.get(), 0));
+             const Ref described = view.call->described();
+             view.call->progress().described = Ref::borrow(PyTuple_GET_ITEM(described.get(), 0));
              return described;
            })
-      // What jax does now is for its own target, and not for what the user's function calls.
-      .def_property(
-          "is_at_work",
-          [](const CallView& view) { return frame_of(view).program != nullptr && !frame_of(view).in_user_code; })
-      .def_property("has_traced", [](const CallView& view) { return frame_of(view).traced; })
-      .def_property("is_in_body", [](const CallView& view) { return frame_of(view).in_body; })
-      .def_property("record", [](const CallView& view) { return or_none(frame_of(view).record); })
-      .def("set_record", [](const CallView& view, PyObject* record) { frame_of(view).record = Ref::borrow(record); })
+      .def_property("has_traced", [](const CallView& view) { return view.call->progress().traced; })
+      .def_property("is_in_body", [](const CallView& view) { return view.call->progress().in_body; })
+      .def_property("record", [](const CallView& view) { return or_none(view.call->progress().record); })
+      .def("set_record",
+           [](const CallView& view, PyObject* record) { view.call->progress().record = Ref::borrow(record); })
       .def("call", [](const CallView& view, PyObject* function, const py::tuple& values) {
-        const Call& call = frame_of(view).call;
-        if (values.size() != call.bound().size())
-          raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
-        return call_with(call.cache().parameters, call.bound(), function, Items(values.ptr()).begin());
+        const BoundCall& bound = view.call->bound();
+        if (values.size() != bound.size()) raise_error(PyExc_RuntimeError, "partax: the call has not so many values");
+        return call_with(view.call->cache().parameters, bound, function, Items(values.ptr()).begin());
       });
 }
 
 void register_steps_of_miss(BoxedClass<CallView>& view) {
-  view.def_property("has_target", [](const CallView& view) { return static_cast<bool>(program_of(view).value); })
+  view.def_property("program",
+                    [](const CallView& view) {
+                      return box(std::make_unique<ProgramView>(ProgramView{program_of(view).weak_from_this()}));
+                    })
+      .def_property("has_target", [](const CallView& view) { return static_cast<bool>(program_of(view).value); })
       .def_property("traced_function", [](const CallView& view) { return or_none(program_of(view).function); })
       .def("share_function",
            [=](const CallView& view, PyObject* function, PyObject* not_forwardable) {
@@ -152,53 +146,55 @@ void register_steps_of_miss(BoxedClass<CallView>& view) {
           "forwarded",
           [](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(program_of(view).forwarded)); })
       .def("set_target",
-           [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* program) {
-             set_target(frame_of(view), Ref::borrow(target), donated, takes_tuple, Ref::borrow(null_if_none(program)));
+           [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* stored_program) {
+             set_target(*view.call, Ref::borrow(target), donated, takes_tuple,
+                        Ref::borrow(null_if_none(stored_program)));
            })
       .def("wait_for_results", [](const CallView& view) { program_of(view).blocks = true; })
       // The stored programs that it may run.
-      .def_property("stored", [](const CallView& view) { return or_none(frame_of(view).stored); })
-      .def("set_stored", [](const CallView& view, PyObject* stored) { frame_of(view).stored = Ref::borrow(stored); })
-      .def_property("stores_result",
-                    [](const CallView& view) { return frame_of(view).stored || program_of(view).stored_program; })
+      .def_property("stored", [](const CallView& view) { return or_none(view.call->progress().stored); })
+      .def("set_stored",
+           [](const CallView& view, PyObject* stored) { view.call->progress().stored = Ref::borrow(stored); })
+      .def_property(
+          "stores_result",
+          [](const CallView& view) { return view.call->progress().stored || program_of(view).stored_program; })
       .def("count_load",
            [](const CallView& view) {
-             frame_of(view).loaded = true;
-             ++frame_of(view).call.cache().loads;
+             view.call->progress().loaded = true;
+             ++view.call->cache().loads;
            })
       // It and those after it run the target itself.
       .def("forget_program",
            [](const CallView& view) {
-             Program* const program = frame_of(view).program;
-             if (program == nullptr) return;
-             const Ref stored_program = std::move(program->stored_program), stored = std::move(program->stored);
+             Program& program = program_of(view);
+             const Ref stored_program = std::move(program.stored_program), stored = std::move(program.stored);
            })
       .def("restore_output", [](const CallView& view, PyObject* result, const py::tuple& inputs) {
-        return restore_output(frame_of(view), result, inputs.ptr());
+        return restore_output(*view.call, result, inputs.ptr());
       });
 }
 
-void register_call_under_way(py::module_& module) {
-  BoxedClass<CallView> view(module, "partax._core.CallUnderWay", "A call, for what it needs Python for.", {});
+void register_call_view(py::module_& module) {
+  BoxedClass<CallView> view(module, "partax._core.Call", "A call, for what it needs Python for.", {});
   register_arguments(view);
   register_steps_of_miss(view);
-  define(module, "call_under_way", [] {
-    CallFrame* frame = CallFrame::innermost();
-    return frame == nullptr ? Ref::borrow(Py_None) : frame->view();
-  });
+  BoxedClass<ProgramView>(module, "partax._core.Program", "The program of a static key.", {})
+      .def_property("running_call", &running_call);
 }
 
 PyObject* new_trace(PyTypeObject*, PyObject* arguments, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
-    PyObject *call = nullptr, *tracers = nullptr;
-    parse_tuple(arguments, "O!O!", Boxed<CallView>::type, &call, &PyTuple_Type, &tracers);
-    return box_made<Trace>([&] { return std::make_unique<Trace>(Ref::borrow(call), tracers); }).release();
+    PyObject *program = nullptr, *tracers = nullptr;
+    parse_tuple(arguments, "O!O!", Boxed<ProgramView>::type, &program, &PyTuple_Type, &tracers);
+    const auto begin = [&] { return std::make_unique<Trace>(Boxed<ProgramView>::in(program), tracers); };
+    return box_made<Trace>(begin).release();
   });
 }
 
 void register_trace(py::module_& module) {
   BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.",
                     {{Py_tp_new, reinterpret_cast<void*>(new_trace)}})
+      .def_property("call", &Trace::call)
       .def_property("described", &Trace::described)
       .def_property("values", &Trace::values)
       .def_property("first", &Trace::first)
@@ -237,7 +233,7 @@ void register_call(py::module_& module) {
   register_bound_function_type(module.ptr());
   define(module, "make_bound_function", &make_bound_function);
   register_output(module);
-  register_call_under_way(module);
+  register_call_view(module);
   register_trace(module);
   define(module, "set_variable_slots", &set_variable_slots);
   define(module, "set_static_cache", &set_static_cache);

@@ -23,6 +23,7 @@ from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
 from partax._jax.private import function_name, plain_name, stage_of
 from partax._jax.watched import watch_arrays, watch_lowering, watch_operations
+from partax._jit.at_work import at_work
 from partax._pytree.short_text import printable
 
 _logger = logging.getLogger("partax")
@@ -78,9 +79,9 @@ class Watch:
         trace = None
         with contextlib.suppress(Exception):  # of the user's own objects
             history = record = None
-            under_way = _core.call_under_way()
-            if under_way is not None and under_way.is_at_work:
-                history, record = under_way.cache.history, under_way.record
+            work = at_work.get()
+            if isinstance(work, _core.Call):
+                history, record = work.cache.history, work.record
             call = call_in_progress()
             if call is not None:
                 program.program.kind, function, arguments = call

@@ -226,7 +226,7 @@ histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
 """Those of the latest functions, also of those that are gone."""
 
 
-def history_of(call: _core.CallUnderWay) -> History:
+def history_of(call: _core.Call) -> History:
     """The history of a call's callable, which its first trace or load begins."""
     return call.cache.history or call.cache.begin_history(_new_history(call.function, call.options, call.cache))
 
@@ -250,7 +250,7 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
     return history
 
 
-def begin_trace(call: _core.CallUnderWay, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
+def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
     """Record a trace that begins, or refuse it; see `History.begin`."""
     history, described = history_of(call), trace.described
     record = Record(Description(described, trace.values, tracers), trace.first, trace.epoch)

@@ -6,8 +6,8 @@ import jax
 
 from partax import _core
 from partax._jax.private import stage_of
+from partax._jit.at_work import at_work
 from partax._jit.observers import observers
-from partax._jit.record_at_work import record_at_work
 
 if TYPE_CHECKING:
     from partax._explain.history import Record
@@ -48,9 +48,9 @@ def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
 
 def _record_of_call() -> "Record | None":
     """Return the record for JAX's current work, if that is a target of partax and not a function inside it."""
-    call = _core.call_under_way()
-    if call is None or not call.is_at_work:
-        return record_at_work.get()
+    call = at_work.get()
+    if not isinstance(call, _core.Call):
+        return call
     history, record = call.cache.history, call.record
     if record is not None or history is None:
         return record
@@ -61,7 +61,7 @@ def _record_of_call() -> "Record | None":
     return record
 
 
-def _before_trace(call: _core.CallUnderWay, trace: _core.Trace, tracers: tuple[Any, ...]) -> "Record":
+def _before_trace(call: _core.Call, trace: _core.Trace, tracers: tuple[Any, ...]) -> "Record":
     from partax._explain.history import begin_trace
 
     return begin_trace(call, trace, tracers)

@@ -4,8 +4,8 @@ import copyreg
 import functools
 import threading
 import types
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
@@ -109,25 +109,32 @@ def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]
     return _native(name, run_uncached, miss) or run_uncached
 
 
-def chosen(jitted: Any, choose: Callable[[tuple[Any, ...]], Any], ignored_warning: str = "") -> Any:
+def chosen(
+    jitted: Any, choose: Callable[[tuple[Any, ...]], Any], working: Callable[[], AbstractContextManager[None]]
+) -> Any:
     """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs from
-    then on. It ignores warnings that begin with `ignored_warning`, if any. The fallback calls `choose` in each call.
+    then on. All of this is done within `working()`. The fallback calls `choose` in each call.
     """
 
     def miss(*args: Any) -> Any:
-        if not ignored_warning:
+        with working():
             return choose(args)._cache_miss(*args)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ignored_warning)
-            return choose(args)._cache_miss(*args)
+
+    def trace(*args: Any) -> Any:
+        with working():
+            return choose(args).trace(*args)
+
+    def run_uncached(*args: Any) -> Any:
+        with working():
+            return choose(args)(*args)
 
     call: Any = None if _attribute(jitted, "_cache_miss") is None else _native(jitted.__name__, jitted._fun, miss)
     if call is None:
-        call = functools.partial(lambda *args: choose(args)(*args))
+        call = run_uncached
     else:
         call._jit_info = jitted._jit_info
     call.__wrapped__, call.__name__ = jitted.__wrapped__, jitted.__name__
-    call.trace = lambda *args: choose(args).trace(*args)
+    call.trace = trace
     return call
 
 

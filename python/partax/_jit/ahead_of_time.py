@@ -9,9 +9,9 @@ from jax.sharding import SingleDeviceSharding
 
 from partax import _core
 from partax._jax.private import direct_call
+from partax._jit.at_work import working_for
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.placed_target import default_device
-from partax._jit.record_at_work import during, record_at_work
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text, wrapper_text
 from partax._pytree.spec_data import leaf_paths, static_values
@@ -122,7 +122,7 @@ class Traced(_Stage):
         Returns:
           The `Lowered` program.
         """
-        with during(record_at_work, self._program.record):
+        with working_for(self._program.record):
             return Lowered(self._program, self._of_jax.lower(**options))
 
 
@@ -203,7 +203,7 @@ class Lowered(_Stage):
         Raises:
           jax.errors.JaxRuntimeError: XLA does not have an option of that name.
         """
-        with during(record_at_work, self._program.record):
+        with working_for(self._program.record):
             return Compiled(self._program, self._of_jax.compile(compiler_options=compiler_options))
 
 

@@ -1,5 +1,6 @@
 """The jax.jit target behind each static key."""
 
+import functools
 import inspect
 import types
 from collections import Counter, OrderedDict
@@ -10,6 +11,7 @@ import jax
 
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
+from partax._jit.at_work import working_for
 from partax._jit.options import Options, names_of
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
@@ -75,7 +77,7 @@ def _new_target_function(
         return call_with_leaves(*leaves)
 
     target: Callable[..., Any] = call_with_tuple if takes_tuple else call_with_leaves
-    # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
+    # It keeps nothing of the user's: the arguments and the function come from the call that runs the program.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
     if len(set(paths)) < len(paths):  # `x` may be a parameter by position only and a keyword of **kwargs too
@@ -95,19 +97,22 @@ class TracedFunction(NamedTuple):
     keywords: dict[str, Any]  # of its jax.jit
     donatable: frozenset[int]  # the leaves that the options donate, if they do not come back as they are
     takes_tuple: bool
+    program: _core.Program
 
 
-def traced_function(call: _core.CallUnderWay, trace: Callable[[tuple[Any, ...]], Any]) -> tuple[TracedFunction, bytes]:
-    """The function that jax traces for the new static key of a call, which calls `trace` with the leaves; and for each
-    leaf a byte that is 1 where it must not be forwarded.
+def traced_function(
+    call: _core.Call, trace: Callable[[_core.Program, tuple[Any, ...]], Any]
+) -> tuple[TracedFunction, bytes]:
+    """The function that jax traces for the new static key of a call, which calls `trace` with its program and the
+    leaves; and for each leaf a byte that is 1 where it must not be forwarded.
     """
-    options, fun, leaves = call.options, call.function, call.leaves
+    options, fun, leaves, program = call.options, call.function, call.leaves, call.program
     described, _ = call.describe()
     donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
-    function = _new_target_function(fun, leaf_paths(described), takes_tuple, trace)
+    function = _new_target_function(fun, leaf_paths(described), takes_tuple, functools.partial(trace, program))
     settings = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
     keywords = {name: value for name, value in settings.items() if value is not None and value is not False}
     through_xla = bytearray(len(leaves))
@@ -118,11 +123,12 @@ def traced_function(call: _core.CallUnderWay, trace: Callable[[tuple[Any, ...]],
             through_xla[i] = sharding is not None
     owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
+    function.program = program  # type: ignore[attr-defined]
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
     function.warns_of_donation = options.warns_of_donation  # type: ignore[attr-defined]
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
-    return TracedFunction(function, keywords, donatable, takes_tuple), bytes(through_xla)
+    return TracedFunction(function, keywords, donatable, takes_tuple, program), bytes(through_xla)
 
 
 def build_target(
@@ -145,12 +151,17 @@ def build_target(
         return placed_target(function, keywords, traced.takes_tuple), bytes(len(leaves))
 
     # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
-    first = jax.jit(function, **keywords).trace(*leaves)
+    first = _first_trace(function, keywords, leaves)
     forwarded, _ = _core.output_info(first.out_info)
     donated = traced.donatable - {*forwarded, *forwarded_leaves}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
     return _traced_target(function, first, keywords), bytes(i in donated for i in range(len(leaves)))
+
+
+def _first_trace(function: Any, keywords: dict[str, Any], leaves: tuple[Any, ...]) -> Any:
+    with working_for(function.program.running_call):
+        return jax.jit(function, **keywords).trace(*leaves)
 
 
 def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Callable[..., Any]:
@@ -178,5 +189,5 @@ class _DeferredTarget:
     def _make(self, leaves: tuple[Any, ...]) -> Any:
         if self._target is None:
             function, keywords = self.__wrapped__, self._keywords
-            self._target = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), keywords)
+            self._target = _traced_target(function, _first_trace(function, keywords, leaves), keywords)
         return self._target

@@ -8,6 +8,7 @@ function that this returns, and so `trace`, also in later calls: for arrays of o
 from typing import Any
 
 from partax import _core
+from partax._jit.at_work import working_for
 from partax._jit.build_target import build_target, traced_function
 from partax._jit.lost_changes import call_watched
 from partax._jit.observers import observers
@@ -16,7 +17,7 @@ from partax._jit.shardings import leaf_out_shardings
 from partax._jit.static_arrays import warn_of_constants
 
 
-def cache_miss(call: _core.CallUnderWay) -> None:
+def cache_miss(call: _core.Call) -> None:
     """Set the target of the entry of a new static key, and the stored programs that calls may run instead. Called by
     the native wrapper, maybe by several threads at once for one key.
     """
@@ -41,24 +42,21 @@ def cache_miss(call: _core.CallUnderWay) -> None:
         raise explained from explained.__cause__
 
 
-def trace(leaves: tuple[Any, ...]) -> Any:
-    """Call the function of the call under way with its arguments, whose arrays are the tracers `leaves`. Return the
-    output node for JAX.
+def trace(program: _core.Program, leaves: tuple[Any, ...]) -> Any:
+    """Call the function of the call that runs a program, with its arguments, whose arrays are the tracers `leaves`.
+    Return the output node for JAX.
     """
-    call = _core.call_under_way()
-    if call is None:
-        raise RuntimeError("partax: a target was called outside of its wrapper")
-    begun = _core.Trace(call, leaves)  # the arguments are still those of the key
-    record, failed = None, True
+    begun = _core.Trace(program, leaves)  # the arguments are still those of the key
+    call, record, failed = begun.call, None, True
     try:
         record = observers.before_trace(call, begun, leaves)  # which may refuse it
         call.set_record(record)
-        values = begun.arguments()
-        result = _call_function(call, values)
+        with working_for(None):
+            result = _call_function(call, begun.arguments())
         node = begun.output(result, leaf_out_shardings(call.options, result))
         warn_of_constants(record, node)
         if call.stores_result and isinstance(node, _core.OutputNode):
-            _core.set_stored_result(node, observers.describe_result(result, leaves, node))
+            _core.set_stored_result(node, observers.describe_result(call, result, leaves, node))
         if holds_errors():
             call.wait_for_results()
         failed = False
@@ -69,7 +67,7 @@ def trace(leaves: tuple[Any, ...]) -> Any:
             observers.after_trace(record, failed)
 
 
-def _call_function(call: _core.CallUnderWay, values: tuple[Any, ...]) -> Any:
+def _call_function(call: _core.Call, values: tuple[Any, ...]) -> Any:
     fun = values[0] if call.shape.has_callable else call.function
     graph = call.options.graph
     return call_watched(call, fun, values) if graph is None else graph.trace(call, fun, values)

@@ -59,7 +59,7 @@ def is_making_changes() -> bool:
     return _is_making.get()
 
 
-def call_watched(call: _core.CallUnderWay, fun: Any, values: tuple[Any, ...]) -> Any:
+def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:
     """Call a traced function, and refuse changes of nnx objects that it does not return. An object may not be in two
     places of the arguments.
     """

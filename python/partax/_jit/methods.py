@@ -307,7 +307,7 @@ def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, .
     return programs.direct_run(program, leaves, free)
 
 
-def refuse_donated(call: _core.CallUnderWay, index: int) -> NoReturn:
+def refuse_donated(call: _core.Call, index: int) -> NoReturn:
     """Raise for a call that would donate a bound array, by its index. Called by the native wrapper before it."""
     described, _ = call.describe()
     raise ValueError(

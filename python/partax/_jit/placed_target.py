@@ -4,8 +4,10 @@ An array that a call gives back unchanged is not an output of the target. If onl
 would not know where to run; and if the target is committed, jax.jit returns an uncommitted array as a committed one.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import jax
@@ -13,13 +15,23 @@ import jax
 from partax import _core
 from partax._jax.private import mesh_of_call
 from partax._jax.programs import chosen, runs_compiled, used_inputs
+from partax._jit.at_work import working_for
 
 
 def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> Any:
     """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result."""
     plain = jax.jit(function, **keywords)
-    ignored_warning = "" if function.warns_of_donation else "Some donated buffers were not usable"  # type: ignore[attr-defined]
-    return chosen(plain, _Choice(plain, function, keywords, takes_tuple), ignored_warning)
+
+    @contextlib.contextmanager
+    def working() -> Generator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(working_for(function.program.running_call))  # type: ignore[attr-defined]
+            if not function.warns_of_donation:  # type: ignore[attr-defined]
+                stack.enter_context(warnings.catch_warnings())
+                warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+            yield
+
+    return chosen(plain, _Choice(plain, function, keywords, takes_tuple), working)
 
 
 def _sharding_of(leaf: Any) -> Any:

@@ -74,7 +74,7 @@ def _silence() -> None:
     keep_from_log(lambda record: not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME))
 
 
-def explain_failure(error: BaseException, call: _core.CallUnderWay) -> BaseException:
+def explain_failure(error: BaseException, call: _core.Call) -> BaseException:
     """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper."""
     if not isinstance(error, (ValueError, TypeError, RuntimeError)):
         return error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from partax._jit.observers import observers
 
 if TYPE_CHECKING:
-    from partax._core import OutputNode
+    from partax._core import Call, OutputNode
     from partax._jit.build_target import TracedFunction
     from partax._jit.options import Options
 
@@ -33,10 +33,10 @@ def _find_programs(options: "Options", leaves: tuple[Any, ...], traced: "TracedF
     return stored_programs(options, leaves, traced)
 
 
-def _describe_result(result: Any, inputs: tuple[Any, ...], node: "OutputNode") -> bytes | None:
+def _describe_result(call: "Call", result: Any, inputs: tuple[Any, ...], node: "OutputNode") -> bytes | None:
     from partax._store.results import stored_result
 
-    return stored_result(result, inputs, node)
+    return stored_result(call, result, inputs, node)
 
 
 def install() -> None:

@@ -1,4 +1,4 @@
-"""What a stored program is found by: a digest of all that it depends on, read of the call under way."""
+"""What a stored program is found by: a digest of all that it depends on, read of a call."""
 
 import contextlib
 import types
@@ -26,9 +26,9 @@ class Key(NamedTuple):
 
 
 class Wanted:
-    """The program that the call under way wants, as far as it is known before its code is read."""
+    """The program that a call wants, as far as it is known before its code is read."""
 
-    def __init__(self, call: _core.CallUnderWay, options: Options, signature: Signature, takes_tuple: bool) -> None:
+    def __init__(self, call: _core.Call, options: Options, signature: Signature, takes_tuple: bool) -> None:
         """Reads it of the call, whose arrays the program may take as one tuple."""
         with _looked_at():
             described = call.describe()[0]

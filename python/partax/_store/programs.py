@@ -29,6 +29,7 @@ from partax._jax.programs import (
     serialized,
     with_trees,
 )
+from partax._jit.at_work import working_for
 from partax._jit.build_target import TracedFunction
 from partax._jit.forwarded_arrays import refuse_lost_in
 from partax._jit.options import Options
@@ -51,12 +52,6 @@ def _report_refusal() -> None:
     if not _used_names:
         site, reason = _first_refusal[0]
         report_line(site, f"{reason} (the store has neither stored nor loaded anything in this process)")
-
-
-def _call_under_way() -> _core.CallUnderWay:
-    call = _core.call_under_way()
-    assert call is not None
-    return call
 
 
 class _Search(NamedTuple):
@@ -103,21 +98,30 @@ class Programs:
     def __init__(self, folder: Folder, options: Options, traced: TracedFunction) -> None:
         self.target: Any = None  # the `jax.jit`; set before anything is called
         self.donated: bytes | None = None  # for each leaf 1 if the program donates it, once that is known
+        self._program = traced.program
         self._options = options
         self._name = traced.function.__name__
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # compiled programs by signature and jax's configuration
         self._proven: list[tuple[weakref.ref[Any], str]] = []  # traced programs, with the key of what was read
-        self._first: _Search | None = None  # that of `begin`, for the call under way then
+        self._first: _Search | None = None  # that of `begin`, for the call that runs then
 
     @property
     def program(self) -> Callable[..., Any]:
         """The callable for the arrays, which keeps this object alive."""
         return dispatched(self._name, self.choose)
 
+    @property
+    def _call(self) -> _core.Call:
+        """The call that runs the program; raises a RuntimeError if none does."""
+        call = self._program.running_call
+        if call is None:
+            raise RuntimeError("partax: a program was called outside of its wrapper")
+        return call
+
     def begin(self, leaves: tuple[Any, ...]) -> None:
-        """Look for the program of the call under way; raise if there can be none."""
+        """Look for the program of the call; raise if there can be none."""
         self._first = search = self._search(placement.signature(leaves, self._options))
         record = search.loading and search.loading.record.result()
         if record is not None:
@@ -148,26 +152,26 @@ class Programs:
             signature = placement.signature(leaves, self._options)
             key = (signature, *configuration().items())
             if key not in self._known:
-                search = self._search_of_call(signature)
-                self._known[key] = self._load(search, leaves) or self._make(search, arguments, leaves)
+                with working_for(self._call):
+                    search = self._search_of_call(signature)
+                    self._known[key] = self._load(search, leaves) or self._make(search, arguments, leaves)
             return self._known[key]
         except UnstoredError as error:
             self.refuse(str(error))
-            _call_under_way().forget_program()
+            self._call.forget_program()
             return self.target
 
     def _search_of_call(self, signature: Signature) -> _Search:
         """That of `begin` if it was in this call. Otherwise what it depends on may have changed."""
         first, self._first = self._first, None
-        call = _call_under_way()
-        is_such = first is not None and call.stored is self and first.thread == threading.get_ident()
+        is_such = first is not None and self._call.stored is self and first.thread == threading.get_ident()
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
     @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
-        has_traced = _call_under_way().has_traced
-        wanted = Wanted(_call_under_way(), self._options, signature, self._takes_tuple)
+        has_traced = self._call.has_traced
+        wanted = Wanted(self._call, self._options, signature, self._takes_tuple)
         # The likeliest one is loaded while the proof is made, and most often is the right one.
         likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
         loading = self._loading(likeliest, signature)
@@ -198,13 +202,16 @@ class Programs:
             stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
             inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
             try:
-                result, program = rebuilt(record["result"], inputs, outputs), search.loading.program.result()
+                result, program = (
+                    rebuilt(self._call, record["result"], inputs, outputs),
+                    search.loading.program.result(),
+                )
             except MemoryError:
                 raise
             except Exception:  # whatever a loader, or a class of the user's, raises
                 self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
                 return None
-            node = _call_under_way().restore_output(result, tuple(inputs))
+            node = self._call.restore_output(result, tuple(inputs))
             if isinstance(node, _core.OutputNode):
                 if record["through"]:
                     node = _core.with_leaves_through(node, tuple(outputs), record["through"])
@@ -219,8 +226,8 @@ class Programs:
         self._in_thread(self._note, search.key.name, search.signature.devices)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
-        _call_under_way().count_load()
-        history_of(_call_under_way()).loads.append(load)
+        self._call.count_load()
+        history_of(self._call).loads.append(load)
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
@@ -234,7 +241,7 @@ class Programs:
 
     def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
         traced = self.target.trace(*arguments)
-        if search.is_before_trace and _call_under_way().has_traced:
+        if search.is_before_trace and self._call.has_traced:
             self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         return traced
 

@@ -5,6 +5,7 @@ import io
 import pickle
 import sys
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,26 +22,26 @@ from partax._store import UnstoredError
 _ONE: Any = object()  # represents the array that is all of a result
 
 
-def call_statics() -> list[Any]:
-    """The static values of the call under way, in the order of its key; None where one is absent."""
-    call = _core.call_under_way()
-    assert call is not None
+def _statics_of(call: _core.Call) -> list[Any]:
+    """The static values of a call, in the order of its key; None where one is absent."""
     _, statics, _ = call.describe()[0]
     return [entry[0] if entry else None for entry in statics]
 
 
-def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
+def stored_result(call: _core.Call, result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
     """The result of a trace as bytes; None where it cannot be stored.
 
     The inputs are the arrays of the trace, and the node is what jax gets of the result.
     """
-    return _written(result, _core._flatten_output(node)[0], inputs)
+    return _written(result, _core._flatten_output(node)[0], inputs, _statics_of(call))
 
 
-def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bytes | None:
+def _written(
+    result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any] = ()
+) -> bytes | None:
     data = io.BytesIO()
     try:
-        _Pickler(data, outputs, inputs).dump(result)
+        _Pickler(data, outputs, inputs, statics).dump(result)
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
@@ -55,9 +56,9 @@ def stored_result_of(node: Any) -> bytes | None:
     return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
 
 
-def rebuilt(data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
-    """The result, with these arrays and the static values of the call under way in it."""
-    return _Unpickler(data, {"out": outputs, "in": inputs, "static": call_statics()}).load()
+def rebuilt(call: _core.Call, data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
+    """The result, with these arrays and the static values of the call in it."""
+    return _Unpickler(data, {"out": outputs, "in": inputs, "static": _statics_of(call)}).load()
 
 
 # Values without a life of their own, which pickle writes as they are.
@@ -77,12 +78,14 @@ _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 class _Pickler(pickle.Pickler):
     """Writes arrays and the call's own values by number, pure functions by name, and nothing that has a life."""
 
-    def __init__(self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any]
+    ) -> None:
         super().__init__(file, protocol=5)
         self._arrays = {id(array): f"out {i}" for i, array in enumerate(outputs)}
         self._arrays |= {id(array): f"in {i}" for i, array in enumerate(inputs)}
-        self._statics = call_statics()  # kept, so that their ids stay theirs
-        self._places = {id(value): i for i, value in reversed(list(enumerate(self._statics))) if value is not None}
+        self._statics = statics  # kept, so that their ids stay theirs
+        self._places = {id(value): i for i, value in reversed(list(enumerate(statics))) if value is not None}
 
     def persistent_id(self, obj: Any) -> str | None:
         # A text that is made here: of a tuple, pickle would ask for what is in it.

@@ -155,7 +155,7 @@ class GraphMode(enum.Enum):
     VARIABLES = "variables"  # only those of Variables
     TREE = "tree"  # nothing may be in two places
 
-    def read(self, call: _core.CallUnderWay, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+    def read(self, call: _core.Call, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
         """Return the values of a call for filter_jit, and the objects in the order of their first places."""
         reader = graph.GraphReader()
         try:
@@ -165,7 +165,7 @@ class GraphMode(enum.Enum):
                 error.add_note(f"partax: it is `{path}`")
             raise
 
-    def apply(self, call: _core.CallUnderWay, outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
+    def apply(self, call: _core.Call, outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
         """Change the objects of a call's arguments, which `read` returned, and return the call's result."""
         numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
         foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
@@ -177,7 +177,7 @@ class GraphMode(enum.Enum):
             raise error
         return apply_changes(outcome, objects)
 
-    def trace(self, call: _core.CallUnderWay, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
+    def trace(self, call: _core.Call, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
         """Call the user's function in a trace: build its objects from tracers, then read what it changed."""
         options = call.options
         builder = graph.GraphBuilder()
@@ -211,7 +211,7 @@ class GraphMode(enum.Enum):
             raise
 
 
-def _named(call: _core.CallUnderWay, values: tuple[Any, ...]) -> dict[str, Any]:
+def _named(call: _core.Call, values: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(call.shape.value_names, values, strict=True))
 
 

@@ -1,0 +1,20 @@
+"""What JAX works for now, since it reports the stages of its work without that."""
+
+import contextlib
+from collections.abc import Generator
+from contextvars import ContextVar
+from typing import Any
+
+at_work: ContextVar[Any] = ContextVar("partax_at_work", default=None)
+"""The `_core.Call` whose target JAX runs, or the record of a trace that is lowered or compiled after its call; None
+inside the user's function.
+"""
+
+
+@contextlib.contextmanager
+def working_for(work: Any) -> Generator[None]:
+    token = at_work.set(work)
+    try:
+        yield
+    finally:
+        at_work.reset(token)
