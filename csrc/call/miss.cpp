@@ -30,7 +30,6 @@ Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const T
   LeafBuffer arrays;
   FlattenOptions flatten_options;
   flatten_options.hashed = false;
-  flatten_options.dynamic_runs = true;
   with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
 
   auto output = std::make_shared<TraceOutput>();

@@ -13,7 +13,6 @@ namespace {
 bool is_frozen(const Node& node) {
   switch (node.kind) {
     case Kind::kDynamicLeaf:
-    case Kind::kDynamicRun:
     case Kind::kStaticLeaf:
     case Kind::kStaticRun:
     case Kind::kNone:
@@ -30,10 +29,7 @@ bool is_frozen(const Node& node) {
   }
 }
 
-// The number of dynamic leaves that a node is.
-std::size_t own_leaves(const Node& node) noexcept {
-  return node.kind == Kind::kDynamicLeaf ? 1 : node.kind == Kind::kDynamicRun ? node.arity : 0;
-}
+bool is_dynamic_leaf(const Node& node) noexcept { return node.kind == Kind::kDynamicLeaf; }
 
 // For each node, and one past the last, how many before it.
 using Counts = std::vector<std::uint32_t>;
@@ -51,8 +47,8 @@ class Finder {
       : output_(output),
         result_(output.spec),
         arguments_(arguments),
-        leaves_before_(counted(arguments, own_leaves)),
-        leaves_before_in_result_(counted(result_, own_leaves)),
+        leaves_before_(counted(arguments, is_dynamic_leaf)),
+        leaves_before_in_result_(counted(result_, is_dynamic_leaf)),
         changeable_(counted(arguments, [](const Node& node) { return is_frozen(node) ? 0 : 1; })) {
     for (const StaticValue& value : arguments.statics) {
       const bool may_change = value.identity() == nullptr || holds_mutable(value.identity());
@@ -132,13 +128,8 @@ class Finder {
     }
     for (; at < end && argument < argument_end; ++at, ++argument) {
       const Node &node = result_.nodes[at], &argument_node = arguments_.nodes[argument];
-      if (node.kind == Kind::kDynamicRun) {
-        for (std::size_t i = 0; i < node.arity; ++i) {
-          if (argument + i >= argument_end || arguments_.nodes[argument + i].kind != Kind::kDynamicLeaf) return false;
-        }
-        argument += node.arity - 1;
-      } else if (node.kind != argument_node.kind || node.arity != argument_node.arity ||
-                 node.info != argument_node.info || node.has_wrapper_fields) {
+      if (node.kind != argument_node.kind || node.arity != argument_node.arity || node.info != argument_node.info ||
+          node.has_wrapper_fields) {
         return false;
       }
     }

@@ -32,7 +32,6 @@ struct Named {
 // The first of a kind is its name, which Python uses too.
 constexpr Named kNamed[] = {
     {"dynamic_leaf", Kind::kDynamicLeaf},
-    {"dynamic_leaf", Kind::kDynamicRun},
     {"static_leaf", Kind::kStaticLeaf},
     {"static_leaf", Kind::kStaticRun},
     {"none", Kind::kNone},

@@ -12,8 +12,7 @@ namespace partax {
 enum class Kind : std::uint8_t {
   kDynamicLeaf,
   kStaticLeaf,
-  kStaticRun,   // consecutive static leaves of one sequence, stored as one node
-  kDynamicRun,  // the same of dynamic leaves, in specs that are only rebuilt
+  kStaticRun,  // consecutive static leaves of one sequence, stored as one node
   kNone,
   kTuple,
   kList,

@@ -40,11 +40,15 @@ bool is_equinox_array_predicate(PyObject* function) {
          is_one_of(attribute(function, module_name).get(), {"is_array", "is_inexact_array"});
 }
 
+bool are_types(const Items& items) {
+  return items.begin() != items.end() &&
+         std::all_of(items.begin(), items.end(), [](PyObject* item) { return PyType_Check(item) || is_union(item); });
+}
+
 bool read_type(PyObject* object, Filter& filter) {
   const Ref types = PyTuple_CheckExact(object) ? Ref::borrow(object) : tuple_of({Ref::borrow(object)});
   const Items items(types.get());
-  const auto is_type = [](PyObject* item) { return PyType_Check(item) || is_union(item); };
-  if (items.begin() == items.end() || !std::all_of(items.begin(), items.end(), is_type)) return false;
+  if (!are_types(items)) return false;
   filter.op = Filter::Op::kType;
   filter.object = Ref::borrow(object);
   filter.by_class = std::all_of(items.begin(), items.end(), is_decided_by_class);
@@ -78,6 +82,10 @@ void refuse_nested_filter() {
   throw WalkError::diagnosed(PyExc_RecursionError,
                              "the filter is nested too deeply, by more levels than " + std::to_string(kMaxDepth) +
                                  " or than this thread's stack has room for; give several filters, or a flatter one");
+}
+
+bool is_filter_leaf(PyObject* object) {
+  return PyMethod_Check(object) || (PyTuple_CheckExact(object) && are_types(Items(object)));
 }
 
 Filter read_filter(PyObject* object, int depth) {

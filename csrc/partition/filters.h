@@ -29,6 +29,9 @@ struct Filter {
 // Raises WalkError for what is not a filter. A pytree node becomes a kPrefix, whose leaves are read where they apply.
 Filter read_filter(PyObject* object, int depth = 0);
 
+// Whether a node in a prefix tree is one filter: a tuple of types, or a method of a pytree.
+bool is_filter_leaf(PyObject* object);
+
 // Asks a predicate or a type about leaves: once for each class of leaves if the class decides.
 class LeafTest {
  public:

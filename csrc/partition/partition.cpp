@@ -1,15 +1,19 @@
 #include "partition/partition.h"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
 
 #include "base/error_path.h"
-#include "partition/one_level.h"
+#include "base/python_hooks.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"
 #include "tree/static_node.h"
 
 namespace partax {
 namespace {
+
+std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
 
 // The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere. `leaves` is room
 // for them: of a large tree, memory that is given back between two parts would have to be cleared again.
@@ -22,134 +26,109 @@ Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject
   return rebuild(split.spec, leaves.data(), leaves.size());
 }
 
-// One of the trees that are combined, or what it has somewhere.
-struct Part {
-  PyObject* tree;
-  std::size_t argument;  // which of the trees
+// Joins trees: at each place the first that is not None decides what is there.
+class Combiner {
+ public:
+  Combiner(PyObject* trees, const IsLeaf& is_leaf) {
+    const auto is_leaf_or_none = [&](PyObject* object) { return object == Py_None || (is_leaf && is_leaf(object)); };
+    for (PyObject* tree : Items(trees)) {
+      of_value(flats_.size(), [&] { flats_.emplace_back(tree, is_leaf_or_none); });
+    }
+    at_.resize(flats_.size());
+  }
+
+  Ref combine() {
+    std::vector<std::size_t> all(flats_.size());
+    std::iota(all.begin(), all.end(), 0);
+    merge(all);
+    return rebuild(spec_, leaves_.data(), leaves_.size());
+  }
+
+ private:
+  struct Place {
+    std::size_t node = 0, leaf = 0;
+  };
+
+  const Node& node(std::size_t tree) const { return flats_[tree].spec.nodes[at_[tree].node]; }
+  bool is_leaf(std::size_t tree) const { return node(tree).kind == Kind::kDynamicLeaf; }
+  PyObject* leaf(std::size_t tree) const { return flats_[tree].leaves[at_[tree].leaf]; }
+  bool is_none(std::size_t tree) const { return is_leaf(tree) && leaf(tree) == Py_None; }
+  void skip_node(std::size_t tree) {
+    at_[tree].leaf += is_leaf(tree) ? 1 : 0;
+    ++at_[tree].node;
+  }
+  void skip(std::size_t tree) {
+    for (const std::size_t end = at_[tree].node + node(tree).extent; at_[tree].node < end;) skip_node(tree);
+  }
+
+  // Merges what these trees have at their places.
+  void merge(const std::vector<std::size_t>& trees) {
+    const auto first = std::find_if(trees.begin(), trees.end() - 1, [&](std::size_t tree) { return !is_none(tree); });
+    if (!is_leaf(*first)) return merge_nodes(*first, trees);
+    leaves_.push_back(leaf(*first));
+    ++spec_.num_dynamic;
+    spec_.nodes.push_back(node(*first));
+    for (const std::size_t tree : trees) skip(tree);
+  }
+
+  void merge_nodes(std::size_t first, const std::vector<std::size_t>& trees) {
+    const Node& model = node(first);
+    std::vector<std::size_t> present;
+    for (const std::size_t tree : trees) {
+      if (is_none(tree)) {
+        skip_node(tree);
+        continue;
+      }
+      present.push_back(tree);
+      if (tree == first) continue;
+      of_value(tree, [&] {
+        check_alike(flats_[first], at_[first].node, flats_[tree], at_[tree].node, argument_name(first));
+      });
+    }
+    spec_.nodes.push_back(model);
+    spec_.nodes.back().first_static = static_cast<std::uint32_t>(spec_.statics.size());
+    const std::vector<StaticValue>& statics = flats_[first].spec.statics;
+    const auto end = static_cast<std::ptrdiff_t>(flats_[first].spec.end_statics(at_[first].node));
+    spec_.statics.insert(spec_.statics.end(), statics.begin() + model.first_static, statics.begin() + end);
+    for (const std::size_t tree : present) skip_node(tree);
+    for (std::size_t i = 0; i < model.arity; ++i) merge(present);
+  }
+
+  std::deque<Flat> flats_;
+  std::vector<Place> at_;  // of each tree
+  TreeSpec spec_;          // of the result, without extents
+  std::vector<PyObject*> leaves_;
 };
-
-std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
-
-// `parts` holds no None; the first decides the kind, and what is static.
-Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
-  const Part& first = parts[0];
-  const bool leaf = of_value(first.argument, [&] {
-    if (!is_node(first.tree)) return true;
-    if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
-    if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
-    return false;
-  });
-  if (leaf) return Ref::borrow(first.tree);
-  std::vector<Flat> levels(parts.size());
-  of_value(first.argument, [&] { flatten_into(levels[0], first.tree, children_only()); });
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    of_value(parts[i].argument,
-             [&] { open_alike(levels[0], parts[i].tree, levels[i], argument_name(first.argument)); });
-  }
-  std::vector<Ref> children;
-  for (std::size_t i = 0; i < levels[0].leaves.size(); ++i) {
-    std::vector<Part> present;
-    for (std::size_t j = 0; j < parts.size(); ++j) {
-      if (levels[j].leaves[i] != Py_None) present.push_back(Part{levels[j].leaves[i], parts[j].argument});
-    }
-    const auto combined_child = [&] {
-      return present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1);
-    };
-    children.push_back(below([&] { return child_segment(first.tree, i); }, combined_child));
-  }
-  const Ref row = tuple_of(std::move(children));
-  return rebuild(levels[0].spec, Items(row.get()).begin(), levels[0].leaves.size());
-}
-
-// Parts of one tree are alike except for their Nones: then leaf by leaf. Empty where they are not.
-Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
-  FlattenOptions options = every_leaf(is_leaf);
-  options.none_is_leaf = true;
-  std::vector<Flat> flats(parts.size());
-  const Flat& first = flats[0];
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    of_value(parts[i].argument, [&] { flatten_into(flats[i], parts[i].tree, options); });
-    if (!have_same_nodes(first.spec, flats[i].spec)) return {};
-  }
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    of_value(parts[i].argument, [&] {
-      check_equal_statics(first.spec, flats[i].spec, parts[i].tree, options, argument_name(parts[0].argument));
-    });
-  }
-  std::vector<PyObject*> leaves;
-  leaves.reserve(first.leaves.size());
-  for (std::size_t i = 0; i < first.leaves.size(); ++i) {
-    std::size_t chosen = 0;
-    while (chosen + 1 < flats.size() && flats[chosen].leaves[i] == Py_None) ++chosen;
-    leaves.push_back(flats[chosen].leaves[i]);
-  }
-  return rebuild(first.spec, leaves.data(), leaves.size());
-}
-
-Ref combined(const std::vector<Part>& parts, PyObject* is_leaf) {
-  Ref by_leaves = combine_leaves(parts, is_leaf);
-  return by_leaves ? std::move(by_leaves) : combine_nodes(parts, is_leaf, 0);
-}
-
-void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
-               int depth) {
-  const bool leaf =
-      prefix == Py_None || !is_node(prefix) || is_truthy(is_prefix_leaf, prefix, "reading the prefix for");
-  if (leaf) {
-    Flat flat;
-    flatten_into(flat, tree, every_leaf(Py_None));
-    for (std::size_t i = 0; i < flat.leaves.size(); ++i) {
-      checked_int(PyList_Append(list, Ref::checked(PyTuple_Pack(2, flat.leaves[i], prefix)).get()));
-    }
-    return;
-  }
-  if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the prefix is nested too deeply");
-  Flat prefixes, level;
-  flatten_into(prefixes, prefix, children_only());
-  open_alike(prefixes, tree, level, prefix_name);
-  for (std::size_t i = 0; i < prefixes.leaves.size(); ++i) {
-    below([&] { return child_segment(tree, i); },
-          [&] { broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1); });
-  }
-}
 
 }  // namespace
 
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
-    const auto parts = split(tree, filters, is_leaf);
-    std::vector<Py_ssize_t> counts(static_cast<std::size_t>(PyTuple_GET_SIZE(filters)) + 1, 0);
-    for (const std::uint32_t part : parts->part) ++counts[part];
-    std::vector<Ref> trees, numbers;
+    const SplitTree parts(tree, filters, is_leaf_of(is_leaf));
+    std::vector<std::size_t> counts(parts.rest + 1, 0);
+    for (const std::uint32_t part : parts.part) ++counts[part];
+    std::vector<Ref> trees;
     std::vector<PyObject*> leaves;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      trees.push_back(tree_of_part(*parts, i, true, replace, leaves));
-      numbers.push_back(Ref::checked(PyLong_FromSsize_t(counts[i])));
+      trees.push_back(tree_of_part(parts, i, true, replace, leaves));
     }
-    return Ref::checked(PyTuple_Pack(2, tuple_of(std::move(trees)).get(), tuple_of(std::move(numbers)).get()));
+    return tuple_of({tuple_of(std::move(trees)), tuple_of_numbers(counts)});
   });
 }
 
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
-    const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
-    const auto parts = split(tree, filters.get(), is_leaf);
-    const auto num_matches = static_cast<Py_ssize_t>(std::count(parts->part.begin(), parts->part.end(), 0U));
+    const SplitTree parts(tree, tuple_of(&filter_spec, 1).get(), is_leaf_of(is_leaf));
+    const auto num_matches = static_cast<Py_ssize_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
     std::vector<PyObject*> leaves;
-    return Ref::checked(Py_BuildValue("(On)", tree_of_part(*parts, 0, !inverse, replace, leaves).get(), num_matches));
+    return Ref::checked(Py_BuildValue("(On)", tree_of_part(parts, 0, !inverse, replace, leaves).get(), num_matches));
   });
 }
 
 Ref combine(PyObject* trees, PyObject* is_leaf) {
-  is_leaf = null_if_none(is_leaf);
-  std::vector<Part> present;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
-    if (PyTuple_GET_ITEM(trees, i) == Py_None) continue;
-    present.push_back(Part{PyTuple_GET_ITEM(trees, i), static_cast<std::size_t>(i)});
-  }
-  if (present.empty()) return Ref::borrow(Py_None);
+  if (PyTuple_GET_SIZE(trees) == 0) return Ref::borrow(Py_None);
   try {
-    return combined(present, is_leaf);
+    return Combiner(trees, is_leaf_of(is_leaf)).combine();
   } catch (const WalkError& error) {
     error.raise(argument_name(error.origin()));
     throw PythonError{};
@@ -159,35 +138,50 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
                      const char* tree_name) {
   return with_path(tree_name, [&] {
-    Ref list = Ref::checked(PyList_New(0));
-    broadcast(prefix, tree, is_prefix_leaf, prefix_name, list.get(), 0);
-    return list;
+    const Flat prefixes(prefix, [&](PyObject* object) {
+      return object == Py_None || is_truthy(is_prefix_leaf, object, "reading the prefix for");
+    });
+    const Flat flat(tree);
+    std::vector<Ref> pairs;
+    std::size_t node = 0, prefix_leaf = 0;
+    for (std::size_t i = 0; i < prefixes.spec.nodes.size(); ++i) {
+      if (prefixes.spec.nodes[i].kind != Kind::kDynamicLeaf) {
+        check_alike(prefixes, i, flat, node++, prefix_name);
+        continue;
+      }
+      PyObject* const entry = prefixes.leaves[prefix_leaf++];
+      for (const std::size_t end = node + flat.spec.nodes[node].extent; node < end; ++node) {
+        if (flat.spec.nodes[node].kind != Kind::kDynamicLeaf) continue;
+        pairs.push_back(Ref::checked(PyTuple_Pack(2, flat.leaves[pairs.size()], entry)));
+      }
+    }
+    return list_of(std::move(pairs));
   });
 }
 
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
                    const std::string& name) {
   return with_path(name.c_str(), [&] {
-    const auto parts = split(tree, filters, is_leaf, separator, rest_is_static);
-    const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
+    SplitTree parts(tree, filters, is_leaf_of(is_leaf));
+    if (rest_is_static) parts.make_rest_static();
+    Ref keys = python::flat_keys(parts.names(), separator);
     std::vector<Ref> result(1);  // the spec, then the dictionaries
-    for (Py_ssize_t i = 0; i < count; ++i) result.push_back(Ref::checked(PyDict_New()));
-    for (std::size_t i = 0; i < parts->leaves.size(); ++i) {
-      PyObject* const key = PyTuple_GET_ITEM(parts->keys.get(), static_cast<Py_ssize_t>(i));
-      checked_int(PyDict_SetItem(result[parts->part[i] + 1].get(), key, parts->leaves[i]));
+    for (std::size_t i = 0; i < parts.rest + (rest_is_static ? 0U : 1U); ++i) {
+      result.push_back(Ref::checked(PyDict_New()));
     }
-    for (StaticValue& value : parts->spec.statics) value.own();
-    result[0] = make_flat_spec(std::move(parts->spec), std::move(parts->keys), Ref::borrow(separator));
+    for (std::size_t i = 0; i < parts.leaves.size(); ++i) {
+      PyObject* const key = PyTuple_GET_ITEM(keys.get(), static_cast<Py_ssize_t>(i));
+      checked_int(PyDict_SetItem(result[parts.part[i] + 1].get(), key, parts.leaves[i]));
+    }
+    for (StaticValue& value : parts.spec.statics) value.own();
+    result[0] = make_flat_spec(std::move(parts.spec), std::move(keys), Ref::borrow(separator));
     return tuple_of(std::move(result));
   });
 }
 
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
-  FlattenOptions options = every_leaf(is_leaf);
-  options.dynamic_runs = true;
   return with_path("pytree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, options);
+    Flat flat(tree, is_leaf_of(is_leaf));
     const Ref none = Ref::borrow(Py_None);
     return tuple_of({flat.leaves.list(), make_flat_spec(std::move(flat.spec), none, none)});
   });

@@ -7,105 +7,19 @@
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
 #include "partition/filters.h"
-#include "partition/one_level.h"
-#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
 
-[[noreturn]] void changed_while_walking() {
-  throw WalkError::diagnosed(PyExc_RuntimeError, "the node changed while partax was walking it");
-}
-
-bool is_leaf_kind(Kind kind) noexcept { return kind == Kind::kDynamicLeaf || kind == Kind::kDynamicRun; }
-
-// ---- The walks.
-
-// Keeps the nodes of a tree, in the order of its spec.
-class NodeRecorder final : public WalkObserver {
- public:
-  explicit NodeRecorder(std::vector<Ref>& nodes) : nodes_(nodes) {}
-  bool node(PyObject* object) override {
-    nodes_.push_back(Ref::borrow(object));
-    return false;
-  }
-  bool leaf(PyObject*) override { return true; }
-
- private:
-  std::vector<Ref>& nodes_;
-};
-
-// In a second walk of a tree, makes the leaves of the rest static. Keeps the nodes, which may be others than in the
-// first walk if user code has changed the tree.
-class RestSeparator final : public WalkObserver {
- public:
-  RestSeparator(const SplitTree& whole, std::uint32_t rest, SplitTree& result, std::vector<Ref>& nodes)
-      : whole_(whole), rest_(rest), result_(result), nodes_(nodes) {}
-  bool node(PyObject* object) override {
-    if (next_ < whole_.leaves.size() && whole_.leaves[next_] == object) return true;
-    nodes_.push_back(Ref::borrow(object));
-    return false;
-  }
-  bool leaf(PyObject*) override {
-    if (next_ == whole_.leaves.size()) changed_while_walking();
-    const std::uint32_t part = whole_.part[next_++];
-    if (part != rest_) result_.part.push_back(part);
-    return part != rest_;
-  }
-
- private:
-  const SplitTree& whole_;
-  std::uint32_t rest_;
-  SplitTree& result_;
-  std::vector<Ref>& nodes_;
-  std::size_t next_ = 0;
-};
-
-void walk(SplitTree& result, PyObject* tree, PyObject* is_leaf, WalkObserver& observer) {
-  FlattenOptions options = every_leaf(is_leaf);
-  options.dynamic_runs = true;
-  options.observer = &observer;
-  Flattener(result.spec, result.leaves, options).tree(tree);
-}
-
-// The nodes of a tree by their index in the spec; null for leaves.
-std::vector<PyObject*> nodes_by_index(const TreeSpec& spec, const std::vector<Ref>& nodes) {
-  std::vector<PyObject*> by_index(spec.nodes.size(), nullptr);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    const Kind kind = spec.nodes[i].kind;
-    const bool is_leaf = is_leaf_kind(kind) || kind == Kind::kStaticLeaf || kind == Kind::kStaticRun;
-    if (!is_leaf && next < nodes.size()) by_index[i] = nodes[next++].get();
-  }
-  return by_index;
-}
-
-// What Python makes the paths of the leaves from.
-Ref names_of(const TreeSpec& spec, const std::vector<PyObject*>& nodes) {
-  std::vector<Ref> child_keys;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (is_named_by_functions(spec.nodes[i].kind)) child_keys.push_back(python::child_keys(nodes[i]));
-  }
-  return node_names(spec, child_keys);
-}
-
-// ---- The labels.
-
-// Where a filter matches a leaf: the index in the spec of the node that it matches, so that what is nearer to the root
-// is less.
+// Where a filter matches a leaf: the index in the spec of the node that it matches, the leaf's own included, so that
+// what is nearer to the root is less.
 using Label = std::uint32_t;
 constexpr Label kNever = std::numeric_limits<Label>::max();
-constexpr Label kAtLeaf = kNever - 1;
 
-// A subtree: nodes of the spec, and leaves. A leaf of a run has no node.
-struct Subtree {
-  std::size_t node, end_node, leaf, end_leaf;
-};
-
-// The labels of the leaves of a subtree by a filter, or by the nearest of several.
+// The labels of the leaves below a node by a filter, or by the nearest of several.
 class Labels {
  public:
-  Labels(const Subtree& place, Label label) : first_(place.leaf), labels_(place.end_leaf - place.leaf, label) {}
+  Labels(std::size_t first, std::size_t end, Label label) : first_(first), labels_(end - first, label) {}
   Label& operator[](std::size_t leaf) noexcept { return labels_[leaf - first_]; }
   void lower(std::size_t leaf, Label label) noexcept { (*this)[leaf] = std::min((*this)[leaf], label); }
 
@@ -116,26 +30,23 @@ class Labels {
 
 class Labeler {
  public:
-  // `nodes` has those of the spec, in order.
-  Labeler(const SplitTree& tree, const std::vector<Ref>& nodes)
-      : tree_(tree), nodes_(nodes_by_index(tree.spec, nodes)) {
-    std::size_t leaf = 0;
-    for (const Node& node : tree.spec.nodes) {
-      first_leaf_.push_back(leaf);
-      if (is_leaf_kind(node.kind)) leaf += std::max(node.arity, 1U);
+  explicit Labeler(const Flat& tree) : tree_(tree) {
+    for (std::size_t i = 0; i < tree.spec.nodes.size(); ++i) {
+      first_leaf_.push_back(nodes_.size());
+      if (is_leaf(i)) nodes_.push_back(static_cast<Label>(i));
     }
-    first_leaf_.push_back(leaf);
+    first_leaf_.push_back(nodes_.size());
   }
 
-  Subtree root() const { return {0, tree_.spec.nodes.size(), 0, tree_.leaves.size()}; }
+  Labels labels_of(std::size_t node, Label label) const { return {first_leaf_[node], end_leaf(node), label}; }
 
-  // Lowers the label of each leaf of `place` that the filter takes nearer to the root than its label says. What is said
-  // of leaves alone is asked only of those that have none.
-  void label(const Filter& filter, const Subtree& place, Labels& labels) {
+  // Lowers the label of each leaf below `node` that the filter takes nearer to the root than its label says. What is
+  // said of leaves alone is asked only of those that have none.
+  void label(const Filter& filter, std::size_t node, Labels& labels) {
     const auto ask = [&](auto&& matches) {
-      for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
+      for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
         if (labels[leaf] != kNever) continue;
-        if (below([&] { return key_of(leaf); }, [&] { return matches(leaf); })) labels[leaf] = kAtLeaf;
+        if (below([&] { return key_of(leaf); }, [&] { return matches(leaf); })) labels[leaf] = nodes_[leaf];
       }
     };
     if (!stack_.is_free()) refuse_nested_filter();
@@ -143,7 +54,7 @@ class Labeler {
       case Filter::Op::kBool:
         return ask([&](std::size_t) { return filter.value; });
       case Filter::Op::kType:
-        label_nodes(filter, place, labels);
+        label_nodes(filter, node, labels);
         [[fallthrough]];
       case Filter::Op::kBuiltin:
       case Filter::Op::kCallable: {
@@ -156,101 +67,88 @@ class Labeler {
         return ask([&](std::size_t leaf) { return is_match[leaf] != 0; });
       }
       case Filter::Op::kAny:
-        for (const Filter& member : filter.members) label(member, place, labels);
+        for (const Filter& member : filter.members) label(member, node, labels);
         return;
       case Filter::Op::kAll:
-        return label_all(filter, place, labels);
+        return label_all(filter, node, labels);
       case Filter::Op::kNot: {
-        Labels member = asked_of(place, labels);
-        label(filter.members[0], place, member);
-        for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-          if (member[leaf] == kNever) labels[leaf] = kAtLeaf;
+        Labels member = asked_of(node, labels);
+        label(filter.members[0], node, member);
+        for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
+          if (member[leaf] == kNever) labels[leaf] = nodes_[leaf];
         }
         return;
       }
       case Filter::Op::kPrefix:
-        return label_below(filter, place, labels);
+        return label_below(filter, node, labels);
     }
   }
 
  private:
+  bool is_leaf(std::size_t node) const noexcept { return tree_.spec.nodes[node].kind == Kind::kDynamicLeaf; }
+  std::size_t end_of(std::size_t node) const noexcept { return node + tree_.spec.nodes[node].extent; }
+  std::size_t end_leaf(std::size_t node) const noexcept { return first_leaf_[end_of(node)]; }
+
   // The labels with which a member of a combination begins: kNever for the leaves that it is asked about.
-  static Labels asked_of(const Subtree& place, Labels& labels) {
-    Labels member(place, kNever);
-    for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-      if (labels[leaf] != kNever) member[leaf] = kAtLeaf;
+  Labels asked_of(std::size_t node, Labels& labels) const {
+    Labels member = labels_of(node, kNever);
+    for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
+      if (labels[leaf] != kNever) member[leaf] = nodes_[leaf];
     }
     return member;
   }
 
   // Where the first of the members matches that all take the leaf.
-  void label_all(const Filter& filter, const Subtree& place, Labels& labels) {
+  void label_all(const Filter& filter, std::size_t node, Labels& labels) {
     // A type may take a leaf nearer to the root than its label says.
-    Labels nearest(place, kAtLeaf), next = filter.has_types ? Labels(place, kNever) : asked_of(place, labels);
+    Labels nearest = labels_of(node, kNever - 1);
+    Labels next = filter.has_types ? labels_of(node, kNever) : asked_of(node, labels);
     for (const Filter& member : filter.members) {
       Labels of_member = next;
-      label(member, place, of_member);
-      for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
+      label(member, node, of_member);
+      for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
         if (of_member[leaf] == kNever) {
           nearest[leaf] = kNever;
-          next[leaf] = kAtLeaf;
+          next[leaf] = nodes_[leaf];
         } else if (nearest[leaf] != kNever) {
           nearest.lower(leaf, of_member[leaf]);
         }
       }
     }
-    for (std::size_t leaf = place.leaf; leaf < place.end_leaf; ++leaf) {
-      labels.lower(leaf, nearest[leaf]);
-    }
+    for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) labels.lower(leaf, nearest[leaf]);
   }
 
-  void label_nodes(const Filter& filter, const Subtree& place, Labels& labels) {
+  void label_nodes(const Filter& filter, std::size_t node, Labels& labels) {
     LeafTest answers(filter);
-    for (std::size_t node = place.node; node < place.end_node;) {
-      const std::size_t end = node + tree_.spec.nodes[node].extent;
-      if (nodes_[node] == nullptr || !answers.holds(nodes_[node])) {
+    for (const std::size_t end = end_of(node); node < end;) {
+      if (is_leaf(node) || !answers.holds(tree_.objects[node].get())) {
         ++node;
         continue;
       }
-      for (std::size_t leaf = first_leaf_[node]; leaf < first_leaf_[end]; ++leaf) {
+      for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
         labels.lower(leaf, static_cast<Label>(node));
       }
-      node = end;
+      node = end_of(node);
     }
   }
 
-  // Labels the children of a node by those of a prefix tree.
-  void label_below(const Filter& filter, const Subtree& place, Labels& labels) {
-    PyObject* const prefix = filter.object.get();
-    PyObject* const node_object = place.node < place.end_node ? nodes_[place.node] : nullptr;
-    PyObject* const object = node_object == nullptr ? tree_.leaves[place.leaf] : node_object;
-    if (prefix == Py_None && object == Py_None) return;
-    if (node_object == nullptr && is_node(object)) {
-      throw WalkError::diagnosed(PyExc_ValueError,
-                                 "found a node that `is_leaf` makes a leaf, expected the structure of "
-                                 "the filter; end the filter here");
-    }
-    Flat prefixes, level;
-    flatten_into(prefixes, prefix, children_only());
-    open_alike(prefixes, object, level, "the filter");
-    const std::size_t count = prefixes.leaves.size();
-    if (tree_.spec.nodes[place.node].arity != count) changed_while_walking();
-    std::size_t node = place.node + 1, in_run = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Node& child = tree_.spec.nodes[node];
-      const std::size_t leaf = first_leaf_[node] + in_run;
-      Subtree there{node, node + child.extent, leaf, first_leaf_[node + child.extent]};
-      if (child.kind == Kind::kDynamicRun) there = {node, node, leaf, leaf + 1};
-      if (child.kind != Kind::kDynamicRun || ++in_run == child.arity) {
-        node += child.extent;
-        in_run = 0;
+  // Labels what is below a node by the leaves of a prefix tree.
+  void label_below(const Filter& filter, std::size_t node, Labels& labels) {
+    const Flat prefix(filter.object.get(), is_filter_leaf);
+    std::size_t leaf = 0;
+    for (std::size_t i = 0; i < prefix.spec.nodes.size(); ++i) {
+      if (prefix.spec.nodes[i].kind != Kind::kDynamicLeaf) {
+        check_alike(prefix, i, tree_, node++, "the filter");
+        continue;
       }
-      below([&] { return child_segment(object, i); }, [&] { label(read_filter(prefixes.leaves[i]), there, labels); });
+      const Filter member = below([&] { return prefix.path(i); }, [&] { return read_filter(prefix.leaves[leaf++]); });
+      label(member, node, labels);
+      node = end_of(node);
     }
   }
 
   const Ref& names() {
-    if (!names_) names_ = names_of(tree_.spec, nodes_);
+    if (!names_) names_ = tree_.names();
     return names_;
   }
 
@@ -258,45 +156,58 @@ class Labeler {
     return exact_text(PyTuple_GET_ITEM(python::flat_keys(names(), Py_None).get(), static_cast<Py_ssize_t>(leaf)));
   }
 
-  const SplitTree& tree_;
+  const Flat& tree_;
   const StackReserve stack_ = stack_reserve();
-  std::vector<PyObject*> nodes_;         // by index in the spec; null for leaves
-  std::vector<std::size_t> first_leaf_;  // in or after each node of the spec, and at its end
-  Ref names_;                            // its names_of, once needed
+  std::vector<Label> nodes_;             // of each leaf
+  std::vector<std::size_t> first_leaf_;  // in or after each node, and at the end
+  Ref names_;                            // of the tree, once needed
 };
 
 }  // namespace
 
-std::unique_ptr<SplitTree> split(PyObject* tree, PyObject* filters, PyObject* is_leaf, PyObject* separator,
-                                 bool rest_is_static) {
+SplitTree::SplitTree(PyObject* tree, PyObject* filters, IsLeaf is_leaf)
+    : rest(static_cast<std::uint32_t>(PyTuple_GET_SIZE(filters))) {
   std::vector<Filter> compiled;
   for (PyObject* filter : Items(filters)) compiled.push_back(read_filter(filter));
-  auto result = std::make_unique<SplitTree>();
-  std::vector<Ref> nodes;
-  NodeRecorder recorder(nodes);
-  walk(*result, tree, is_leaf, recorder);
-  Labeler labeler(*result, nodes);
-  const auto rest = static_cast<std::uint32_t>(compiled.size());
-  const Subtree root = labeler.root();
-  Labels nearest(root, kNever);
-  result->part.assign(result->leaves.size(), rest);
+  flatten(tree, std::move(is_leaf));
+  Labeler labeler(*this);
+  Labels nearest = labeler.labels_of(0, kNever);
+  part.assign(leaves.size(), rest);
   for (std::uint32_t i = 0; i < rest; ++i) {
     Labels before = nearest;
-    labeler.label(compiled[i], root, nearest);
-    for (std::size_t leaf = 0; leaf < root.end_leaf; ++leaf) {
-      if (nearest[leaf] != before[leaf]) result->part[leaf] = i;
+    labeler.label(compiled[i], 0, nearest);
+    for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      if (nearest[leaf] != before[leaf]) part[leaf] = i;
     }
   }
-  if (separator == nullptr) return result;
-  if (rest_is_static) {
-    const auto whole = std::exchange(result, std::make_unique<SplitTree>());
-    nodes.clear();
-    RestSeparator rest_separator(*whole, rest, *result, nodes);
-    walk(*result, tree, Py_None, rest_separator);
+}
+
+void SplitTree::make_rest_static() {
+  const std::vector<StaticValue> old = std::exchange(spec.statics, {});
+  std::vector<Ref> all;
+  for (std::size_t i = 0; i < leaves.size(); ++i) all.push_back(Ref::borrow(leaves[i]));
+  leaves.clear();
+  const std::vector<std::uint32_t> parts = std::exchange(part, {});
+  auto next_static = old.begin();
+  std::size_t leaf = 0;
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    Node& node = spec.nodes[i];
+    const std::size_t last = i + 1 < spec.nodes.size() ? spec.nodes[i + 1].first_static : old.size();
+    const auto end = old.begin() + static_cast<std::ptrdiff_t>(last);
+    node.first_static = static_cast<std::uint32_t>(spec.statics.size());
+    spec.statics.insert(spec.statics.end(), next_static, end);
+    next_static = end;
+    if (node.kind != Kind::kDynamicLeaf) continue;
+    if (parts[leaf] == rest) {
+      node.kind = Kind::kStaticLeaf;
+      spec.statics.push_back(StaticValue::loose(all[leaf]));
+    } else {
+      part.push_back(parts[leaf]);
+      leaves.push(all[leaf]);
+    }
+    ++leaf;
   }
-  const Ref names = names_of(result->spec, nodes_by_index(result->spec, nodes));
-  result->keys = python::flat_keys(names, separator);
-  return result;
+  spec.num_dynamic = leaves.size();
 }
 
 }  // namespace partax

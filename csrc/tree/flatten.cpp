@@ -81,7 +81,6 @@ void Flattener::add_static(Ref value, Unhashable unhashable) {
 }
 
 void Flattener::leaf(PyObject* object, bool dynamic) {
-  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
   if (dynamic) {
     const std::size_t index = begin_node(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
@@ -101,16 +100,11 @@ bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
 }
 
 void Flattener::walk(PyObject* object) {
-  if (options_.one_level && depth_ == 1) return leaf(object, true);
-  if (options_.is_leaf != nullptr) {
-    const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
-    if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
-  }
+  if (options_.objects != nullptr) options_.objects->push_back(Ref::borrow(object));
+  if (options_.is_leaf && options_.is_leaf(object)) return leaf(object, true);
   const TypeInfo& info = TypeTable::instance().find_in_tree(object);
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
-  if (options_.observer != nullptr && options_.observer->node(object)) return leaf(object, true);
   if (info.kind == Kind::kNone) {
-    if (options_.none_is_leaf) return leaf(object, true);
     begin_node(Kind::kNone, 0, nullptr);
     return;
   }
@@ -135,14 +129,13 @@ void Flattener::child(Segment&& segment, Get&& get) {
   });
 }
 
-// Walks `count` children; consecutive leaves of one kind become one run.
+// Walks `count` children; consecutive static leaves become one run.
 template <typename Item>
 void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
   const Kind kind = spec_.nodes[index].kind;
   const TypeInfo* info = spec_.nodes[index].info;
-  if (!options_.every_leaf || options_.observer != nullptr) make_room(spec_.statics, count);
+  if (!options_.every_leaf) make_room(spec_.statics, count);
   std::size_t previous = 0;  // the node of the child before, if it was such a leaf or a run of them; else 0
-  Kind run_kind = Kind::kStaticRun;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = spec_.nodes.size();
     const auto segment = [&] {
@@ -150,19 +143,15 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
       return i < info->child_names.size() ? attribute_segment(info->child_names[i].get()) : index_segment(i);
     };
     child(segment, [&] { return item(i); });
-    const Kind leaf_kind = spec_.nodes[at].kind;
-    const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
-    const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
-    if (leaf_kind != Kind::kStaticLeaf && !is_dynamic) {
+    if (spec_.nodes[at].kind != Kind::kStaticLeaf) {
       previous = 0;
-    } else if (previous != 0 && next_kind == run_kind) {
-      Node& run = spec_.nodes[previous];
-      run.arity = run.kind == run_kind ? run.arity + 1 : 2;
-      run.kind = run_kind;
-      spec_.nodes.pop_back();
-    } else {
+    } else if (previous == 0) {
       previous = at;
-      run_kind = next_kind;
+    } else {
+      Node& run = spec_.nodes[previous];
+      run.arity = run.kind == Kind::kStaticRun ? run.arity + 1 : 2;
+      run.kind = Kind::kStaticRun;
+      spec_.nodes.pop_back();
     }
   }
 }

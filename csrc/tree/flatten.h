@@ -1,6 +1,7 @@
 // Object -> static part and dynamic leaves.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "base/python_api.h"
@@ -11,19 +12,6 @@
 #include "tree/tree_spec.h"
 
 namespace partax {
-
-// ---- What follows a walk.
-
-class WalkObserver {
- public:
-  virtual ~WalkObserver() = default;
-  // A node is met; true makes a leaf of it.
-  virtual bool node(PyObject* object) = 0;
-  // A leaf is met; true makes it a dynamic one.
-  virtual bool leaf(PyObject* object) = 0;
-};
-
-// ---- The walk.
 
 // Which leaves other than arrays are traced: filter_jit's option `dynamic`.
 class DynamicRule {
@@ -48,16 +36,13 @@ class DynamicRule {
 struct FlattenOptions {
   bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf
   Callables callables = Callables::kByStructure;
-  const DynamicRule* rule = nullptr;  // the leaves other than arrays that are dynamic,
-  std::vector<bool> rule_values;      // in these values of the call
-  bool hashed = true;                 // compute the hash; refuses values that cannot be static
-  bool keyed = false;                 // store the keys of the children of registered nodes
-  bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
-  bool none_is_leaf = false;
-  bool one_level = false;       // the children of the root are leaves, whatever they are
-  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
-  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
-  WalkObserver* observer = nullptr;
+  const DynamicRule* rule = nullptr;       // the leaves other than arrays that are dynamic,
+  std::vector<bool> rule_values;           // in these values of the call
+  bool hashed = true;                      // compute the hash; refuses values that cannot be static
+  bool keyed = false;                      // store the keys of the children of registered nodes
+  bool every_leaf = false;                 // every leaf counts as dynamic (jax.tree.flatten)
+  std::function<bool(PyObject*)> is_leaf;  // asked about all objects, if there is one
+  std::vector<Ref>* objects = nullptr;  // if not null: gets the object of each node, where no runs of leaves are made
 };
 
 // Walks trees into a spec (loose: it holds the static values themselves). Errors are WalkErrors with the path below

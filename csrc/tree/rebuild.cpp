@@ -135,9 +135,9 @@ class Rebuilder {
       if (next.kind == Kind::kStaticRun) {
         ++at_;
         for (std::size_t j = 0; j < next.arity; ++j) items[i++] = static_value(next.first_static + j).release();
-      } else if (next.kind == Kind::kDynamicRun) {
+      } else if (next.kind == Kind::kDynamicLeaf) {
         ++at_;
-        for (std::size_t j = 0; j < next.arity; ++j) items[i++] = leaf().release();
+        items[i++] = leaf().release();
       } else {
         items[i++] = build().release();
       }
@@ -273,12 +273,11 @@ class Rebuilder {
     return made_.back().second;
   }
 
-  // A child that may be one of a run, of which so many have been taken.
+  // A child that may be one of a run of static leaves, of which `in_run` have been taken.
   Ref next_child(std::size_t& in_run) {
     const Node& next = spec_.nodes[at_];
-    const bool is_static = next.kind == Kind::kStaticRun;
-    if (!is_static && next.kind != Kind::kDynamicRun) return build();
-    Ref value = is_static ? static_value(next.first_static + in_run) : leaf();
+    if (next.kind != Kind::kStaticRun) return build();
+    Ref value = static_value(next.first_static + in_run);
     if (++in_run == next.arity) {
       in_run = 0;
       ++at_;

@@ -59,6 +59,10 @@ struct TreeSpec {
     const std::size_t end = node + nodes[node].extent;
     return {node, end, nodes[node].first_static, end < nodes.size() ? nodes[end].first_static : statics.size()};
   }
+  // The end of a node's own static values.
+  std::size_t end_statics(std::size_t node) const noexcept {
+    return node + 1 < nodes.size() ? nodes[node + 1].first_static : statics.size();
+  }
   // Has calls of this key keep a node.
   void mark_passthrough(std::size_t node) noexcept {
     num_passthroughs += nodes[node].is_passthrough ? 0 : 1;

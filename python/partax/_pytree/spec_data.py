@@ -1,5 +1,6 @@
 """The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -211,6 +212,17 @@ def leaf_paths(data: SpecData) -> list[str]:
     """The path of each array leaf."""
     nodes, _, paths = data
     return [path for node, path in zip(nodes, paths, strict=True) if node[0] == "dynamic_leaf"]
+
+
+def node_path(data: SpecData, index: int) -> str:
+    """The path of a node of a tree without runs of leaves. Called by C++."""
+    return entry_at(data, index)[1]
+
+
+def entry_at(data: SpecData, index: int) -> tuple[Node, str]:
+    """A node of a tree without runs of leaves, and its path."""
+    nodes = ((node, path) for node, path in zip(map(node_of, data[0]), data[2], strict=True) if node.kind != "end")
+    return next(itertools.islice(nodes, index, None))
 
 
 def leaf_owners(data: SpecData) -> list[int]:
