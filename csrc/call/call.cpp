@@ -55,31 +55,6 @@ void wait_for(PyObject* returned) {
   }
 }
 
-// After a call of a program's target, by its bound program if there was one: prepares the next such call.
-void update_bound_programs(const BoundArguments& bound, const Call& call, std::shared_ptr<BoundProgram> bound_program,
-                           const Ref& returned) {
-  constexpr std::size_t kMostPrograms = 16;
-  const ProgramPtr& program = call.program();
-  const CallCache& cache = call.cache();
-  BoundPrograms programs;  // those there were are dropped at the end, since that may run any code
-  if (cache.graph && !call.objects().changed_values_alone()) {
-    programs.swap(bound.programs());  // the objects have changed
-    return;
-  }
-  if (program->table != &cache.table || program->blocks) return;
-  const bool is_new = !bound_program;
-  if (is_new) bound_program = BoundProgram::make(program, bound.are_bound(call.jit(), cache.parameters), call.leaves());
-  if (is_new && bound_program) {
-    programs.push_back(bound_program);
-    for (const auto& other : bound.programs()) {
-      const ProgramPtr other_program = other->program(cache.table);
-      if (other_program && other_program != program && programs.size() < kMostPrograms) programs.push_back(other);
-    }
-    programs.swap(bound.programs());
-  }
-  if (bound_program) bound_program->add_run(*program, call.leaves(), returned);
-}
-
 // The static values of a call for which its key has equal ones.
 void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
   for (std::size_t i = 0; i < key.statics.size(); ++i) {
@@ -98,26 +73,20 @@ std::string difference_of(const Call& call, const TreeSpec& spec) {
 
 // ---- A hit, in order.
 
-Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
-             const BoundArguments* bound) {
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, Bindings* bound) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
-  if (cache.graph) take_static_cache();
   std::shared_ptr<BoundProgram> bound_program;
-  Ref returned;               // by the target, of which the user's result is made
-  bool ran_directly = false;  // by `bound_program`, without jax's own dispatch
+  Ref returned;  // by the target, of which the user's result is made
   try {
-    if (bound != nullptr) bound_program = call.find_bound(bound->programs());
+    if (bound != nullptr) bound_program = call.find_bound(bound->programs);
     if (!bound_program) call.find();
     const Program& program = *call.program();
-    if (bound != nullptr && !bound_program && !program.donated.empty() && !cache.graph) {
-      refuse_donated(call, bound->are_bound(jit, cache.parameters));
-    }
+    if (bound != nullptr && !bound_program && !program.donated.empty() && !cache.graph) bound->refuse_donated(call);
     const TargetRun run(call);
     refuse_lost_forwarded(call);
     const Ref callable = program.stored_program ? program.stored_program : program.value;
     if (bound_program) returned = bound_program->run(call.leaves());
-    ran_directly = static_cast<bool>(returned);
     if (!returned) returned = call.run(callable.get());
     if (program.blocks) wait_for(returned.get());
   } catch (const PythonError&) {
@@ -128,7 +97,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   Ref result = call.finish(returned, !call.progress().traced);
-  if (bound != nullptr && !ran_directly) update_bound_programs(*bound, call, std::move(bound_program), returned);
+  if (bound != nullptr && !bound_program) bound->add_program(call, returned);
   ++call.program()->calls;
   ++(call.progress().is_miss() ? cache.misses : cache.hits);
   return result;
@@ -164,20 +133,20 @@ bool Call::is_recent() {
 }
 
 // Whether a program of the table is that of this call; then it becomes the most recent one.
-bool Call::is_latest(ProgramPtr& program, const BoundProgram* bound) {
+bool Call::is_latest(ProgramPtr& program, BoundProgram* bound) {
   if (!program->value || program->epoch != TypeTable::instance().epoch() || !matches(*program, bound)) return false;
   if (program->table == &cache_.table) cache_.table.touch(*program);
   program_ = std::move(program);
   return true;
 }
 
-bool Call::matches(Program& program, const BoundProgram* bound) {
+bool Call::matches(Program& program, BoundProgram* bound) {
   if (!(program.shape == bound_.shape())) return false;
   const KeptValues* const kept_values = bound == nullptr ? nullptr : &bound->kept_values();
   if (!match_call(program.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept_values))
     return false;
-  const bool is_read = bound == nullptr || bound->read_variables(leaves_);
-  if (is_read && (!cache_.graph || objects_.has_read() || objects_.are_matched(program, leaves_))) return true;
+  const bool is_for = bound == nullptr || bound->is_for(leaves_);
+  if (is_for && (!cache_.graph || objects_.has_read() || objects_.are_matched(program, leaves_))) return true;
   leaves_.clear();
   return false;
 }
@@ -282,13 +251,6 @@ void explain_failure(Call& call) {
 }
 
 // ---- The arrays that a call returns unchanged.
-
-bool are_any_deleted(const LeafBuffer& leaves) {
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (is_deleted(leaves[i])) return true;
-  }
-  return false;
-}
 
 void refuse_lost_forwarded(const Call& call) {
   const Program& program = *call.program();

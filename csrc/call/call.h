@@ -2,7 +2,7 @@
 // compiled program and one that is run step by step are all this.
 #pragma once
 
-#include "call/bound_programs.h"
+#include "call/bound_function.h"
 #include "call/call_cache.h"
 #include "call/graph_objects.h"
 #include "tree/leaf_buffer.h"
@@ -61,14 +61,14 @@ class Call {
   Ref described() const;
   // Has Python read the objects that the function may change, if it may.
   void read_objects();
-  // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may be null) knows
+  // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may be null) keeps
   // of the arguments is not looked at.
-  bool matches(Program& program, const BoundProgram* bound = nullptr);
+  bool matches(Program& program, BoundProgram* bound = nullptr);
   void set_program(ProgramPtr program) noexcept { program_ = std::move(program); }
   // Finds its program among those used last or by its key; Python builds the target of a new one. Threads that miss at
   // once get one program, and one function for jax to trace.
   void find();
-  // Finds it among those that some bound arguments have been called with; null if it is none of them.
+  // Finds the first one of these that is for this call, or null.
   std::shared_ptr<BoundProgram> find_bound(const BoundPrograms& programs);
   // Calls the program's target, or what jax has compiled for it, which the caller must hold.
   Ref run(PyObject* callable);
@@ -81,7 +81,7 @@ class Call {
 
  private:
   bool is_recent();
-  bool is_latest(ProgramPtr& program, const BoundProgram* bound = nullptr);
+  bool is_latest(ProgramPtr& program, BoundProgram* bound = nullptr);
   void find_or_create();
   void keep_nodes();
 
@@ -116,16 +116,14 @@ class TargetRun {
 
 // ---- The arrays that a call returns unchanged. They do not go through jax, so their liveness is checked here.
 
-// Whether any of the leaves is an array of jax that has been deleted or donated.
-bool are_any_deleted(const LeafBuffer& leaves);
 // Before the program runs, where it donates: if an array that the call may give back is deleted already, or is donated
 // as another argument, raises jax's error where this very call would do so; nothing has been donated. It may trace.
 void refuse_lost_forwarded(const Call& call);
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
-// allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.
+// allocates nothing per leaf. `bound` (may be null) has those of the arguments that are bound.
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
-             const BoundArguments* bound = nullptr);
+             Bindings* bound = nullptr);
 
 // A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
 // place of the one that is set.

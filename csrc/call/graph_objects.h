@@ -41,12 +41,7 @@ bool is_variable(PyObject* object) noexcept;
 Ref variable_value(PyObject* variable) noexcept;
 // Has the nodes of a new key kept in a match that are such objects.
 void mark_objects(Program& program);
-// Takes what `nnx.cached_partial` leaves for the nnx.jit that it calls, which is the next one: no other may find it.
-void take_static_cache();
-// The attribute where `nnx.cached_partial` leaves it, which is None otherwise.
-void set_static_cache(PyObject* owner, PyObject* name);
-// The descriptors of a Variable's value, of its state, and of the trace in a state; and what returns jax's current
-// trace.
-void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace, PyObject* current_trace);
+// The descriptor of a Variable's value, and what says that jax does not trace now.
+void set_variable_slot(PyObject* descriptor, PyObject* is_untraced);
 
 }  // namespace partax

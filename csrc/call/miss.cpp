@@ -99,9 +99,8 @@ void flatten_unchanged(const Call& call, TreeSpec& spec, LeafBuffer& arrays) {
   const auto names = [&] { return call.names(); };
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
-              "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
-              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind again what you "
-              "change, as by `model.eval()`");
+              "an argument changed while its call was being traced, expected arguments to stay as they are; do not "
+              "mutate them from `__eq__`, `__hash__` or other threads");
 }
 
 // For each leaf 1 or 0.

@@ -209,7 +209,6 @@ void ProgramTable::erase_untraced(Program& program) noexcept {
 }
 
 int Program::traverse(visitproc visit, void* arg) const {
-  if (const int status = objects ? visit_all(visit, arg, objects->traces) : 0) return status;
   return visit_all(visit, arg, value, stored_program, stored, function, key);
 }
 

@@ -24,7 +24,6 @@ struct KeyObjects {
   std::vector<std::uint32_t> nodes;  // of the key, in order
   bool is_complete = false;          // Python has found no other objects: a call needs no Python to find them
   std::vector<PyObject*> distinct;   // the addresses in the last call that was checked: no object was there twice
-  std::vector<Ref> traces;  // jax's trace in the last call, and those of the Variables that it changed: all equal
 };
 
 class ProgramTable;

@@ -1,7 +1,7 @@
 // call/ runs a wrapped callable, and keeps what it was compiled to.
 // In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #include "base/binding.h"
-#include "call/bound_programs.h"
+#include "call/bound_function.h"
 #include "call/miss.h"
 #include "call/output.h"
 #include "call/prepared_call.h"
@@ -235,8 +235,7 @@ void register_call(py::module_& module) {
   register_output(module);
   register_call_view(module);
   register_trace(module);
-  define(module, "set_variable_slots", &set_variable_slots);
-  define(module, "set_static_cache", &set_static_cache);
+  define(module, "set_variable_slot", &set_variable_slot);
   register_prepared_call(module);
 }
 

@@ -1,5 +1,4 @@
-// The values that a call has in common with an earlier one, as that was matched: of these only static
-// values that may have changed since, such as functions, are looked at again.
+// The values that a call has in common with an earlier one, as that was matched: they are not looked at again.
 #pragma once
 
 #include "tree/leaf_buffer.h"
@@ -7,41 +6,32 @@
 
 namespace partax {
 
-class KeptValues {
- public:
-  // `leaves` are those of a match of `spec`, and `is_kept` says for each of its values whether it stays. Without leaves
-  // it tells which these are, and no more.
-  KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves);
-
-  bool has(std::size_t value) const noexcept { return parts_[value].is_kept; }
-  // Appends what the value gives to a match; false if it has changed. May run user code.
-  bool append_to(LeafBuffer& leaves, std::size_t value) const;
-  // For each leaf of a match whether it is of a value that stays.
-  const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
-  // Whether a node of the spec is of a value that stays.
-  bool has_node(std::size_t node) const noexcept;
-  // Drops a leaf of the match: whoever appends the values replaces the None that is there.
-  void clear_leaf(std::size_t leaf);
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, parts_, leaves_); }
-
- private:
-  // A static value that may be another one since: what it was, and the object.
-  struct Changeable {
-    StaticValue before;
-    Ref object;
-    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, before, object); }
-  };
+struct KeptValues {
+  // One value of a call, or a run of static ones, which is not kept.
   struct Part : SpecPart {
-    bool is_kept = false;
-    std::size_t first_leaf = 0, num_leaves = 0;  // of a match
-    std::size_t own_leaf = 0;                    // of those that are kept here
-    std::vector<Changeable> may_change;
-    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, may_change); }
+    std::size_t first_leaf, num_leaves;
+    bool is_kept;
   };
 
-  std::vector<Part> parts_;
-  std::vector<bool> is_kept_;
-  LeafBuffer leaves_;  // of the values that stay
+  // `is_kept` has a flag for each value of the key's calls.
+  KeptValues(const TreeSpec& key, const std::vector<bool>& is_kept) {
+    for (std::size_t node = 1, leaf = 0; node < key.nodes.size(); node = parts.back().end_node) {
+      const bool is_run = key.nodes[node].kind == Kind::kStaticRun;
+      Part part{key.part(node), leaf, 0, !is_run && is_kept[parts.size()]};
+      for (; node < part.end_node; ++node) leaf += key.nodes[node].kind == Kind::kDynamicLeaf ? 1 : 0;
+      part.num_leaves = leaf - part.first_leaf;
+      parts.resize(parts.size() + (is_run ? key.nodes[part.first_node].arity : 1), part);
+    }
+  }
+
+  void append_to(LeafBuffer& other, std::size_t value) const {
+    const Part& part = parts[value];
+    other.append(leaves, part.first_leaf, part.num_leaves);
+    other.append_beside(leaves, part.first_node, part.end_node, part.first_static, part.end_static);
+  }
+
+  std::vector<Part> parts;  // by value
+  LeafBuffer leaves;        // of the earlier match
 };
 
 }  // namespace partax

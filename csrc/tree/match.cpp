@@ -131,8 +131,8 @@ class Matcher {
   bool with_kept_values(PyObject* const* values, std::size_t count) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
-      if (next.kind != Kind::kStaticRun && kept_values_->has(i)) {
-        if (!kept_values_->append_to(leaves_, i++)) return false;
+      if (next.kind != Kind::kStaticRun && kept_values_->parts[i].is_kept) {
+        kept_values_->append_to(leaves_, i++);
         at_ += next.extent;
         continue;
       }

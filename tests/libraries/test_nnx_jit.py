@@ -36,19 +36,15 @@ class Model(nnx.Module):
         return x
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"), [(lambda *args: args[2] + 1, 0), (lambda model, _, x: model(x), 1), (train_step, 1)]
-)
-def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> None:
+@pytest.mark.parametrize("function", [lambda *args: args[2] + 1, lambda model, _, x: model(x), train_step])
+def test_a_hit_runs_no_python(function: Callable[..., Any]) -> None:
     model = Model()
     optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
     jitted, x = partax.nnx.jit(function), jnp.ones((2, 3))
     jitted.clear_cache()  # it is that of other tests too
     for _ in range(3):
         jitted(model, optimizer, x)
-    called = called_functions(lambda: jitted(model, optimizer, x), partax, flax)
-    # Flax's question which trace is the current one, where there is something to change.
-    assert len(called) == expected and all("current_jax_trace" in name for name in called)
+    assert not called_functions(lambda: jitted(model, optimizer, x), partax, flax)
     assert jitted.cache_info().traces == 1
 
 
@@ -164,8 +160,7 @@ def test_each_object_is_found_in_its_place(name: str) -> None:
         theirs(expected)
         assert described(tree) == described(expected)
     assert ours.cache_info().traces == 1
-    called = called_functions(lambda: ours(tree), partax, flax)
-    assert not [name for name in called if "current_jax_trace" not in name]
+    assert not called_functions(lambda: ours(tree), partax, flax)
 
 
 @pytest.mark.parametrize("other", [1.0, np.float32(1), "ref", None], ids=str)
@@ -294,20 +289,3 @@ def test_modules_of_linen_by_the_bridge() -> None:
     made = partax.nnx.jit(create)(x)
     assert described(nnx.state(made)) == described(nnx.state(nnx.jit(create)(x)))
     both(lambda model, x: model(x), made, x, traces=1)
-
-
-@pytest.mark.skipif(not hasattr(nnx, "cached_partial"), reason="this Flax has it elsewhere")
-def test_a_cached_partial() -> None:
-    results: list[Any] = []
-    for jit in (nnx.jit, partax.nnx.jit):
-        model = nnx.Linear(4, 8, rngs=nnx.Rngs(0))
-        optimizer = nnx.Optimizer(model, ADAM, wrt=nnx.Param)
-        kernel = model.kernel
-        cached = nnx.cached_partial(jit(train_step), model, optimizer)
-        losses = [cached(jnp.ones((4, 4))) for _ in range(3)]
-        assert model.kernel is kernel
-        results.append((losses, described((model, optimizer))))
-        with pytest.raises(TypeError, match="dot_general"):
-            cached(jnp.ones((4, 7)))
-        assert jnp.isfinite(cached(jnp.ones((4, 4))))  # a call that fails leaves nothing behind
-    assert results[0] == results[1]

@@ -145,17 +145,19 @@ def runs_without_jit() -> bool:
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 
-def under_trace() -> bool:
-    if _is_clean is not None:
-        return not _is_clean()
+def _has_mesh() -> bool:
     try:
         mesh_of_call()
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
-_is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
+is_untraced: Callable[[], bool] = _name("jax._src.core.trace_state_clean") or _has_mesh
+
+
+def under_trace() -> bool:
+    return not is_untraced()
 
 
 # --- jax's monitoring events

@@ -185,7 +185,7 @@ class DirectRun(NamedTuple):
     properties: tuple[Any, ...]  # read aval, sharding, committed and layout of an array
     read_context: Callable[[], tuple[Any, ...]]
     context: tuple[Any, ...]  # jax's configuration, by `read_context`
-    settings: tuple[tuple[Any, Any], ...]  # the reader of a setting, and its object
+    settings: tuple[tuple[Any, Any, Any], ...]  # the reader of a setting, its object and its value
     execute: Any  # runs the program on a list of arrays
     handlers: Any  # of the results
     arguments: list[Any]  # with None for the free leaves
@@ -217,7 +217,9 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
         arrays: Any = concrete_array_type()
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
-        settings = tuple((type(setting).value.fget, setting) for setting in _settings if setting is not None)
+        settings = tuple(
+            [(type(setting).value.fget, setting, setting.value) for setting in _settings if setting is not None]
+        )
         readers = tuple(one.fget for one in properties)
         context = trace_context()
         return DirectRun(readers, trace_context, context, settings, run, handlers, arguments, tuple(places.values()))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import errors
-from flax.nnx import extract, graphlib, tracers, variablelib
+from flax.nnx import extract, graphlib, variablelib
 from flax.nnx.pytreelib import Pytree
 
 from partax._families.fields import identical
@@ -17,12 +17,7 @@ from partax._jax.private import concrete_array_type
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
-VARIABLE_SLOTS = (Variable._raw_value, Variable._trace_state, tracers.TraceState._jax_trace)
-"""The value of a Variable, its state, and the trace of the state, in which the Variable was created."""
-
-STATIC_CACHE = (getattr(graphlib, "GRAPH_CONTEXT", None), "tmp_static_cache")
-"""Where `nnx.cached_partial` leaves what it has cached, for each thread."""
-
+VARIABLE_SLOT: Any = Variable._raw_value  # of its value
 STATE = "_pytree__state"
 """The attribute of an nnx object with the trace that it was created in."""
 

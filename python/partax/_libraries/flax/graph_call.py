@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import jax
 from flax import errors
-from flax.nnx import extract, graphlib, tracers
+from flax.nnx import extract, graphlib
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
+from partax._jax.private import is_untraced
 from partax._jit.lost_changes import make_changes
 from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
@@ -143,9 +144,7 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     return result
 
 
-_core.set_variable_slots(*graph.VARIABLE_SLOTS, tracers.current_jax_trace)
-if hasattr(*graph.STATIC_CACHE):
-    _core.set_static_cache(*graph.STATIC_CACHE)
+_core.set_variable_slot(graph.VARIABLE_SLOT, is_untraced)
 
 
 class GraphMode(enum.Enum):
@@ -235,7 +234,7 @@ def _outcome(
         result,
         values,
         array("I", [change.place for change in sets]).tobytes(),
-        not (reader.has_met_any or deleted) and {change.name for change in sets} <= {graph.VARIABLE_SLOTS[0].__name__},
+        not (reader.has_met_any or deleted) and {change.name for change in sets} <= {graph.VARIABLE_SLOT.__name__},
         json.dumps([change.name for change in sets]),
         deleted,
         reader.has_met_any,

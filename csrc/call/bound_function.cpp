@@ -1,0 +1,146 @@
+#include "call/bound_function.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/boxed.h"
+#include "base/held_values.h"
+#include "base/python_hooks.h"
+#include "call/call.h"
+
+namespace partax {
+namespace {
+
+std::size_t size_of(PyObject* tuple) {
+  return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
+}
+
+// For each value of a call whether it is bound: it is there as often as in what is bound.
+std::vector<bool> are_bound(const Bindings& bindings, const Call& call) {
+  std::unordered_map<PyObject*, std::ptrdiff_t> counts;
+  PyObject *name, *bound_value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(bindings.keywords.get(), &position, &name, &bound_value) != 0) ++counts[bound_value];
+  for (PyObject* value : Items(bindings.args.get())) ++counts[value];
+  const JitFunction& jit = call.jit();
+  if (bindings.keeps_callable) ++counts[jit.self];
+  if (bindings.keeps_callable && jit.callable_is_tree) ++counts[jit.function];
+  PyObject* const* const values = call.bound().values();
+  for (std::size_t i = 0; i < call.bound().size(); ++i) --counts[values[i]];
+  std::vector<bool> are_bound;
+  for (std::size_t i = 0; i < call.bound().size(); ++i) are_bound.push_back(counts[values[i]] == 0);
+  return are_bound;
+}
+
+}  // namespace
+
+void Bindings::refuse_donated(Call& call) const {
+  const KeptValues kept_values(call.program()->key, are_bound(*this, call));
+  for (const KeptValues::Part& part : kept_values.parts) {
+    for (std::size_t i = part.first_leaf; part.is_kept && i < part.first_leaf + part.num_leaves; ++i) {
+      if (call.program()->donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
+    }
+  }
+}
+
+void Bindings::add_program(const Call& call, const Ref& returned) {
+  constexpr std::size_t kMost = 16;  // each program, and each attempt to make one, looks at all arrays
+  const ProgramPtr& program = call.program();
+  const ProgramTable& table = call.cache().table;
+  const bool have_changed = call.cache().graph && !call.objects().changed_values_alone();
+  BoundPrograms others;  // dropped at the end, since that may run any code
+  others.swap(programs);
+  std::copy_if(others.begin(), others.end(), std::back_inserter(programs),
+               [&](const auto& bound) { return !have_changed && bound->program(table); });
+  if (have_changed || program->table != &table || program->blocks || std::max(programs.size(), num_failures) >= kMost)
+    return;
+  if (auto bound = BoundProgram::make(program, are_bound(*this, call), call.leaves(), returned)) {
+    programs.insert(programs.begin(), std::move(bound));
+  } else {
+    ++num_failures;
+  }
+}
+
+// ---- As a Python type.
+
+namespace {
+
+struct BoundFunction {
+  Boxed<Bindings> box;
+  vectorcallfunc vectorcall;
+};
+
+PyObject* bound_vectorcall(PyObject* self, PyObject* const* args, std::size_t nargsf,
+                           PyObject* keyword_names) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    Bindings& bindings = Boxed<Bindings>::in(self);
+    const auto num_args = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+    const std::size_t num_named = size_of(keyword_names), num_positional = size_of(bindings.args.get()) + num_args;
+    // In the order of a vectorcall: first what is bound.
+    HeldValues values(num_positional + size_of(bindings.names.get()) + num_named);
+    const Items bound(bindings.args.get());
+    PyObject** next = std::copy_n(args, num_args, std::copy(bound.begin(), bound.end(), values.to_fill()));
+    PyObject* name;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(bindings.keywords.get(), &position, &name, next) != 0) ++next;
+    std::copy_n(args + num_args, num_named, next);
+    Ref names = bindings.names ? bindings.names : Ref::borrow(keyword_names);
+    if (bindings.names && num_named != 0) {
+      for (PyObject* given_name : Items(keyword_names)) {
+        if (checked_int(PySequence_Contains(bindings.names.get(), given_name)) == 0) continue;
+        raise_error(PyExc_TypeError, "got multiple values for argument '%U', which is bound; rebind it", given_name);
+      }
+      names = Ref::checked(PySequence_Concat(bindings.names.get(), keyword_names));
+    }
+    return run_call(as_jit(bindings.jit.get()), values.to_fill(), num_positional, names.get(), &bindings).release();
+  });
+}
+
+template <Ref Bindings::* kPart>
+PyObject* get(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return Ref(Boxed<Bindings>::in(self).*kPart).release(); });
+}
+
+PyObject* get_keywords(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyDict_Copy(Boxed<Bindings>::in(self).keywords.get()); });
+}
+
+PyGetSetDef binding_getset[] = {
+    {"func", get<&Bindings::jit>, nullptr, "The wrapper.", nullptr},
+    {"args", get<&Bindings::args>, nullptr, "The leading arguments that are bound, a tuple.", nullptr},
+    {"keywords", get_keywords, nullptr, "The keywords that are bound, a dictionary.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef binding_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(BoundFunction, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Boxed<Bindings>, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+}  // namespace
+
+void register_bound_function_type(PyObject* module) {
+  Boxed<Bindings>::type = add_boxed_type<Bindings>(
+      module, "partax._core.BoundFunction",
+      "A compiled callable with arguments that are read, checked and kept once: the result of `bind`.",
+      {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+       {Py_tp_methods, generic_methods},
+       {Py_tp_getset, binding_getset},
+       {Py_tp_members, binding_members}},
+      Py_TPFLAGS_HAVE_VECTORCALL, sizeof(BoundFunction));
+}
+
+Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable) {
+  check_is_wrapper(jit);
+  auto bindings = std::make_unique<Bindings>();
+  bindings->jit = Ref::borrow(jit);
+  bindings->args = Ref::borrow(args);
+  bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
+  if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));
+  bindings->keeps_callable = keeps_callable;
+  Ref object = box(std::move(bindings));
+  reinterpret_cast<BoundFunction*>(object.get())->vectorcall = bound_vectorcall;
+  return object;
+}
+
+}  // namespace partax

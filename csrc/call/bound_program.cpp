@@ -1,0 +1,156 @@
+#include "call/bound_program.h"
+
+#include <algorithm>
+
+#include "base/python_hooks.h"
+#include "call/graph_objects.h"
+#include "call/output.h"
+
+namespace partax {
+namespace {
+
+// The fields of partax._jax.programs.DirectRun.
+enum : std::uint8_t { kProperties, kReadContext, kContext, kSettings, kExecute, kHandlers, kArguments, kPlaces };
+
+// Most often of the very same items.
+bool are_equal_tuples(PyObject* left, PyObject* right) {
+  const Items left_items(left), right_items(right);
+  return std::equal(left_items.begin(), left_items.end(), right_items.begin(), right_items.end()) ||
+         are_equal(left, right);
+}
+
+bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
+
+// The value of a property, in half the time of reading the attribute.
+Ref read(PyObject* property, PyObject* object) {
+  return Ref::checked(PyObject_Vectorcall(property, &object, 1, nullptr));
+}
+
+}  // namespace
+
+Ref BoundProgram::property(std::size_t which, PyObject* array) const {
+  return read(Items(part(kProperties)).begin()[which], array);
+}
+
+bool BoundProgram::has_signature(PyObject* array, Signature& last_signature) const {
+  if (!is_array(array)) return false;
+  for (std::size_t i = 0; i < kNumProperties && last_signature[i]; ++i) {
+    Ref now = property(i, array);
+    if (last_signature[i].get() == now.get()) continue;
+    const Ref compared = last_signature[i];  // another thread may take its place meanwhile
+    if (!are_equal(now.get(), compared.get())) return false;
+    last_signature[i].swap(now);  // it is known by identity from then on: arrays of one program have it in common
+  }
+  return true;
+}
+
+// False where something else than these may change.
+bool BoundProgram::find_free_leaves(const Program& program, const LeafBuffer& leaves) {
+  const std::vector<Node>& nodes = program.key.nodes;
+  std::size_t leaf = 0, hint = 0;
+  for (std::size_t value = 0; value < kept_values_.parts.size(); ++value) {
+    const KeptValues::Part& part = kept_values_.parts[value];
+    for (std::size_t i = part.first_static; part.is_kept && i < part.end_static; ++i) {
+      PyObject* const own = leaves.own_static(i);
+      if (own != nullptr && holds_mutable(own)) return false;
+    }
+    if (!part.is_kept) {
+      for (; leaf < part.first_leaf + part.num_leaves; ++leaf) free_.push_back({leaf, {}, true, -1, {}});
+      continue;
+    }
+    for (std::size_t at = part.first_node; at < part.end_node; ++at) {
+      leaf += at > part.first_node && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
+      PyObject* const object = program.objects && nodes[at].kind == Kind::kEntries ? leaves.node(at, hint) : nullptr;
+      if (object == nullptr || !is_variable(object)) continue;
+      if (nodes[at].extent != 2 || nodes[at + 1].kind != Kind::kDynamicLeaf) return false;
+      free_.push_back({leaf, Ref::borrow(object), variable_value(object).get() != leaves[leaf], -1, {}});
+    }
+    leaf = part.first_leaf + part.num_leaves;
+  }
+  return true;
+}
+
+std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, const std::vector<bool>& is_bound,
+                                                 const LeafBuffer& leaves, const Ref& returned) {
+  if (!std::all_of(leaves.arguments(), leaves.arguments() + leaves.size(), is_array)) return {};
+  auto bound = std::make_shared<BoundProgram>(program, is_bound);
+  if (!bound->find_free_leaves(*program, leaves)) return {};
+  std::vector<std::size_t> free;
+  for (const FreeLeaf& each : bound->free_) free.push_back(each.leaf);
+  const Ref target = program->value, stored = or_none(program->stored);
+  bound->plan_ =
+      python::direct_run(target, stored, truth(program->takes_tuple), leaves.tuple(), tuple_of_numbers(free));
+  if (bound->plan_.get() == Py_None) return {};
+  LeafBuffer& kept_leaves = bound->kept_values_.leaves;
+  kept_leaves.reserve(leaves.size());
+  kept_leaves.append(leaves, 0, leaves.size());
+  kept_leaves.append_beside(leaves, 0, program->key.nodes.size(), 0, program->key.statics.size());
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    FreeLeaf& each = bound->free_[i];
+    each.place = PyLong_AsSsize_t(Items(bound->part(kPlaces)).begin()[i]);
+    const bool is_committed = bound->property(kCommitted, leaves[each.leaf]).get() == Py_True;
+    for (std::size_t which = 0; which < (is_committed ? kNumProperties : kLayout); ++which) {
+      each.signature[which] = bound->property(which, leaves[each.leaf]);
+    }
+    kept_leaves.replace(each.leaf, Py_None);
+  }
+  if (is_output_node(returned.get())) bound->node_ = returned;
+  return bound;
+}
+
+ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
+  ProgramPtr program = program_.lock();
+  return program && program->table == &table ? program : ProgramPtr();
+}
+
+bool BoundProgram::is_for(LeafBuffer& leaves) {
+  for (FreeLeaf& each : free_) {
+    if (each.variable) {
+      const Ref value = variable_value(each.variable.get());
+      if (!value) return false;
+      leaves.replace(each.leaf, value.get());
+    }
+    PyObject* const array = leaves[each.leaf];
+    const bool is_same = !each.is_dropped && each.place >= 0 && PyList_GET_ITEM(part(kArguments), each.place) == array;
+    if (!is_same && !has_signature(array, each.signature)) return false;
+  }
+  for (PyObject* setting : Items(part(kSettings))) {
+    PyObject* const* const items = Items(setting).begin();  // its reader, the object, and the value
+    if (read(items[0], items[1]).get() != items[2]) return false;
+  }
+  return are_equal_tuples(Ref::checked(PyObject_CallNoArgs(part(kReadContext))).get(), part(kContext));
+}
+
+Ref BoundProgram::run(const LeafBuffer& leaves) {
+  static Name consume("consume_with_handlers");
+  if (is_running_) return {};
+  PyObject* const list = part(kArguments);
+  struct Run {
+    BoundProgram& bound;
+    explicit Run(BoundProgram& own) : bound(own) { bound.is_running_ = true; }
+    ~Run() {
+      for (const FreeLeaf& each : bound.free_) {
+        if (each.is_dropped && each.place >= 0) PyList_SetItem(bound.part(kArguments), each.place, Py_NewRef(Py_None));
+      }
+      bound.is_running_ = false;
+    }
+  } const run(*this);
+  for (const FreeLeaf& each : free_) {
+    PyObject* const array = leaves[each.leaf];
+    if (each.place < 0 || PyList_GET_ITEM(list, each.place) == array) continue;
+    PyList_SetItem(list, each.place, Py_NewRef(array));
+  }
+  Ref arrays;
+  try {
+    const Away away;
+    const Ref outputs = Ref::checked(PyObject_CallOneArg(part(kExecute), list));
+    const Ref results = Ref::checked(PyObject_CallMethodOneArg(outputs.get(), consume.get(), part(kHandlers)));
+    arrays = Ref::checked(PySequence_Tuple(results.get()));
+  } catch (const PythonError&) {
+    forgive();  // the target raises it again, and says which array is gone
+    return {};
+  }
+  return node_ ? with_children(node_.get(), std::move(arrays)) : Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));
+}
+
+}  // namespace partax

@@ -1,0 +1,62 @@
+// A compiled program that calls with bound arguments run past jax's dispatch, on a list of arrays.
+#pragma once
+
+#include <array>
+
+#include "call/program_table.h"
+#include "tree/kept_values.h"
+
+namespace partax {
+
+class BoundProgram {
+ public:
+  // After a call of a program's target with these leaves; `is_bound` has a flag for each of its values. Null where each
+  // call is an ordinary one: where jax's dispatch does more than to run a program, or where something in the bound
+  // values may change, except the one array that a Variable holds.
+  static std::shared_ptr<BoundProgram> make(const ProgramPtr& program, const std::vector<bool>& is_bound,
+                                            const LeafBuffer& leaves, const Ref& returned);
+  BoundProgram(const ProgramPtr& program, const std::vector<bool>& is_bound)
+      : program_(program), kept_values_(program->key, is_bound) {}
+
+  // Null where it is not in this table: it may be gone, as by `clear_cache`, or be that of another cache, which a
+  // function that holds other values has.
+  ProgramPtr program(const ProgramTable& table) const noexcept;
+  // What need not be looked at in a match.
+  const KeptValues& kept_values() const noexcept { return kept_values_; }
+  // Completes the leaves of a match by the values of Variables. Whether the leaves that are not kept have the types
+  // that they had, and jax its settings.
+  bool is_for(LeafBuffer& leaves);
+  // What the target would return; null where that has to be called: this fails, or another thread runs it.
+  Ref run(const LeafBuffer& leaves);
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, kept_values_.leaves, free_, plan_, node_);
+  }
+
+ private:
+  // What jax tells programs apart by: its properties of an array, or the values of one. It looks at the layout of those
+  // that are committed alone.
+  enum : std::uint8_t { kAval, kSharding, kCommitted, kLayout, kNumProperties };
+  using Signature = std::array<Ref, kNumProperties>;
+  struct FreeLeaf {
+    std::size_t leaf;
+    Ref variable;     // in what is bound, whose value each call reads; null for a leaf that is free
+    bool is_dropped;  // after each run; the value of a Variable that the call does not set is most often the same again
+    Py_ssize_t place;  // in the list; -1 where the program does not need it
+    Signature signature;
+    int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, variable, signature); }
+  };
+
+  bool find_free_leaves(const Program& program, const LeafBuffer& leaves);
+  PyObject* part(std::size_t field) const noexcept { return Items(plan_.get()).begin()[field]; }
+  Ref property(std::size_t which, PyObject* array) const;
+  bool has_signature(PyObject* array, Signature& last_signature) const;
+
+  std::weak_ptr<Program> program_;
+  KeptValues kept_values_;
+  std::vector<FreeLeaf> free_;
+  Ref plan_;  // a partax._jax.programs.DirectRun
+  Ref node_;  // what the target has returned; null for one array alone
+  bool is_running_ = false;
+};
+
+}  // namespace partax
