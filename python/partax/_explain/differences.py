@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from partax._explain.description import Description, Entry
+from partax._explain.description import Description, Entry, are_equal
 
 _NUMBERS = ("static int", "static float", "static complex")
 _LISTED = 5  # differences in one line
@@ -80,32 +80,14 @@ def count_differences(old: Description, new: Description) -> int:
 
 def differences(old: Description, new: Description) -> list[Difference]:
     """All of them, in the order of the arguments; those below a place that differs are not listed."""
-    changed = () if new.count_changes(old) == 0 else _changed_entries(old.entries, new.entries)
-    return [*changed, *_changed_settings(old, new)]
-
-
-def _changed_entries(before: dict[str, Entry], now: dict[str, Entry]) -> Iterator[Difference]:
-    changed = set[str]()
-    ancestor: str | None = None  # below it all differs with it
-    for path, entry in now.items():
-        if _is_below(path, ancestor):
-            continue
-        old = before.get(path)
-        if old is None or not old.has_key_of(entry):
-            ancestor = path
-            changed.add(path)
-            yield Difference(path, old, entry)
-    ancestor = None
-    for path, entry in before.items():
-        if path in changed:
-            ancestor = path
-        elif path not in now and not _is_below(path, ancestor):
-            ancestor = path
-            yield Difference(path, entry, None)
-
-
-def _is_below(path: str, ancestor: str | None) -> bool:
-    return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
+    changed: dict[str, Difference] = {}
+    before, now = ({}, {}) if new.count_changes(old) == 0 else (old.entries, new.entries)
+    for path in {**now, **before}:
+        a, b = before.get(path), now.get(path)
+        is_same = a is not None and b is not None and are_equal(a.key, b.key)
+        if not is_same and not any(path[:i] in changed for i, character in enumerate(path) if character in ".["):
+            changed[path] = Difference(path, a, b)
+    return [*changed.values(), *_changed_settings(old, new)]
 
 
 def _changed_settings(old: Description, new: Description) -> Iterator[Difference]:

@@ -1,5 +1,6 @@
-"""explain, the switch by which each trace is reported through the `partax` logger; limits on traces, their errors."""
+"""explain, which reports each trace through the `partax` logger; the errors and warnings of traces."""
 
+import contextlib
 import contextvars
 import logging
 import os
@@ -9,24 +10,11 @@ from partax._pytree.call_site import is_of_library, site_text
 _logger = logging.getLogger("partax")
 
 
-class _Switch:
-    """The result of `explain`: the switch, and its state before."""
-
-    on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
-    libraries = os.environ.get("PARTAX_EXPLAIN", "").lower() == "all"
-
-    def __init__(self, on: bool, libraries: bool):
-        self._before = _Switch.on, _Switch.libraries
-        _Switch.on, _Switch.libraries = on, libraries
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        _Switch.on, _Switch.libraries = self._before
+_variable = os.environ.get("PARTAX_EXPLAIN", "").lower()
+_switch = {"on": _variable not in ("", "0", "false", "off"), "libraries": _variable == "all"}
 
 
-def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
+def explain(on: bool = True, *, libraries: bool = False) -> contextlib.AbstractContextManager[object]:
     """Report each trace of a partax function through the `partax` logger: the call, and what is new in it.
 
     Example:
@@ -57,16 +45,19 @@ def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
     """
     if not isinstance(on, (bool, int)):
         raise TypeError(f"explain: found a `{type(on).__name__}`, expected True or False: `with partax.explain(): ...`")
-    return _Switch(bool(on), bool(libraries))
+    restore = contextlib.ExitStack()
+    restore.callback(_switch.update, dict(_switch))
+    _switch.update(on=bool(on), libraries=bool(libraries))
+    return restore
 
 
 def explaining() -> bool:
-    return _Switch.on
+    return _switch["on"]
 
 
 def report_line(site: tuple[str, int], text: str) -> None:
     """Report the outcome of a call; one from inside a library only with `libraries`."""
-    if _Switch.libraries or not is_of_library(site[0]):
+    if _switch["libraries"] or not is_of_library(site[0]):
         _logger.warning("%s %s", site_text(site), text)
 
 

@@ -1,6 +1,6 @@
 """report: what each function has cost, from the records of its traces."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from partax import _core
@@ -11,35 +11,26 @@ from partax._pytree.call_site import site_text
 _SHOWN = 4  # static values of one key
 
 
-def _trace_report(record: Record, calls: int | None) -> TraceReport:
-    seconds = record.seconds["trace"], record.seconds["lower"], record.seconds["compile"]
-    site = site_text(record.site)
-    return TraceReport(record.number, site, record.reason, calls, *seconds, record.compiled, record.failed)
-
-
 def _static_texts(records: list[Record]) -> Iterator[str]:
-    statics = [
-        [f"{path}={entry.value_text}" for path, entry in record.description.entries.items() if entry.label]
-        for record in records
-    ]
-    of_all = set[str].intersection(*map(set, statics)) if statics else set[str]()
+    """The static values of each key that not all of them have."""
+    entries = [record.description.entries.items() for record in records]
+    statics = [[f"{path}={entry.value_text}" for path, entry in of_one if entry.label] for of_one in entries]
+    of_all = set.intersection(*map(set, statics)) if statics else set[str]()
     for texts in ([text for text in of_one if text not in of_all] for of_one in statics):
         yield ", ".join(texts[:_SHOWN]) + (", ..." if len(texts) > _SHOWN else "")
 
 
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
     records = {record.number: record for record in history.records}
-    keys: list[tuple[int | None, Sequence[tuple[Record, int | None]]]] = []  # a key's calls, its traces with theirs
+    keys: list[tuple[int | None, list[tuple[Record, int | None]]]] = []  # a key's calls, its traces with theirs
     for calls, _, log in () if cache is None else cache.entries():
-        traces: Sequence[tuple[Record, int | None]]
         if traces := [(records.pop(number), of_trace) for number, of_trace in log if number in records]:
-            if len(log) == 1 and traces[0][1] is None:
-                traces = [(traces[0][0], calls)]
-            keys.append((calls, traces))
+            is_only = len(log) == 1 and traces[0][1] is None
+            keys.append((calls, [(traces[0][0], calls)] if is_only else traces))
     keys.extend((None, [(record, None)]) for record in records.values())
     texts = _static_texts([traces[0][0] for _, traces in keys])
     reports = tuple(
-        KeyReport(text, calls, tuple(_trace_report(record, of_trace) for record, of_trace in traces))
+        KeyReport(text, calls, tuple(_trace_report(*trace) for trace in traces))
         for text, (calls, traces) in zip(texts, keys, strict=True)
     )
     defined = "" if history.defined is None else site_text(history.defined)
@@ -47,23 +38,21 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
     return FunctionReport(history.name, defined, hits, misses, reports, tuple(history.loads))
 
 
+def _trace_report(record: Record, calls: int | None) -> TraceReport:
+    seconds, site = record.seconds.values(), site_text(record.site)  # to trace, lower and compile
+    return TraceReport(record.number, site, record.reason, calls, *seconds, record.compiled, record.failed)
+
+
 def function_report(self: Any) -> FunctionReport:
-    history = self._cache.history
-    if history is None:
-        hits, misses = self._cache.info()[2:4]
-        return FunctionReport(self.__name__, "", hits, misses, ())
-    return _history_report(history, self._cache)
+    return _history_report(self._cache.history or History(self.__name__, None), self._cache)
 
 
 def report() -> Report:
     """Return the cost of every `filter_jit` function that has been traced; of those that are deleted, the latest 256.
 
     Example:
-      >>> @partax.filter_jit
-      ... def evaluate(x):
-      ...     return x.mean()
-      >>> _ = evaluate(jnp.ones(3))
-      >>> "evaluate" in [function.name for function in partax.report().functions]
+      >>> _ = partax.filter_jit(jnp.mean)(jnp.ones(3))
+      >>> "mean" in [function.name for function in partax.report().functions]
       True
 
     Returns:

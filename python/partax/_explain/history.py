@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import threading
 import types
+import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jax.core import Tracer
@@ -15,21 +16,26 @@ from jax.core import Tracer
 from partax import _core
 from partax._explain.description import Description
 from partax._explain.differences import Difference, count_differences, differences, moved_arrays, reason_of
-from partax._explain.explain import RetraceError, explaining, forbidden, report_line
+from partax._explain.explain import RetraceError, RetraceWarning, explaining, forbidden, report_line
 from partax._explain.results import LoadReport
-from partax._explain.warner import FUNCTION_REMEDY, WARN_AT, Warner, warn_of_recreation
 from partax._families.equinox import jitted_by_equinox
 from partax._families.objects import attribute_of, unwrapped
 from partax._functions.proof import Proof, callable_text
 from partax._jit.options import Options
 from partax._jit.static_arrays import ArrayPlace, arrays_in_statics, refuse_static_trees
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import FIELD, VALUE, SpecData, details
+from partax._pytree.spec_data import SpecData
 
 _KEPT = 256  # records of one function, and functions, that are kept
 _COMPARED = 16  # records that a trace is compared with
 _KEPT_CHANGES = 16  # that one record keeps
+_WARN_AT = 3  # traces that one number, function or object has caused
 _FORBIDDEN = "inside partax.debug.forbid_tracing()"
+_RECREATED = f", and traced {_WARN_AT} times so far; "
+_FUNCTION_REMEDY = f"{_RECREATED}create it once and reuse it, or pass what it reads as an argument"
+_OBJECT_REMEDY = f"{_RECREATED}keep one object, or give its class `__eq__` and `__hash__`"
+
+_lock = threading.RLock()  # threads may trace one function at once
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -37,6 +43,8 @@ class Record:
     description: Description
     first: int = 0  # the number of the first trace of its static key; 0 until it has its own, if it is the first
     epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
+    difference: str = ""  # what a re-created callable reads, if that makes the key another one than an earlier one
+    is_full: bool = False  # whether the cache holds as many static keys as it may
     number: int = 0  # counts the traces of its function, from 1; 0 if the function is not traced
     site: tuple[str, int] = ("", 0)
     reason: str = ""
@@ -46,16 +54,11 @@ class Record:
     seconds: dict[str, float] = dataclasses.field(default_factory=lambda: {"trace": 0.0, "lower": 0.0, "compile": 0.0})
     executables: list[Description] = dataclasses.field(default_factory=list[Description])  # of the further ones
     static_arrays: list[list[ArrayPlace]] | None = None  # until the trace ends
-    _history: Callable[[], "History | None"] = lambda: None
+    history: "History | None" = None
 
     @property
     def array_paths(self) -> list[str]:
         return self.description.array_paths
-
-    @property
-    def history(self) -> "History | None":
-        """The history that has this record; None if it was deleted."""
-        return self._history()
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -64,85 +67,103 @@ class History:
 
     name: str
     max_traces: int | None
+    options: Options | None = None  # of the wrapper; None if this counts the traces of another one, which reports them
     defined: tuple[str, int] | None = None  # the file and line of its definition
-    cache_size: int | None = None  # of the wrapper; None if this counts the traces of another one, which reports them
-    is_by_identity: bool = False  # whether a re-created function is always another one
     warns: bool = False  # of what is traced for each value, or each time it is re-created
     function: Callable[[], Any] = lambda: None  # gives it if it lives
+    first_reason: str = "the first"
+    number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
     records: list[Record] = dataclasses.field(default_factory=list)
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
-    number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
-    first_reason: str = "the first"
     _cleared_at: int = 0  # the traces up to this one clear_cache has dropped
     _under_way: int = 0  # traces that have begun
-    _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
-
-    def __post_init__(self) -> None:
-        self._warner = Warner(self.name)
+    _causes: dict[str, set[str]] = dataclasses.field(default_factory=dict)  # the values of each path that were traced
 
     def cleared(self) -> None:
         self._cleared_at = self.count
         self.live = 0
 
-    def begin(self, record: Record, difference: str = "", is_full: bool = False, data: SpecData = ((), (), ())) -> None:
-        """Add a trace, or raise a RetraceError if there may be no more.
-
-        `difference` is what a re-created callable of the call reads, if that makes its key another one than an earlier
-        one; `is_full` says whether the cache holds as many static keys as it may.
-        """
+    def begin(self, record: Record) -> None:
+        """Add a trace, or raise a RetraceError if there may be no more."""
         record.site = call_site()
-        with self._lock:
-            record.reason = self._explain(record, difference, is_full, data)
+        with _lock:
+            record.reason = self._explain(record)
             self._under_way += 1
             self.count += 1
             self.live += 1
-            record.number = self.count
+            record.number, record.history = self.count, self
             record.first = record.first or record.number
-            record._history = weakref.ref(self)
             self.records.append(record)
             del self.records[:-_KEPT]
-        if explaining() and self.cache_size is not None:
+        if explaining() and self.options is not None:
             because = "because " if record.number > 1 else ""
             report_line(record.site, f"{self.name}: trace {record.number}, {because}{record.reason}")
 
-    def _explain(self, record: Record, difference: str, is_full: bool, data: SpecData) -> str:
+    def end(self, record: Record, failed: bool) -> None:
+        with _lock:
+            self._under_way -= 1
+            record.failed = failed
+            self.live -= failed
+
+    def _explain(self, record: Record) -> str:
         if not self.records:
             self._check_limits(self.first_reason)
             is_recreated = " was re-created and " in self.first_reason  # and not only evicted
-            if self.warns and is_recreated and self.number_of_code == WARN_AT:
-                text = f"`{self.name}`: {self.first_reason.partition(': ')[2]}"
-                warn_of_recreation(text, FUNCTION_REMEDY, record.site)
+            if self.warns and is_recreated and self.number_of_code == _WARN_AT:
+                text = f"`{self.name}`: {self.first_reason.partition(': ')[2]}{_FUNCTION_REMEDY}"
+                warnings.warn_explicit(text, RetraceWarning, *record.site)
             return self.first_reason
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
         recent = reversed(of_key[-_COMPARED:])
         nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
         changes = differences(nearest.description, record.description)
         record.changes = changes[:_KEPT_CHANGES]
-        culprit = "" if record.first else difference
+        culprit = "" if record.first else record.difference
         if not (record.first or changes or culprit or nearest.failed):
-            culprit = self._recreated_callable(data, nearest.description)
-        reason = culprit or reason_of(changes) or self._dropped_text(nearest, record, is_full)
+            culprit = self._recreated_callable(nearest.description, record.description)
+        reason = culprit or reason_of(changes) or self._dropped_text(nearest, record)
         self._check_limits(reason)
-        if self.warns and culprit:
-            self._warner.count_recreation(culprit.partition("`: ")[0], culprit, FUNCTION_REMEDY, record.site)
-        elif self.warns:  # a recursion ends by a number
-            self._warner.count(changes, record.site, in_recursion=self._under_way > 0)
+        if self.warns:
+            self._warn(record.site, culprit, changes)
         return reason
 
-    def _recreated_callable(self, data: SpecData, nearest: Description) -> str:
+    def _warn(self, site: tuple[str, int], culprit: str, changes: Sequence[Difference]) -> None:
+        """Warn at the third trace that one static number, or one re-created function or object, has caused."""
+        again = {str(self.count), str(self.count + 1)}
+        recreated = next((change for change in changes if change.is_recreated), None)
+        if culprit:
+            self._count_cause(culprit.partition("`: ")[0], again, culprit + _FUNCTION_REMEDY, site)
+        elif recreated is not None:
+            self._count_cause(recreated.path, again, recreated.text + _OBJECT_REMEDY, site)
+        elif self._under_way == 0 and all(change.is_number for change in changes):  # a recursion ends by a number
+            for change in changes:
+                path, *entries = change
+                what = f"values of the static Python number `{path}` are a trace of `{self.name}` each"
+                values = {entry.value_text for entry in entries if entry is not None}
+                self._count_cause(path, values, f"{_WARN_AT} {what}; {change.advice}", site)
+
+    def _count_cause(self, path: str, values: Iterable[str], text: str, site: tuple[str, int]) -> None:
+        counted = self._causes.setdefault(path, set())
+        before = len(counted)
+        counted.update(values)
+        if before < _WARN_AT <= len(counted):
+            warnings.warn_explicit(text, RetraceWarning, *site)
+
+    def _recreated_callable(self, old: Description, new: Description) -> str:
         """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
-        for path, kind, value in details(data):
-            entry = nearest.entries.get(path) if kind in (VALUE, FIELD) else None
-            is_another = entry is not None and entry.is_another_object(value)
-            if is_another and (text := _recreation_text(value, self.is_by_identity)):
+        for path, entry in new.entries.items():
+            before = old.entries.get(path)
+            is_another = before is not None and before.function != entry.function
+            value = entry.function() if is_another and isinstance(entry.function, weakref.ref) else None
+            if text := _recreation_text(value, self.options is not None and not self.options.reuse_equal_functions):
                 return f"`{path}`: {text}"
         return ""
 
-    def _dropped_text(self, same: Record, record: Record, is_full: bool) -> str:
+    def _dropped_text(self, same: Record, record: Record) -> str:
         trace = f"trace {same.number}, of the same arguments"
-        if self.cache_size is None:
+        if self.options is None:
             return f"its caller is traced again, with the arguments of trace {same.number}"
         if same.failed:
             return f"{trace}, raised an exception"
@@ -152,20 +173,15 @@ class History:
             return f"a class has been registered as a pytree node since {trace}"
         if record.first:
             return f"jax has dropped {trace}, as after jax.clear_caches()"
-        if is_full:
-            return f"the key of {trace}, was evicted: cache_size={self.cache_size} keeps the static keys used last"
+        if record.is_full:
+            size = self.options.cache_size
+            return f"the key of {trace}, was evicted: cache_size={size} keeps the static keys used last"
         entries = same.description.entries.items()
         path = next((path for path, entry in entries if entry.compared_by == "equality"), "")
         return f"{path}: another one by its `==`" if path else f"the key of {trace}, was dropped with an object in it"
 
-    def end(self, record: Record, failed: bool) -> None:
-        with self._lock:
-            self._under_way -= 1
-            record.failed = failed
-            self.live -= failed
-
     def _check_limits(self, reason: str) -> None:
-        if forbidden.get() and self.cache_size is not None:
+        if forbidden.get() and self.options is not None:
             raise RetraceError(f"`{self.name}` would be traced {_FORBIDDEN}, as trace {self.count + 1}: {reason}")
         if self.max_traces is not None and self.live >= self.max_traces:
             raise RetraceError(
@@ -176,7 +192,7 @@ class History:
 
     def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""
-        description = Description(data, values, values)
+        description = Description([data], values, values)
         succeeded = (record for record in reversed(self.records) if not record.failed)
         record = next((one for one in succeeded if not count_differences(one.description, description)), None)
         if record is None or any(isinstance(value, Tracer) for value in values):  # under vmap it is another program
@@ -235,14 +251,8 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
     code = attribute_of(fun, "__code__")
     name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
     defined = None if code is None else (code.co_filename, code.co_firstlineno)
-    history = History(
-        name if isinstance(name, str) else type(fun).__name__,
-        options.max_traces,
-        defined,
-        options.cache_size,
-        is_by_identity=not options.reuse_equal_functions,
-        warns=code not in jitted_by_equinox,
-    )
+    name = name if isinstance(name, str) else type(fun).__name__
+    history = History(name, options.max_traces, options, defined, warns=code not in jitted_by_equinox)
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
     history.first_reason, history.number_of_code = _first_reason(fun, cache.difference)
@@ -253,11 +263,12 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
 def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
     """Record a trace that begins, or refuse it; see `History.begin`."""
     history, described = history_of(call), trace.described
-    record = Record(Description(described, trace.values, tracers), trace.first, trace.epoch)
-    if record.description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
+    description = Description([described], trace.values, tracers)
+    record = Record(description, trace.first, trace.epoch, trace.difference, trace.is_full)
+    if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         return record
     refuse_static_trees(described)
-    history.begin(record, trace.difference, trace.is_full, described)
+    history.begin(record)
     function = None if call.shape.has_callable else call.function
     record.static_arrays = arrays_in_statics(described, history.name, function)
     return record
@@ -265,6 +276,5 @@ def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) ->
 
 def end_trace(record: Record, failed: bool) -> None:
     record.static_arrays = None
-    history = record.history
-    if history is not None and record.number > 0:
-        history.end(record, failed)
+    if record.history is not None:
+        record.history.end(record, failed)

@@ -18,9 +18,7 @@ def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
     """Return the cost of this function: for each static key and trace, the calls and the seconds.
 
     Example:
-      >>> @partax.filter_jit
-      ... def power(x, exponent):
-      ...     return x**exponent
+      >>> power = partax.filter_jit(lambda x, exponent: x**exponent)
       >>> _ = power(jnp.ones(3), 2), power(jnp.ones(4), 2)
       >>> [trace.reason for trace in power.report().traces]
       ['the first', 'x: float32[3] -> float32[4]']

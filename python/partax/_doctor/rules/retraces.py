@@ -10,7 +10,7 @@ from partax._doctor.figures import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.program import Program, argument_name, names_text
 from partax._doctor.updates import updates_of
-from partax._explain.description import Entry, array_entry, describe
+from partax._explain.description import Entry, are_equal, array_entry, describe
 
 _DEEPEST = 2  # containers in which a part of an argument or a result is looked for
 _MOST_PARTS = 50
@@ -36,7 +36,7 @@ def _change(path: str, before: Entry, after: Entry) -> Change:
         is_grown = lengths == [1] and len(old.shape) == len(new.shape) and old.dtype == new.dtype
         kind = "" if traced_type(old) == traced_type(new) else "type" if old.shape == new.shape else "other"
         return Change(path, before, after, "grown" if is_grown else kind)
-    if before.is_same(after):
+    if are_equal(before.key, after.key):
         return Change(path, before, after, "")
     if old is None and new is None:
         is_number = before.label in _NUMBERS and before.label == after.label
