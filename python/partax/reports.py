@@ -2,6 +2,6 @@
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Finding
-from partax._explain.results import FunctionReport, KeyReport, LoadReport, Report, TraceReport
+from partax._explain.results import FunctionReport, LoadReport, Report, TraceReport
 
-__all__ = ["Diagnosis", "Finding", "FunctionReport", "KeyReport", "LoadReport", "Report", "TraceReport"]
+__all__ = ["Diagnosis", "Finding", "FunctionReport", "LoadReport", "Report", "TraceReport"]

@@ -12,7 +12,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax.reports import Diagnosis, Finding, FunctionReport, KeyReport, LoadReport, Report, TraceReport
+from partax.reports import Diagnosis, Finding, FunctionReport, LoadReport, Report, TraceReport
 from trees import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
@@ -28,8 +28,8 @@ def test_calls_by_key_and_trace() -> None:
             f(array(size), n)
     report = f.report()
     assert (report.name, report.hits, report.misses) == ("f", 9, 3)
-    assert [(key.static, key.calls) for key in report.keys] == [("n=1", 8), ("n=2", 4)]
-    assert [(trace.number, trace.calls) for trace in report.traces] == [(1, 3), (2, 4), (3, 5)]
+    traces = [(trace.number, trace.static, trace.calls) for trace in report.traces]
+    assert traces == [(1, "n=1", 3), (2, "n=2", 4), (3, "n=1", 5)]
     assert [trace.reason.split(" (")[0] for trace in report.traces] == [
         "the first",
         "n: static int 1 -> 2",
@@ -92,9 +92,7 @@ def test_keys_that_have_been_dropped() -> None:
     f = filter_jit(lambda x, name: (x, name), cache_size=1)
     f(array(2), "a")
     f(array(2), "b")
-    keys = f.report().keys
-    assert [(key.static, key.calls) for key in keys] == [("name='b'", 1), ("name='a'", None)]
-    assert "dropped" in str(f.report())
+    assert [(trace.static, trace.calls) for trace in f.report().traces] == [("name='a'", None), ("name='b'", 1)]
 
 
 def test_the_report_of_all_functions() -> None:
@@ -134,23 +132,21 @@ HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50
 
 
 def report_of(text: str) -> FunctionReport:
-    """Of two keys, the first with two traces."""
-
     def trace(number: int, calls: int | None, failed: bool = False) -> TraceReport:
-        return TraceReport(number, f"{text}.py:41", f"{text} -> {number}", calls, 0.125, 0.0625, 1.5, 2, failed)
+        return TraceReport(number, f"{text}.py:41", f"{text} -> {number}", text, calls, 0.125, 0.0625, 1.5, 2, failed)
 
-    keys = KeyReport(text, 1000, (trace(1, 1000), trace(2, None))), KeyReport("n=2", None, (trace(3, 7, True),))
-    return FunctionReport(text, f"{text}.py:12", 2000, 3, keys, (LoadReport(text, 0.5, 3.0),))
+    traces = trace(1, 1000), trace(2, None), trace(3, 7, True)
+    return FunctionReport(text, f"{text}.py:12", 2000, 3, traces, (LoadReport(text, 0.5, 3.0),))
 
 
 def test_the_table_of_a_report() -> None:
     head, *lines = str(report_of("step")).splitlines()
     assert head == "step (step.py:12): 2003 calls, 3 traces, 1 loaded, 5.06 s to trace and compile"
     assert [" ".join(line.split()) for line in lines] == [
-        "static key calls trace calls trace s lower s compile s",
-        "step 1000 1 1000 0.1250 0.0625 1.5000 (2 x)",
-        "2 - 0.1250 0.0625 1.5000 (2 x)",
-        "n=2 dropped 3 failed 7 0.1250 0.0625 1.5000 (2 x)",
+        "trace static key calls trace s lower s compile s",
+        "1 step 1000 0.1250 0.0625 1.5000 (2 x)",
+        "2 step - 0.1250 0.0625 1.5000 (2 x)",
+        "3 failed step 7 0.1250 0.0625 1.5000 (2 x)",
         "trace 1 at step.py:41: step -> 1",
         "trace 2 at step.py:41: step -> 2",
         "trace 3 at step.py:41: step -> 3",
@@ -161,7 +157,7 @@ def test_the_table_of_a_report() -> None:
 def test_a_report_is_printable_lines_whatever_names_it_has() -> None:
     report = Report((report_of(HOSTILE), report_of("step"), FunctionReport("f", "", None, None, ())))
     assert all(line.isprintable() for line in str(report).split("\n"))
-    for record in (report, *report.functions, report.functions[0].keys[0], report.functions[0].traces[0]):
+    for record in (report, *report.functions, report.functions[0].traces[0]):
         assert repr(record).isprintable() and len(repr(record)) <= 120 and type(record).__name__ in repr(record)
     assert str(Report(())) == "no partax function has been traced"
 
@@ -169,10 +165,10 @@ def test_a_report_is_printable_lines_whatever_names_it_has() -> None:
 def test_a_report_is_json() -> None:
     report = report_of("step")
     data = json.loads(report.to_json(indent=1))
-    assert (data["name"], data["keys"][0]["traces"][0]["compile_seconds"]) == ("step", 1.5)
+    assert (data["name"], data["traces"][0]["compile_seconds"]) == ("step", 1.5)
     assert json.loads(Report((report,)).to_json()) == {"functions": [data]}
 
 
 def test_the_classes_of_reports_are_public_in_one_place() -> None:
-    for cls in (FunctionReport, KeyReport, LoadReport, Report, TraceReport, Diagnosis, Finding):
+    for cls in (FunctionReport, LoadReport, Report, TraceReport, Diagnosis, Finding):
         assert cls.__module__ == "partax.reports" and not hasattr(partax, cls.__name__)

@@ -96,7 +96,7 @@ class Watch:
             if record is not None:
                 if record.number > 1:
                     trace = Trace(changes_text(record.changes) or record.reason, record.changes)
-                program.program.name_arguments(record.array_paths)
+                program.program.name_arguments(record.description.array_paths)
         return trace
 
     def _note_duration(self, event: str, duration_secs: float, **details: Any) -> None:

@@ -1,7 +1,7 @@
 """The differences between two described calls: the outermost places, each with what was there and what is there now."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -42,17 +42,14 @@ class Difference(NamedTuple):
 
     @property
     def is_recreated(self) -> bool:
-        _, old, new = self
-        if old is None or new is None:
-            return False
-        return old.text == new.text and old.compared_by == new.compared_by == "identity"
+        return self._is_pair(lambda old, new: old.text == new.text and old.compared_by == new.compared_by == "identity")
 
     @property
     def is_number(self) -> bool:
-        _, old, new = self
-        if old is None or new is None:
-            return False
-        return old.label == new.label and new.label in _NUMBERS and new.role != "part"
+        return self._is_pair(lambda old, new: old.label == new.label and new.label in _NUMBERS and new.role != "part")
+
+    def _is_pair(self, condition: Callable[[Entry, Entry], bool]) -> bool:
+        return self.old is not None and self.new is not None and condition(self.old, self.new)
 
     @property
     def advice(self) -> str:

@@ -5,14 +5,14 @@ from typing import Any
 
 from partax import _core
 from partax._explain.history import History, Record, histories
-from partax._explain.results import FunctionReport, KeyReport, Report, TraceReport
+from partax._explain.results import FunctionReport, Report, TraceReport
 from partax._pytree.call_site import site_text
 
 _SHOWN = 4  # static values of one key
 
 
 def _static_texts(records: list[Record]) -> Iterator[str]:
-    """The static values of each key that not all of them have."""
+    """The static values of each trace that not all of them have."""
     entries = [record.description.entries.items() for record in records]
     statics = [[f"{path}={entry.value_text}" for path, entry in of_one if entry.label] for of_one in entries]
     of_all = set.intersection(*map(set, statics)) if statics else set[str]()
@@ -21,26 +21,22 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
 
 
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
-    records = {record.number: record for record in history.records}
-    keys: list[tuple[int | None, list[tuple[Record, int | None]]]] = []  # a key's calls, its traces with theirs
-    for calls, _, log in () if cache is None else cache.entries():
-        if traces := [(records.pop(number), of_trace) for number, of_trace in log if number in records]:
-            is_only = len(log) == 1 and traces[0][1] is None
-            keys.append((calls, [(traces[0][0], calls)] if is_only else traces))
-    keys.extend((None, [(record, None)]) for record in records.values())
-    texts = _static_texts([traces[0][0] for _, traces in keys])
-    reports = tuple(
-        KeyReport(text, calls, tuple(_trace_report(*trace) for trace in traces))
-        for text, (calls, traces) in zip(texts, keys, strict=True)
-    )
+    calls: dict[int, int | None] = {}  # by the number of the trace
+    for of_key, _, log in () if cache is None else cache.entries():
+        calls.update(log)
+        if len(log) == 1 and log[0][1] is None:
+            calls[log[0][0]] = of_key
+    texts = _static_texts(history.records)
+    traces = (_trace_report(*pair, calls.get(pair[0].number)) for pair in zip(history.records, texts, strict=True))
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
-    return FunctionReport(history.name, defined, hits, misses, reports, tuple(history.loads))
+    return FunctionReport(history.name, defined, hits, misses, tuple(traces), tuple(history.loads))
 
 
-def _trace_report(record: Record, calls: int | None) -> TraceReport:
-    seconds, site = record.seconds.values(), site_text(record.site)  # to trace, lower and compile
-    return TraceReport(record.number, site, record.reason, calls, *seconds, record.compiled, record.failed)
+def _trace_report(record: Record, static: str, calls: int | None) -> TraceReport:
+    seconds = record.seconds["trace"], record.seconds["lower"], record.seconds["compile"]
+    site = site_text(record.site)
+    return TraceReport(record.number, site, record.reason, static, calls, *seconds, record.compiled, record.failed)
 
 
 def function_report(self: Any) -> FunctionReport:

@@ -56,10 +56,6 @@ class Record:
     static_arrays: list[list[ArrayPlace]] | None = None  # until the trace ends
     history: "History | None" = None
 
-    @property
-    def array_paths(self) -> list[str]:
-        return self.description.array_paths
-
 
 @dataclasses.dataclass(eq=False, repr=False)
 class History:

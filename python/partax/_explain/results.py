@@ -7,7 +7,7 @@ from typing import Any
 from partax._pytree.short_text import printable, record_text
 from partax._pytree.table import counted, table_lines
 
-_HEADINGS = ("static key", "calls", "trace", "calls", "trace s", "lower s", "compile s")
+_HEADINGS = ("trace", "static key", "calls", "trace s", "lower s", "compile s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class TraceReport:
       number: The number of the trace among those of the function, from 1.
       site: The call that traced, such as `train.py:41`.
       reason: Why the function was traced.
-      calls: The number of calls that used it; None if unknown.
+      static: The static values of its key, without those of all keys of the function.
+      calls: The number of calls that used it; None if unknown, for example if it was dropped.
       trace_seconds: How long the function ran under tracing, with all that it calls; 0 inside another trace.
       lower_seconds: How long JAX lowered it.
       compile_seconds: How long XLA compiled it.
@@ -35,6 +36,7 @@ class TraceReport:
     number: int
     site: str
     reason: str
+    static: str
     calls: int | None
     trace_seconds: float
     lower_seconds: float
@@ -48,29 +50,6 @@ class TraceReport:
     def seconds(self) -> float:
         """The sum of the trace, lowering and compile seconds."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
-
-
-@dataclasses.dataclass(frozen=True)
-class KeyReport:
-    """The cost of one static key of a function.
-
-    Example:
-      >>> take = partax.filter_jit(lambda x, n: x[:n])
-      >>> _ = take(jnp.ones(3), 1), take(jnp.ones(3), 2), take(jnp.ones(3), 2)
-      >>> [(key.static, key.calls) for key in take.report().keys]
-      [('n=2', 2), ('n=1', 1)]
-
-    Attributes:
-      static: The static values in which it differs from the function's other keys.
-      calls: The number of its calls; None if the key was dropped from the cache.
-      traces: Its traces.
-    """
-
-    static: str
-    calls: int | None
-    traces: tuple[TraceReport, ...]
-
-    __repr__ = record_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +79,7 @@ def _to_json(self: Any, **options: Any) -> str:
 
     Example:
       >>> partax.filter_jit(jnp.sin).report().to_json()
-      '{"name": "sin", "defined": "", "hits": 0, "misses": 0, "keys": [], "loads": []}'
+      '{"name": "sin", "defined": "", "hits": 0, "misses": 0, "traces": [], "loads": []}'
 
     Args:
       **options: Same as in `json.dumps`, such as `indent`.
@@ -126,7 +105,7 @@ class FunctionReport:
       defined: The file and line of its definition, such as `train.py:12`.
       hits: The number of calls that did not trace; None if the function is deleted.
       misses: The number of calls that traced or loaded; None if the function is deleted.
-      keys: Its static keys, the most recently used one first.
+      traces: Its traces, the latest 256, in order.
       loads: The stored programs that it has loaded. Default: none.
     """
 
@@ -134,13 +113,8 @@ class FunctionReport:
     defined: str
     hits: int | None
     misses: int | None
-    keys: tuple[KeyReport, ...]
+    traces: tuple[TraceReport, ...]
     loads: tuple[LoadReport, ...] = ()
-
-    @property
-    def traces(self) -> tuple[TraceReport, ...]:
-        """The traces of all keys, by number."""
-        return tuple(sorted((trace for key in self.keys for trace in key.traces), key=lambda trace: trace.number))
 
     @property
     def seconds(self) -> float:
@@ -155,8 +129,8 @@ class FunctionReport:
         calls = "gone" if self.hits is None or self.misses is None else counted(self.hits + self.misses, "call")
         loads = f"{len(self.loads)} loaded, " if self.loads else ""
         head = f"{self.name} ({self.defined}): {calls}, {counted(len(self.traces), 'trace')}, {loads}"
-        rows = [_HEADINGS, *(_row(key, trace) for key in self.keys for trace in key.traces)]
-        lines = [f"{head}{self.seconds:.3g} s to trace and compile", *table_lines(rows, {0})]
+        lines = [f"{head}{self.seconds:.3g} s to trace and compile"]
+        lines += table_lines([_HEADINGS, *map(_row, self.traces)], {1})
         lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
         lines += [f"loaded at {load.site} in {load.seconds:.2g} s (saves {load.saves:.2g} s)" for load in self.loads]
         return "\n  ".join(map(printable, lines))
@@ -186,16 +160,16 @@ class Report:
         return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
 
-for _public in (TraceReport, KeyReport, LoadReport, FunctionReport, Report):
+for _public in (TraceReport, LoadReport, FunctionReport, Report):
     _public.__module__ = "partax.reports"  # where users find them, and pickles too
 
 
-def _row(key: KeyReport, trace: TraceReport) -> tuple[str, ...]:
-    calls = "dropped" if key.calls is None else str(key.calls)
+def _row(trace: TraceReport) -> tuple[str, ...]:
     return (
-        *((key.static or "-", calls) if trace is key.traces[0] else ("", "")),
         f"{trace.number}{' failed' if trace.failed else ''}",
+        trace.static or "-",
         "-" if trace.calls is None else str(trace.calls),
-        *(f"{seconds:.4f}" for seconds in (trace.trace_seconds, trace.lower_seconds)),
+        f"{trace.trace_seconds:.4f}",
+        f"{trace.lower_seconds:.4f}",
         f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
     )
