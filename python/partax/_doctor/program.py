@@ -123,15 +123,15 @@ def _traceable(function: Any) -> tuple[Any, Any]:
     if (kind == "jax" and hasattr(function, "trace")) or isinstance(function, _core.JitFunction):
         return function, plain
     if kind == "equinox":
-        options = equinox_private.jit_options(function) or ("none",)
-        return filter_jit(plain, donate=options[0].replace("warn", "all")), plain  # which only warns less
+        donate, *_ = equinox_private.jit_options(function) or ("none",)
+        return filter_jit(plain, donate=donate.replace("warn", "all")), plain  # which only warns less
     if kind == "nnx":
         from partax._libraries.flax.options import wrapper_for_nnx  # it imports Flax
 
         flax_options = jit_options(getattr(function, "jitted_fn", None)) or {}
-        static, donated = ((flax_options.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
-        unset_options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
-        return wrapper_for_nnx(plain, None, None, static=static, donated=donated, **unset_options), plain
+        options: dict[str, Any] = dict.fromkeys(("static_argnames", "donate_argnames", "in_shardings", "out_shardings"))
+        options |= {name: flax_options.get(name) or None for name in ("static_argnums", "donate_argnums")}
+        return wrapper_for_nnx(plain, None, None, donate="none", **options), plain
     return filter_jit(function), plain
 
 
