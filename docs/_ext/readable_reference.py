@@ -73,7 +73,7 @@ def _constructor(cls: type) -> str:
 
 
 def _readable(text: str) -> str:
-    """A signature with `T` for each type variable `partax._transforms.layers._T`, and without private defaults."""
+    """A signature with `T` for each type variable `partax._transforms.loops._T`, and without private defaults."""
 
     def bare(found: re.Match[str]) -> str:
         value = getattr(sys.modules.get(found[1]), found[2], None)

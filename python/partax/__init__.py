@@ -39,26 +39,26 @@ if _TYPE_CHECKING:
     from partax._steps.steps import scan_steps
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
-    from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
-    from partax._transforms.filter_grad import (
+    from partax._transforms.derivatives import (
         filter_grad,
         filter_hessian,
         filter_jacfwd,
         filter_jacrev,
+        filter_jvp,
         filter_value_and_grad,
+        filter_vjp,
     )
-    from partax._transforms.jvp_and_vjp import filter_jvp, filter_vjp
-    from partax._transforms.layers import scan_layers
-    from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
-    from partax._transforms.mapped import filter_vmap
+    from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop, scan_layers
+    from partax._transforms.mapped import filter_shard_map, filter_vmap
     from partax._transforms.programs import (
         filter_checkpoint,
         filter_closure_convert,
         filter_eval_shape,
+        filter_io_callback,
         filter_make_jaxpr,
+        filter_pure_callback,
     )
-    from partax._transforms.sharded import filter_shard_map
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
@@ -94,17 +94,17 @@ _OF_MODULES = {
     "_steps.steps": ("scan_steps",),
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),
-    "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
-    "_transforms.filter_grad": (
-        "filter_grad", "filter_hessian", "filter_jacfwd", "filter_jacrev", "filter_value_and_grad",
+    "_transforms.derivatives": (
+        "filter_grad", "filter_hessian", "filter_jacfwd", "filter_jacrev", "filter_jvp", "filter_value_and_grad",
+        "filter_vjp",
     ),
-    "_transforms.jvp_and_vjp": ("filter_jvp", "filter_vjp"),
-    "_transforms.layers": ("scan_layers",),
-    "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
-    "_transforms.mapped": ("filter_vmap",),
-    "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
-    "_transforms.sharded": ("filter_shard_map",),
+    "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop", "scan_layers"),
+    "_transforms.mapped": ("filter_shard_map", "filter_vmap"),
+    "_transforms.programs": (
+        "filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_io_callback", "filter_make_jaxpr",
+        "filter_pure_callback",
+    ),
 }  # fmt: skip
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 

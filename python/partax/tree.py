@@ -5,7 +5,7 @@ static trees.
 from partax._core import FlatSpec, Static
 from partax._pytree.as_equinox import at, equal
 from partax._pytree.groups import Summary, SummaryRow, labels, summary
-from partax._transforms.layers import stack, unstack
+from partax._transforms.loops import stack, unstack
 
 __all__ = [
     "FlatSpec",

@@ -62,7 +62,7 @@ def test_custom_jvp_keeps_numbers_that_are_no_arrays(wrap: Any) -> None:
     assert_close_trees((out, along), ((X * 3, 2.5, 1), (X * 3, None, None)))
     assert jax.jvp(lambda x: wrap(f)(x)[0] * jnp.float32(1), (2.0,), (1.0,)) == (6, 3)
     f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0], None, 1.0)))
-    with pytest.raises(TypeError, match=r"`the result\[2\]`: found a tangent for a `int`"):
+    with pytest.raises(TypeError, match=r"`the result\[2\]`: found a tangent for 1,"):
         partax.filter_jvp(wrap(f), (X,), (X,))
 
 

@@ -20,6 +20,9 @@ _R = TypeVar("_R")
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
+_FIRST = "[0][0]"  # the path of the first argument in `(args, kwargs)`
+
+
 def _argument_path(path: str, names: Sequence[str] = ()) -> str:
     """The path from an argument, of a path in `(args, kwargs)`; `names` are of the arguments by position."""
     key, _, rest = path[4:].partition("]")
@@ -232,53 +235,47 @@ class filter_custom_vjp(Transformed[_P, _R]):
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
+        names = names_of_arguments(self.__wrapped__, len(args))
+        run = jax.custom_vjp(on_split(objects.refuse_changes(self.__wrapped__)))
 
-        def call(fun: Any, first: Split, others: Split) -> Any:
-            positional, named = others.tree
-            return fun(first.tree, *positional, **named)
-
-        @jax.custom_vjp
-        def run(first: Split, others: Split) -> Split:
-            return Split.of(call(objects.refuse_changes(self.__wrapped__), first, others))
-
-        def run_fwd(first: Split, others: Split) -> Any:
-            self._refuse_constants(others)
-            marks = {path: is_inexact_array_like(leaf.value) and leaf.perturbed for path, leaf in first.leaves.items()}
-            marks = dict.fromkeys(first.values, False) | marks
+        def run_fwd(primals: Split) -> Any:
+            for path, leaf in primals.leaves.items():
+                if leaf.perturbed and not path.startswith(_FIRST):
+                    raise RuntimeError(
+                        f"`{_argument_path(path, names)}`: found an array that is differentiated, but {name}() under "
+                        f"filter_custom_vjp differentiates only `{names[0]}`; pack both into one tuple"
+                    )
+            call = primals.replace(map(_primal_array, primals.leaves.values()))
+            marks = {
+                path: is_inexact_array_like(leaf) and path in call.leaves and primals.leaves[path].perturbed
+                for path, leaf in call.values.items()
+                if path.startswith(_FIRST)
+            }
             try:
-                perturbed = first.build(marks)
+                perturbed = call.build(call.values | marks)[0][0]
             except Exception:  # a user's node refuses them
                 perturbed = list(marks.values())
-            arrays = [split.replace(map(_primal_array, split.leaves.values())) for split in (first, others)]
             forward = objects.refuse_changes(functools.partial(fwd, perturbed), operator.itemgetter(0))
-            out, residuals = call(forward, *arrays)
-            return Split.of(out), (Split.of(residuals), arrays, Split.of(perturbed, False))
+            args, kwargs = call.tree
+            out, residuals = forward(*args, **kwargs)
+            return Split.of(out), (call, Split.of((residuals, perturbed)))
 
-        def run_bwd(saved: Any, cotangents: Split) -> Any:
-            residuals, (first, others), perturbed = saved
+        def run_bwd(saved: tuple[Split, Split], cotangents: Split) -> tuple[Split]:
+            call, more = saved
+            (args, kwargs), (residuals, perturbed) = call.tree, more.tree
             nonzero = {path: leaf for path, leaf in cotangents.leaves.items() if not isinstance(leaf, SymbolicZero)}
-            rule = functools.partial(bwd, residuals.tree, build_tangent(cotangents, nonzero), perturbed.tree)
-            gradient = call(objects.refuse_changes(rule, lambda _: None), first, others)
-            (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
+            rule = functools.partial(bwd, residuals, build_tangent(cotangents, nonzero), perturbed)
+            gradient = objects.refuse_changes(rule, lambda _: None)(*args, **kwargs)
             try:
                 # A rule may return anything for a leaf that cannot have a cotangent, as in Equinox.
-                leaves = tangents_by_path(gradient, first.tree, name_of_first, "cotangent", ignore_others=True)
+                leaves = tangents_by_path(gradient, args[0], names[0], "cotangent", ignore_others=True)
             except (TypeError, ValueError) as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
-            return first.replace(map(leaves.get, first.leaves)), None
+            by_path = {_FIRST + path: leaf for path, leaf in leaves.items()}
+            return (call.replace(map(by_path.get, call.leaves)),)
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        return run(Split.of(args[0]), Split.of((args[1:], kwargs))).tree
-
-    def _refuse_constants(self, others: Split) -> None:
-        """Raise a RuntimeError if another argument than the first is differentiated."""
-        for path, leaf in others.leaves.items():
-            if leaf.perturbed:
-                first, *names = names_of_arguments(self.__wrapped__, 1 + len(others.tree[0]))
-                raise RuntimeError(
-                    f"`{_argument_path(path, names)}`: found an array that is differentiated, but {self.__name__}() "
-                    f"under filter_custom_vjp differentiates only `{first}`; pack both into one tuple"
-                )
+        return run(Split.of((args, kwargs))).tree
 
 
 filter_custom_vjp.__module__ = "partax"  # where users find it, and pickles too

@@ -1,21 +1,104 @@
-"""One program for many values along an axis: filter_vmap."""
+"""One program for many values along an axis, or on many devices: filter_vmap and filter_shard_map."""
 
 import functools
+import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from numbers import Integral
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax._pytree.filters import is_array, is_array_like
-from partax._pytree.methods import open_methods
-from partax._pytree.partition import is_none
-from partax._transforms.arguments import Arguments
-from partax._transforms.split import Split, spread
-from partax._transforms.tangents import value_text
-from partax._transforms.wrapper import Transformed, transformation, wrapped
+from partax._pytree.methods import close_methods, open_methods
+from partax._pytree.partition import combine, is_none, partition
+from partax._transforms.objects import Objects
+from partax._transforms.split import Split, leaf_text, spread
+from partax._transforms.wrapper import Transformed, bind_call, names_of_arguments, transformation, wrapped
+
+
+class Arguments:
+    """The arguments of a call, one for each parameter of a function, and a prefix for each."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        prefix: Any,
+        default: Any,
+        is_entry: Callable[[Any], bool],
+        option: str,
+    ):
+        """The prefix is one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or
+        a dictionary from names of parameters to prefixes. Other arguments have the entry `default`. `is_entry` is true
+        for nodes that are entries.
+        """
+        self._fun = fun
+        self._name = getattr(fun, "__name__", type(fun).__name__)
+        self._bound = bind_call(fun, args, kwargs)
+        self._option, self._is_entry = option, is_entry
+        prefixes = self._prefixes(prefix)
+        self._prefix_of = {name: prefixes.get(name, default) for name in self._bound.arguments}
+
+    def _prefixes(self, prefix: Any) -> dict[str, Any]:
+        parameters, option = self._bound.signature.parameters, self._option
+        if isinstance(prefix, dict):
+            unknown = [name for name in prefix if name not in parameters]
+            if unknown:
+                raise ValueError(
+                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments of `{self._name}` "
+                    f"({', '.join(parameters) or 'none'})"
+                )
+            return prefix
+        if not isinstance(prefix, (tuple, list)) or self._is_entry(prefix):
+            return dict.fromkeys(parameters, prefix)
+        count = len(self._bound.args)
+        if len(prefix) != count:
+            raise ValueError(
+                f"{option}: found {len(prefix)} entries, expected one for each of the {count} arguments by "
+                f"position of `{self._name}` ({', '.join(names_of_arguments(self._fun, count))})"
+            )
+        return self._bound.signature.bind_partial(*prefix).arguments
+
+    def split(self, choose: Callable[[str, Any, Any], Any]) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
+        """Split each argument into the leaves for which `choose(path, leaf, entry)` is not None, and the rest; return
+        these, and others with what was chosen instead of the leaves. A ValueError has the path at which a prefix does
+        not fit.
+        """
+        splits: list[Split] = []
+        choices: list[Split] = []
+        for name, value in self._bound.arguments.items():
+            pairs = spread(self._prefix_of[name], open_methods(value), self._is_entry, self._option, name)
+            chosen = {path: choose(name + path, *pair) for path, pair in pairs.items()}
+            chosen = {path: choice for path, choice in chosen.items() if choice is not None}
+            splits.append(Split.of(value, True).only(chosen))
+            choices.append(splits[-1].update(chosen))
+        return tuple(splits), tuple(choices)
+
+    def on_splits(self, transformation: str, finish: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Return the call as a function of splits of its arguments, which passes its result to `finish`. It has the
+        name and the parameters of the user's function for JAX's messages, and raises a ValueError if it changes an nnx
+        object.
+        """
+        objects = Objects.of_call(transformation, self._fun, self._bound.args, self._bound.kwargs)
+        function = objects.refuse_changes(self._fun)
+
+        def run(*splits: Split) -> Any:
+            values = (split.tree for split in splits)
+            arguments = OrderedDict(zip(self._bound.arguments, values, strict=True))
+            call = inspect.BoundArguments(self._bound.signature, arguments)
+            return finish(function(*call.args, **call.kwargs))
+
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        run.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in self._bound.arguments])  # type: ignore[attr-defined]
+        run.__name__ = self._name
+        return run
 
 
 def _first_axis(leaf: Any) -> int | None:
@@ -74,7 +157,7 @@ def _axis_of(leaf: Any, entry: Any, ndim: int, path: str, option: str) -> int | 
     if not -ndim <= axis < ndim:
         kind = ValueError if is_array_like(leaf) else TypeError
         raise kind(
-            f"`{path}`: found {value_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
+            f"`{path}`: found {leaf_text(leaf)}, expected an array that can have the axis {axis} of {option}; give "
             "None there, or a function of the leaf that returns it"
         )
     return axis
@@ -131,3 +214,93 @@ def filter_vmap(
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
     options = ("axis_name", axis_name), ("axis_size", axis_size), ("spmd_axis_name", spmd_axis_name)
     return wrapped(_Vmap, _Vmap._name, (in_axes, out_axes, options), fun)
+
+
+class _ShardMap(Transformed[..., Any]):
+    _name = "filter_shard_map"
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        in_specs, out_specs, options = self._options
+        has_specs = in_specs is not ...
+        arguments = Arguments(
+            self.__wrapped__,
+            args,
+            kwargs,
+            prefix=in_specs if has_specs else None,
+            default=None,
+            is_entry=_is_spec,
+            option="in_specs",
+        )
+        splits, specs = arguments.split(lambda _, leaf, spec: _spec_or_whole(spec) if is_array(leaf) else None)
+        rest: Any = None
+
+        def arrays_of(out: Any) -> Any:
+            nonlocal rest
+            out = open_methods(out)
+            if all(map(is_array, jax.tree.leaves(out))):  # a user's node may refuse None
+                return out
+            arrays, rest = partition(out, is_array)
+            return arrays
+
+        more: dict[str, Any] = dict(options) | ({"in_specs": specs} if has_specs else {})
+        out_specs = jax.tree.map(_spec_or_whole, out_specs, is_leaf=_is_spec)
+        run = arguments.on_splits(self._name, arrays_of)
+        out = jax.shard_map(run, out_specs=out_specs, **more)(*splits)
+        return close_methods(out if rest is None else combine(out, rest))
+
+
+def _is_spec(node: Any) -> bool:
+    return node is None or isinstance(node, PartitionSpec)
+
+
+def _spec_or_whole(entry: Any) -> Any:
+    return PartitionSpec() if entry is None else entry
+
+
+@transformation
+def filter_shard_map(
+    fun: Callable[..., Any] | None = None,
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = ...,
+    out_specs: Any,
+    axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """Run a function on each device's part of the arrays. Same as `jax.shard_map`, for any pytree: everything else is
+    passed unchanged.
+
+    Example:
+      >>> from jax.sharding import Mesh, PartitionSpec
+      >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
+      >>> def total(batch, scale):
+      ...     return jax.lax.psum(batch["x"].sum() * scale, "data")
+      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
+      >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
+      Array(4., dtype=float32)
+
+    Args:
+      fun: A function of any trees, with any result. Each device has all of the arrays that it holds itself, as a module
+        does. Default: return a decorator.
+      mesh: The devices. Default: those of `jax.set_mesh`.
+      in_specs: One `jax.sharding.PartitionSpec` for the arrays of all arguments; a tuple of specs, or of trees of them
+        that are prefixes of the arguments, one for each argument by position; or a dictionary from names of arguments
+        to these. With None, or without an entry, each device has all of an argument. Default: the specs of the arrays,
+        over axes that are `Explicit`.
+      out_specs: The same for the result: a prefix of it.
+      axis_names: Same as in `jax.shard_map`. Default: none.
+      check_vma: Same as in `jax.shard_map`. Default: True.
+
+    Returns:
+      A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: a leaf of the specs is not a spec; the message has the path.
+      ValueError: When called: specs do not fit the arguments or the result; the message has the path. Most messages are
+        those of `jax.shard_map`.
+
+    See Also:
+      The guide "Several devices and processes".
+    """
+    options = ("mesh", mesh), ("axis_names", frozenset(axis_names)), ("check_vma", check_vma)
+    return wrapped(_ShardMap, _ShardMap._name, (in_specs, out_specs, options), fun)

@@ -10,8 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
 from partax._pytree.flat_partition import flat_partition
 from partax._pytree.partition import is_none
-from partax._pytree.short_text import array_text
-from partax._transforms.split import Rest, Split, spread
+from partax._transforms.split import Rest, Split, leaf_text, spread
 
 
 def differentiated(tree: Any, wrt: FilterSpec) -> Split:
@@ -54,16 +53,14 @@ def tangents_by_path(tangents: Any, tree: Any, name: str, what: str, ignore_othe
         if tangent is None or jnp.result_type(tangent) == jax.dtypes.float0:  # JAX's tangent of an integer
             continue
         if is_inexact_array_like(leaf) or hasattr(leaf, "__jax_array__"):
-            misfit = f"`{name}{path}`: found the {what} {value_text(tangent)}, expected one like {value_text(leaf)}"
+            misfit = f"`{name}{path}`: found the {what} {leaf_text(tangent)}, expected one like {leaf_text(leaf)}"
             if jnp.shape(leaf) != jnp.shape(tangent):
                 raise ValueError(misfit)
             if jnp.result_type(leaf) != jnp.result_type(tangent):
                 raise TypeError(misfit)
             leaves[path] = tangent
         elif not ignore_others:
-            raise TypeError(
-                f"`{name}{path}`: found a {what} for {value_text(leaf)}, which can have none; expected None"
-            )
+            raise TypeError(f"`{name}{path}`: found a {what} for {leaf_text(leaf)}, which can have none; expected None")
     return leaves
 
 
@@ -80,8 +77,3 @@ def zeros_like(leaf: Any) -> Any:
 def build_tangent(split: Split, tangents: dict[str, Any]) -> Any:
     """Build a tree of tangents with None for other leaves; if a user's node refuses None, with zeros."""
     return split.build(tangents, lambda: {path: zeros_like(leaf) for path, leaf in split.values.items()} | tangents)
-
-
-def value_text(value: Any) -> str:
-    """A leaf in words: the dtype and shape of an array, else the type."""
-    return array_text(value) if hasattr(value, "dtype") else f"a `{type(value).__name__}`"

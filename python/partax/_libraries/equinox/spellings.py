@@ -8,7 +8,7 @@ from partax._jit import shardings
 from partax._pytree import partition as of_partax
 from partax._pytree.filters import FilterSpec
 from partax._pytree.partition import PyTree
-from partax._transforms import callbacks
+from partax._transforms import programs
 
 DONATE_MODES = {"warn": "all", "warn-except-first": "all-except-first"}
 """Modes of Equinox's in which jax warns about donated buffers that it could not use, as it does in all of partax's."""
@@ -59,4 +59,4 @@ def filter_pure_callback(*args: Any, vectorized: bool | None = None, **kwargs: A
     """
     if vectorized is not None:
         kwargs.setdefault("vmap_method", "expand_dims" if vectorized else "sequential")
-    return callbacks.filter_pure_callback(*args, **kwargs)
+    return programs.filter_pure_callback(*args, **kwargs)
