@@ -25,7 +25,7 @@ class Fields(NamedTuple):
 
 
 def _fields_of_chex(cls: type) -> Fields | None:
-    """The fields of a dataclass that chex registered: all attributes of an instance are children, sorted by name."""
+    """All attributes of an instance are children, sorted by name."""
     flatten, _ = nodes.registered_functions(cls)
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
         return None
@@ -33,12 +33,10 @@ def _fields_of_chex(cls: type) -> Fields | None:
     has_own_new = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
     if has_own_new or hasattr(cls, "__post_init__"):
         return None
-    fields: Any = cls.__dataclass_fields__
-    return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls) if field.name in fields)), ())
+    return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls))), ())
 
 
 def _fields_of_penzai(cls: type) -> Fields | None:
-    """The fields of a penzai struct: those with `pytree_node=False` are static."""
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
         return None
@@ -47,7 +45,6 @@ def _fields_of_penzai(cls: type) -> Fields | None:
     return Fields(children, tuple(field.name for field in fields if field.name not in children))
 
 
-# For each library, the function that returns the fields of one of its classes, or None for any other class.
 _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "chex": _fields_of_chex,
     "jax": lambda cls: Fields(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
@@ -68,36 +65,35 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
       >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
       'a'
 
-    partax then reads these attributes itself and sets them on a new instance, instead of calling the functions for
-    each instance in each call. It compares with the functions once, when it meets the first instance: they must return
-    the values of `data_fields`, in this order, as the children, and must set exactly these attributes of the new
-    instance to the same objects. The functions are called for an instance that has other attributes, or lacks one.
+    partax then reads and sets these attributes itself, without calling the functions. It compares with these once, at
+    the first instance. An instance with other attributes is left to them.
 
     Args:
-      cls: A class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
-        class.
-      data_fields: The attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
+      cls: A class that is registered with functions, as by `jax.tree_util.register_pytree_node`; not its subclasses.
+      data_fields: The attributes that are the children, in order: all in the instance's dictionary, or all in slots.
       meta_fields: The attributes that the aux data is made of, in the same place. Default: none.
 
     Returns:
       The class.
 
     Raises:
-      TypeError: The class is not registered, is one that partax reads itself, or has one of the attributes elsewhere
-        (a property, for example); or a name is not a string. When called: the registered functions do something else;
-        the message has the path of the instance.
+      TypeError: The class is not registered, is one that partax reads itself, or has one of the attributes elsewhere;
+        or a name is not a string. When called: the registered functions do something else.
       ValueError: A name occurs twice, or the class was declared with other fields before.
 
     See Also:
       The guide "Your own classes".
     """
-    fields = Fields(_names("data_fields", data_fields), _names("meta_fields", meta_fields))
+    for what, names in (("data_fields", data_fields), ("meta_fields", meta_fields)):
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"register_fields: found {what}={names!r}, expected a tuple of names of attributes")
+    fields = Fields(tuple(data_fields), tuple(meta_fields))
     names = (*fields.children, *fields.statics)
     if len(set(names)) != len(names):
         raise ValueError(f"register_fields: found the attributes {names}, expected each once")
     if not isinstance(cls, type):
         raise TypeError(f"register_fields: found {cls!r}, expected a class")
-    name = f"`{cls.__name__}`"
+    name, previous = f"`{cls.__name__}`", _user_fields.get(cls)
     if not nodes.is_tree_node(cls):
         raise TypeError(
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
@@ -105,17 +101,14 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
         )
     if cls in BUILT_IN or nodes.is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
         raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
-    wrong = hidden(cls, names)
-    if wrong:
+    if wrong := hidden(cls, names):
         raise TypeError(
             f"register_fields: found `{wrong}` of {name} elsewhere, expected all attributes in the dictionary of an "
             "instance, or all in `__slots__`"
         )
-    previous = _user_fields.get(cls)
     if previous is not None and previous != fields:
         raise ValueError(
-            f"register_fields: found {name} with data_fields={fields.children} and meta_fields={fields.statics}, "
-            f"expected what was said before: data_fields={previous.children} and meta_fields={previous.statics}"
+            f"register_fields: found {name} with {_text(fields)}, expected what was said before: {_text(previous)}"
         )
     if previous is None:
         _user_fields[cls] = fields
@@ -123,19 +116,14 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     return cls
 
 
-def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
-    items: tuple[Any, ...] = () if isinstance(names, str) else tuple(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in items):
-        raise TypeError(f"register_fields: found {what}={names!r}, expected a tuple of names of attributes")
-    return items
+def _text(fields: Fields) -> str:
+    return f"data_fields={fields.children} and meta_fields={fields.statics}"
 
 
 def _fields_of_library(cls: type) -> Fields | None:
-    for library, fields_of in _LIBRARIES.items():
-        fields = fields_of(cls) if library in sys.modules else None
-        if fields is not None:
-            return None if hidden(cls, (*fields.children, *fields.statics)) else fields
-    return None
+    candidates = (fields_of(cls) for library, fields_of in _LIBRARIES.items() if library in sys.modules)
+    fields = next(filter(None, candidates), None)
+    return None if fields is None or hidden(cls, (*fields.children, *fields.statics)) else fields
 
 
 def describe(obj: Any) -> Description | None:
@@ -144,65 +132,45 @@ def describe(obj: Any) -> Description | None:
     """
     cls = type(obj)
     fields = _user_fields.get(cls) or _fields_of_library(cls)
-    if fields is None:
-        return None
-    names = (*fields.children, *fields.statics)
-    values = values_of(obj, names)
-    if values is None or (not in_slots(cls, names) and len(instance_dict(obj) or ()) != len(names)):
+    values = None if fields is None else values_of(obj, (*fields.children, *fields.statics))
+    if fields is None or values is None:
         return None
     description = Description("declared", fields.children, fields.statics)
+    children, aux = nodes.flatten_one_level(obj)
     if cls is jax.tree_util.Partial:
-        return description if _rebuilds_partial(obj) else None
-    order = _set_order(obj, fields, values)
+        return description if identical((*children, aux), values) else None
+    if not in_slots(cls, (*fields.children, *fields.statics)) and len(instance_dict(obj) or ()) != len(values):
+        return None
+    order = _set_order(obj, fields, values, tuple(children), aux)
     if isinstance(order, tuple):
         return description._replace(set_order=order)
     if cls not in _user_fields:
         return None
-    declaration = f"data_fields={fields.children} and meta_fields={fields.statics}"
     return description._replace(
         error=f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
-        f"{declaration}: {order}; declare what they do, or change them"
+        f"{_text(fields)}: {order}; declare what they do, or change them"
     )
 
 
-def _rebuilds_partial(partial: Any) -> bool:
-    children, aux = nodes.flatten_one_level(partial)
-    rebuilt: Any = nodes.one_level(partial).unflatten(children)
-    keywords = [(*each.keywords, *each.keywords.values()) for each in (rebuilt, partial)]
-    return (
-        identical(children, (partial.args, partial.keywords))
-        and type(rebuilt) is type(partial)
-        and aux is partial.func is rebuilt.func
-        and identical(rebuilt.args, partial.args)
-        and identical(*keywords)
-    )
-
-
-def _set_order(obj: Any, fields: Fields, values: list[Any]) -> tuple[str, ...] | str:
+def _set_order(
+    obj: Any, fields: Fields, values: list[Any], children: tuple[Any, ...], aux: Any
+) -> tuple[str, ...] | str:
     """The order in which unflattening sets the attributes, or how the registered functions differ."""
     cls, names = type(obj), (*fields.children, *fields.statics)
-    children, aux = nodes.flatten_one_level(obj)
-    children = tuple(children)
-    expected = values[: len(fields.children)]
-    if not identical(children, expected):
+    with_keys = [child for _, child in nodes.flatten_one_level_with_keys(obj)[0]]
+    if not identical(children, values[: len(fields.children)]) or not identical(with_keys, children):
         own = list(zip(names, values, strict=True))
         sources = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in children)
         return f"the children are ({', '.join(sources)})"
-    if not identical((child for _, child in nodes.flatten_one_level_with_keys(obj)[0]), expected):
-        return "the children with keys are others"
     rebuilt = nodes.registered_functions(cls)[1](aux, children)
     if type(rebuilt) is not cls:
         return f"unflattening gives a `{type(rebuilt).__name__}`"
-    set_names = names
-    if not in_slots(cls, names):
-        set_names = tuple(instance_dict(rebuilt) or ())
-        if sorted(set_names) != sorted(names):
-            return f"unflattening sets the attributes {set_names}"
+    order = names if in_slots(cls, names) else tuple(instance_dict(rebuilt) or ())
     rebuilt_values = values_of(rebuilt, names)
-    if rebuilt_values is None:
-        return "unflattening does not set all attributes"
+    if rebuilt_values is None or sorted(order) != sorted(names):
+        return f"unflattening sets the attributes {order}"
     for name, before, after in zip(names, values, rebuilt_values, strict=True):
         if before is not after:
             return f"unflattening makes another `{name}`"
     object.__new__(cls)  # raises for a class whose empty instances the native stages cannot create either
-    return set_names
+    return order

@@ -19,18 +19,18 @@ from partax._store.records import Loading
 
 _MOST = 8  # programs
 
-_asked: set[tuple[Path, str]] = set()  # the folders and names of programs that this process has loaded already
+_asked: set[tuple[Path, str]] = set()  # what this process has loaded already
 _waiting: "Ahead | None" = None  # for jax to compile something: until then it may not be set up
 
 
 class Ahead:
-    """The programs of a folder that this process may call soon. Each call's proof says whether one is the right one."""
+    """The programs of a directory that this process may call soon. Each call's key says whether one is right."""
 
     def __init__(self, folder: Folder) -> None:
         global _waiting
         self.folder = folder
         self._lock = threading.Lock()
-        self._names: list[str] = []  # of what this process has loaded or stored, the first ones
+        self._names: list[str] = []  # the first programs that this process has loaded or stored
         self._begun: dict[str, Loading] = {}
         self._is_over = False
         _listen()
@@ -42,51 +42,46 @@ class Ahead:
             self._begun.clear()
 
     def take(self, name: str) -> Loading | None:
-        """A program that is loaded, or about to be; None where it is not."""
         with self._lock:
             _asked.add((self.folder.path, name))
             return self._begun.pop(name, None)
 
     def note(self, name: str, devices: tuple[Any, ...]) -> None:
-        """Notes for the next process that this one calls a program, which is on these devices."""
+        """Note for the next process that this one calls a program, which is on these devices."""
         group = name.partition("-")[0]
         with self._lock:
             for other in [key for key in self._begun if key.startswith(group)]:
-                del self._begun[other]  # they were not the right ones
+                del self._begun[other]  # which was a wrong guess
             if name in self._names or len(self._names) == _MOST or not {*devices} <= {*jax.devices()}:
                 return
             self._names.append(name)
-            if self._names != self._known[: len(self._names)]:
+            if self._names != self._earlier_names[: len(self._names)]:
                 self.folder.write_list(self._list, self._names)
 
     @functools.cached_property
     def _list(self) -> str:
-        """What the names are stored by: the script, and all that must be the same for machine code to be loaded."""
-        script = getattr(sys.modules.get("__main__"), "__file__", None) or ""  # of a prompt, the folder that it is in
-        with contextlib.suppress(OSError):  # a folder that is gone
+        """The name of the list: of the script, and all that must be the same for machine code to be loaded."""
+        script = getattr(sys.modules.get("__main__"), "__file__", None) or ""  # of a prompt, the working directory
+        with contextlib.suppress(OSError):  # a directory that is gone
             script = os.path.realpath(script)
         return hashlib.sha256(repr((script, machine())).encode()).hexdigest()[:40]
 
     @functools.cached_property
-    def _known(self) -> list[str]:
+    def _earlier_names(self) -> list[str]:
         return self.folder.read_list(self._list)
 
     def load(self) -> None:
         devices: tuple[Any, ...] = tuple(jax.devices())
         with contextlib.suppress(RuntimeError):  # the process ends
-            for name in self._known:
-                loading = self._begin(name, devices)
-                if loading is not None:
-                    concurrent.futures.wait([loading.program])
-
-    def _begin(self, name: str, devices: tuple[Any, ...]) -> Loading | None:
-        with self._lock:
-            is_over = self._is_over or not threading.main_thread().is_alive()
-            if is_over or (self.folder.path, name) in _asked or not self.folder.has(name):
-                return None
-            _asked.add((self.folder.path, name))
-            self._begun[name] = loading = Loading(self.folder, name, devices)
-            return loading
+            for name in self._earlier_names:
+                with self._lock:
+                    if self._is_over or not threading.main_thread().is_alive():
+                        return
+                    if (self.folder.path, name) in _asked or not self.folder.has(name):
+                        continue
+                    _asked.add((self.folder.path, name))
+                    self._begun[name] = loading = Loading(self.folder, name, devices)
+                concurrent.futures.wait([loading.program])
 
 
 @functools.cache

@@ -10,23 +10,21 @@ from partax._families.objects import cached_by_identity
 
 
 def number_content(value: "float | complex") -> tuple[str, str]:
-    """A number by its bits: the sign of a zero or a NaN is not in its text."""
+    """A number by its bits: the sign of a NaN is not in its text."""
     number = complex(value)
     return type(value).__name__, struct.pack("dd", number.real, number.imag).hex()
 
 
 @cached_by_identity
 def code_digest(code: types.CodeType) -> bytes:
-    """Of all of a code object that its result depends on; not of where it stands."""
     return digest_of(_content(code))
 
 
 def digest_of(value: Any) -> bytes:
-    """Of plain values: equal ones have equal digests in any process."""
+    """A digest of plain values, which is the same in any process."""
     return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
 
 
-# The attributes of a code object that decide what it does, except its constants.
 _PARTS = operator.attrgetter(
     *("co_name", "co_qualname", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount"),
     *("co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),

@@ -1,4 +1,4 @@
-"""`python -m partax store DIR`: what is in a directory of programs, and how much of it stays."""
+"""`python -m partax store DIR`: what is in a directory of programs, and what of it is dropped."""
 
 import argparse
 import re
@@ -10,32 +10,43 @@ from partax._pytree.table import table_lines
 from partax._store.folder import Folder
 from partax._store.records import read_record
 
-_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("folder", help="the folder that was given to `partax.store`")
-    command.add_argument("--prune", metavar="SIZE", help="drop what was not used for longest, down to 500MB, 2GB, 0")
+    command.add_argument("--prune", metavar="SIZE", help="drop what was not used for longest, down to 500MB, 2GB")
+    command.add_argument("--older", metavar="TIME", help="drop what was not used for 12h, 30d")
+    command.add_argument("--verify", action="store_true", help="read every program, and drop the damaged ones")
+    command.add_argument("--clear", action="store_true", help="drop all")
 
 
 def run(options: argparse.Namespace) -> None:
     folder = Folder(options.folder, sys.maxsize)
-    dropped = 0 if options.prune is None else folder.prune(_number_of_bytes(options.prune))
-    files = folder.files()
+    max_bytes = 0 if options.clear else _number(options.prune, "--prune")
+    dropped = folder.prune(max_bytes, _number(options.older, "--older"))
     rows: list[tuple[str, ...]] = [("function", "used", "bytes", "saves s")]
-    for stored in files:
+    sizes: list[int] = []
+    for stored in folder.files():
         record = read_record(folder, stored.key)
+        if record is None and options.verify:
+            stored.path.unlink(missing_ok=True)
+            dropped += 1
+            continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(stored.used))
         name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
         rows.append((name, when, f"{stored.size:,}", saves))
-    rows.append((f"{len(files)} programs", "", f"{sum(stored.size for stored in files):,}", ""))
+        sizes.append(stored.size)
+    rows.append((f"{len(sizes)} programs", "", f"{sum(sizes):,}", ""))
     print("\n".join(table_lines(rows, {0, 1})))
     if dropped:
         print(f"{dropped} dropped")
 
 
-def _number_of_bytes(text: str) -> int:
+def _number(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
     match = re.fullmatch(r"(\d+) ?([A-Za-z]*)", text)
     if match is None or match[2] not in _UNITS:
-        raise SystemExit(f"--prune: found {text!r}, expected a number with one of {', '.join(filter(None, _UNITS))}")
+        raise SystemExit(f"{option}: found {text!r}, expected a number with one of {', '.join(filter(None, _UNITS))}")
     return int(match[1]) * _UNITS[match[2]]

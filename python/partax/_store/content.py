@@ -25,7 +25,7 @@ _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are 
 
 
 def placement_content(value: Any) -> Any:
-    """A device, a mesh or a sharding as plain values; None of anything else."""
+    """A device, a mesh or a sharding as plain values; None for anything else."""
     if isinstance(value, jax.Device):
         return "device", value.platform, value.id
     if isinstance(value, jax.sharding.Mesh):
@@ -39,7 +39,7 @@ def placement_content(value: Any) -> Any:
 
 
 def dtype_content(array: Any) -> str:
-    """The dtype of an array or a struct; of random keys their kind, which must be one of jax's own."""
+    """The dtype of an array or a struct; for random keys, their kind of jax's own."""
     if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return str(array.dtype)
     kinds: list[Any] = []
@@ -64,10 +64,7 @@ class Content(NamedTuple):
 
 
 def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Content:
-    """The content of some values, each with its path, of classes of instances, and of all that code in them can read.
-
-    Raises an `UnstoredError` for what another process could not find again.
-    """
+    """The content of values, each with its path, of classes of instances, and of all that code in them can read."""
     reader = _ContentReader()
     path = ""
     try:
@@ -132,7 +129,6 @@ class _ContentReader(Reader):
         self.add(number_content(value))
 
     def add_versions(self) -> None:
-        """The version of each library that something was of, and of what it stands on."""
         for library in sorted(self._libraries):
             if library not in _PYTHON and library != "partax":
                 self.root, self.place = f"the version of {library}", ()

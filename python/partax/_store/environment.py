@@ -17,11 +17,11 @@ from partax._jax.private import configuration, every_setting
 _VERSION = importlib.metadata.version("partax")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _VARIABLES = ("XLA_", "TF_XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "EQX_", "FLAX_", "NNX_", "JAXTYPING_")
-"""How the names of variables begin that the compiler and the libraries known to be pure read."""
+"""The beginnings of variables that the compiler and the libraries known to be pure read."""
 
 
 def machine(devices: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """What machine code is for that runs on these devices, or on those that jax takes."""
+    """What machine code depends on, for these devices or jax's own."""
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
     every = tuple(dict.fromkeys((*devices, *jax.devices())))
     kinds = sorted((device.platform, device.device_kind, device.id, device.process_index) for device in every)
@@ -36,7 +36,7 @@ def machine(devices: tuple[Any, ...] = ()) -> dict[str, Any]:
 
 
 def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
-    """All of it now, as plain values, by what it is, for a program that runs on these devices."""
+    """All that a program on these devices depends on, by name, as plain values."""
     return {
         **machine(devices),
         **{f"the setting {name}": value for name, value in every_setting()},

@@ -1,4 +1,4 @@
-"""A directory of programs: a file for each, written at once or not at all, and believed only if its own digest holds."""
+"""A directory of programs: a file for each, written at once or not at all, and read only if its own digest holds."""
 
 import contextlib
 import hashlib
@@ -107,12 +107,15 @@ class Folder:
                         entries.append(Stored(path.stem, path, info.st_size, info.st_mtime))
         return sorted(entries, key=lambda stored: -stored.used)
 
-    def prune(self, max_bytes: int) -> int:
-        """Drop the least recently used files above a size, and what killed processes left; return how many files."""
+    def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
+        """Drop the least recently used files, by their size or by seconds; return how many. Also drop what processes
+        that were killed have not finished writing, and lists whose programs are gone.
+        """
         size = dropped = 0
         for stored in self.files():
             size += stored.size
-            if size > max_bytes:
+            is_old = older is not None and time.time() - stored.used > older
+            if is_old or (max_bytes is not None and size > max_bytes):
                 with contextlib.suppress(OSError):
                     stored.path.unlink()
                     dropped += 1
@@ -122,9 +125,9 @@ class Folder:
                 with contextlib.suppress(OSError):
                     if is_list and not any(map(self.has, self.read_list(is_list[1]))):
                         os.unlink(entry.path)
-                    elif entry.name.startswith(".") and entry.name.endswith(UNFINISHED):
-                        if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
-                            shutil.rmtree(entry.path, ignore_errors=True)
+                    is_unfinished = entry.name.startswith(".") and entry.name.endswith(UNFINISHED)
+                    if is_unfinished and time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
+                        shutil.rmtree(entry.path, ignore_errors=True)
         return dropped
 
     def tell(self, what: str) -> None:

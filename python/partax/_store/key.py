@@ -26,10 +26,9 @@ class Key(NamedTuple):
 
 
 class Wanted:
-    """The program that a call wants, as far as it is known before its code is read."""
+    """The program that a call wants, as far as it is known without reading its code."""
 
     def __init__(self, call: _core.Call, options: Options, signature: Signature, takes_tuple: bool) -> None:
-        """Reads it of the call, whose arrays the program may take as one tuple."""
         with _looked_at():
             described = call.describe()[0]
             nodes, statics, _ = described
@@ -43,21 +42,20 @@ class Wanted:
             _, *parameters = call.shape  # which parameters the values are of
             named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
             arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
-            # How the names of all begin that are for such arguments, whatever the code was.
+            # The beginning of the names of all programs for such arguments.
             self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
             self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
             code = attribute_of(unwrapped(function), "__code__")
             own = code_digest(code) if type(code) is types.CodeType else b""
-            # How those of them begin that were made in such an environment, by the same code of the function itself.
+            # Of those that the same code of the function itself has in the same environment.
             self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
 
     def key(self) -> Key:
-        """Reads all that the code can read, which another process has to find again."""
         with _looked_at():
             content = content_of(self._roots, self._classes)
         everywhere = self._environment
 
-        def proof() -> Proof:  # which keeps none of the call's values
+        def proof() -> Proof:  # keeps none of the call's values alive
             everywhere_digests = [(name, digest_of(value)) for name, value in everywhere.items()]
             return everywhere_digests + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
 

@@ -19,7 +19,7 @@ from partax._functions.pure import is_pure, module_of
 from partax._jax.nodes import is_tree_node
 from partax._store import UnstoredError
 
-_ONE: Any = object()  # represents the array that is all of a result
+_ONE: Any = object()  # represents a result that is one array
 
 
 def _statics_of(call: _core.Call) -> list[Any]:
@@ -29,10 +29,7 @@ def _statics_of(call: _core.Call) -> list[Any]:
 
 
 def stored_result(call: _core.Call, result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
-    """The result of a trace as bytes; None where it cannot be stored.
-
-    The inputs are the arrays of the trace, and the node is what jax gets of the result.
-    """
+    """The result of a trace as bytes; None if it cannot be stored. The inputs are the arrays of the trace."""
     return _written(result, _core._flatten_output(node)[0], inputs, _statics_of(call))
 
 
@@ -50,9 +47,7 @@ def _written(
 
 
 def stored_result_of(node: Any) -> bytes | None:
-    """The result of the trace whose program returns this, by `jax.stages.Traced.out_info`, as bytes; None where it
-    cannot be stored. It is not an `OutputNode` for one array alone.
-    """
+    """The result, as bytes, of a trace whose `jax.stages.Traced.out_info` this is: an `OutputNode`, or one array."""
     return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
 
 
@@ -61,7 +56,6 @@ def rebuilt(call: _core.Call, data: bytes, inputs: list[Any], outputs: list[Any]
     return _Unpickler(data, {"out": outputs, "in": inputs, "static": _statics_of(call)}).load()
 
 
-# Values without a life of their own, which pickle writes as they are.
 _PLAIN_TYPES = {
     *(type(None), bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, slice),
     *(jax.tree_util.PyTreeDef,),
@@ -69,14 +63,13 @@ _PLAIN_TYPES = {
 
 _Empty = type("_Empty", (), {})
 _SIZES = (_Empty.__basicsize__, _Empty.__itemsize__)
-"""Of an instance that has a dictionary and nothing else."""
+"""The sizes of an instance that has only a dictionary."""
 
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
-"""By which a class of the user's would write and read something else than what there is."""
 
 
 class _Pickler(pickle.Pickler):
-    """Writes arrays and the call's own values by number, pure functions by name, and nothing that has a life."""
+    """Writes arrays and the call's own values by number, and pure functions by name."""
 
     def __init__(
         self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any]
@@ -84,11 +77,10 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, protocol=5)
         self._arrays = {id(array): f"out {i}" for i, array in enumerate(outputs)}
         self._arrays |= {id(array): f"in {i}" for i, array in enumerate(inputs)}
-        self._statics = statics  # kept, so that their ids stay theirs
+        self._statics = statics  # kept alive for their ids
         self._places = {id(value): i for i, value in reversed(list(enumerate(statics))) if value is not None}
 
     def persistent_id(self, obj: Any) -> str | None:
-        # A text that is made here: of a tuple, pickle would ask for what is in it.
         if isinstance(obj, Tracer) or obj is _ONE:
             if id(obj) not in self._arrays:
                 raise UnstoredError

@@ -22,8 +22,8 @@ class _Installed(NamedTuple):
 
 
 def versions(library: str) -> tuple[str, ...]:
-    """Of the library of a package that is imported, and of each that it requires, and so on: names with their versions
-    and a digest of what was installed. Raises where one has none, may change in place, or is not what is imported.
+    """Names with versions and a digest of what was installed: of an imported library, and all that it requires. Raise
+    if it has none, may change in place, or is not what is imported.
     """
     version_by_name: dict[str, str] = {}
     waiting = [_distribution_of(library)]
@@ -60,7 +60,7 @@ def _installed(name: str) -> _Installed:
     if json.loads(origin).get("dir_info", {}).get("editable", False):
         raise UnstoredError(f"something of `{name}`, which is installed in place and may change")
     record = (distribution.read_text("RECORD") or "").splitlines()
-    # Not what is another wherever it is installed.
+    # Without what differs wherever it is installed.
     files = sorted(line for line in record if not (".dist-info/" in line or ".pyc," in line or "../" in line))
     # Its long description is not read, which takes ten times as long.
     header = (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
