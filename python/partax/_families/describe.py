@@ -54,7 +54,7 @@ def _leaf_sort(obj: Any, cls: type) -> str:
 
 
 def describe_type(obj: Any) -> Description:
-    """Describe the class of an object by its first instance. Called by the native type table, once for each class."""
+    """Describe the class of an object. Called by the native type table, at the first instance."""
     cls = type(obj)
     if type(cls) is type and cls in BUILT_IN:
         return Description(BUILT_IN[cls])
@@ -86,9 +86,7 @@ def _describe(obj: Any, cls: type) -> Description:
 
 
 def _creates_tuple(cls: type) -> bool:
-    """Whether a call of a NamedTuple class only creates the tuple: its `__new__` is what `collections` generates, a
-    function that sees `tuple.__new__` and no built-in name.
-    """
+    """Whether a call of a NamedTuple class only creates the tuple: its `__new__` is what `collections` generates."""
     names: Any = getattr(cls.__new__, "__globals__", {})
     is_generated = names.get("__builtins__") == {} and "_tuple_new" in names
     return type(cls) is type and cls.__init__ is object.__init__ and is_generated

@@ -1,7 +1,6 @@
 """The only file that uses private names of Equinox, each through `_name` and with a fallback for a missing name."""
 
 import logging
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +8,8 @@ from partax._jax.private import _name
 
 
 def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
-    """The message of Equinox's last error at run time, and its stack: strings, and the ids of frames between them.
-    Empty if Equinox does not record it; the error then has no stack of its own.
+    """The message of Equinox's last error at run time, and its stack: strings and ids of frames. Empty if Equinox does
+    not record it; the error then has no stack of its own.
     """
     info = _name("equinox._jit.last_error_info")
     return (info[0], tuple(info[1])) if isinstance(info, tuple) and len(info) == 2 else ("", ())
@@ -32,17 +31,9 @@ def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
 
 
 def jit_class() -> type | None:
-    """The class of what `equinox.filter_jit` returns. If it is missing, only functions decorated while libraries are
-    accelerated are accelerated.
-    """
+    """The class of what `equinox.filter_jit` returns. Without it, only functions decorated later are accelerated."""
     wrapper_class = _name("equinox._jit._JitWrapper")
     return wrapper_class if isinstance(wrapper_class, type) else None
-
-
-def jit_module() -> Any:
-    """The module of `equinox.filter_jit`, whose functions partition arguments; None if Equinox is not imported."""
-    wrapper_class = jit_class() if "equinox" in sys.modules else None
-    return None if wrapper_class is None else sys.modules.get(wrapper_class.__module__)
 
 
 def jit_options(wrapper: Any) -> tuple[str, Any] | None:

@@ -16,10 +16,9 @@ _SplitAux = Callable[[Any], tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]
 class Layout(NamedTuple):
     """Where instances store their children and aux data."""
 
-    # From the aux data: the keys of the children in the dictionary, those of the static entries, and the values of the
-    # static slots and entries.
+    # Returns the keys of the children in the dictionary, those of the static entries, and all static values.
     split_aux: _SplitAux
-    # Where the entries are: in a slot, or in an attribute by its name; True for the instance's own dictionary.
+    # A slot, or the name of an attribute; True for the instance's own dictionary.
     dictionary: types.MemberDescriptorType | str | bool | None = None
     row: _Slots = ()  # of a list or tuple of the children, if there is one
     children: _Slots = ()
@@ -36,17 +35,16 @@ def describe(obj: Any) -> Description | None:
 
 
 def _layout(cls: type) -> Layout | None:
-    """The layout of a class of Flax; None for any other class. Raises an AttributeError or a TypeError if the installed
-    version of Flax has another layout.
-    """
+    """The layout of a class of Flax; None for any other class. Raise if this version of Flax has another layout."""
     frozen: Any = sys.modules.get("flax.core.frozen_dict")
     if frozen is not None and cls is frozen.FrozenDict:
-        return Layout(_split_keys, _slot(cls, "_dict"), made=(_slot(cls, "_hash"),), makers=(types.NoneType,))
+        made = _slots(cls, "_hash")
+        return Layout(lambda aux: (aux, (), ()), _slot(cls, "_dict"), made=made, makers=(types.NoneType,))
     nnx: Any = sys.modules.get("flax.nnx")
     if nnx is None:
         return None
     if issubclass(cls, nnx.State):
-        return Layout(_split_keys, "_mapping")
+        return Layout(lambda aux: (aux, (), ()), "_mapping")
     if cls is nnx.FlatState:
         return Layout(lambda aux: ((), (), (aux,)), row=_slots(cls, "_values"), statics=_slots(cls, "_keys"))
     if issubclass(cls, nnx.Pytree):
@@ -59,10 +57,6 @@ def _layout(cls: type) -> Layout | None:
         statics, made = _slots(cls, "_initializing", "_is_setup"), _slots(cls, "_trace_state")
         return Layout(lambda aux: ((), (), aux), statics=statics, made=made, makers=makers)
     return None
-
-
-def _split_keys(aux: Any) -> tuple[Any, Any, Any]:
-    return aux, (), ()
 
 
 def _split_items(aux: Any) -> tuple[Any, Any, Any]:
@@ -91,9 +85,8 @@ def _slots(cls: type, *names: str) -> _Slots:
 
 
 def read_entries(obj: Any, layout: Layout, children: Any, aux: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """The keys of the dictionary, those of children first, and the static values: of the slots, and of the dictionary.
-    None if a reading by the layout gives other objects than these, which the registered functions returned. Called by
-    C++.
+    """The keys of the dictionary, those of children first, and the static values. None if a reading by the layout gives
+    other objects than these, which the registered functions returned. Called by C++.
     """
     try:
         entries = _entries(obj, layout)

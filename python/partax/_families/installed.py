@@ -20,7 +20,7 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def is_installed(module: Any) -> bool:
-    """Whether a module of this name is Python's own or of an installed library, and not the user's."""
+    """Whether a module of this name is of Python or an installed library."""
     if not isinstance(module, str):
         return False
     if module in sys.builtin_module_names or module == "builtins":
@@ -32,9 +32,4 @@ def is_installed(module: Any) -> bool:
     file = getattr(loaded, "__file__", None)
     if not isinstance(file, str):
         return getattr(getattr(loaded, "__spec__", None), "origin", None) in ("built-in", "frozen")
-    return _is_in_installed_folder(file)
-
-
-@functools.cache
-def _is_in_installed_folder(file: str) -> bool:
-    return os.path.realpath(file).startswith(_installed_folders())
+    return str(real_path(file)).startswith(_installed_folders())

@@ -27,7 +27,7 @@ _OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
 _TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
 
 _Parts = Callable[[Any], Any] | tuple[str, ...]
-"""Gives the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
+"""Returns the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
 
 _METHODS: dict[str, tuple[Any, ...]] = {
     "constant": (
@@ -72,13 +72,13 @@ READ_BY: dict[Any, str | _Parts] = {
 
 
 def register_parts(cls: type, parts: _Parts) -> None:
-    """Has instances of a class of ours read by the parts that a function gives of them."""
+    """Have instances of a class of ours read by their parts."""
     READ_BY[cls] = parts
 
 
 @cached_by_identity
 def read_by_base(cls: type) -> str | _Parts:
-    """How an instance of a class is read that is not in the table."""
+    """How an instance of a class that is not in the table is read."""
     if issubclass(cls, type):
         return "read_class"
     if issubclass(cls, jax.Array):

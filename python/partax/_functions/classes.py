@@ -27,13 +27,12 @@ ABOUT_CLASS = {
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
     *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
 }
-_MAKING_UP = {"__getattr__", "__getattribute__"}
 
 
 class Layout(NamedTuple):
     """Where instances of a class have their content."""
 
-    content: Callable[[Any], Any] | None  # gives that of a built-in base
+    content: Callable[[Any], Any] | None  # of a built-in base
     slots: tuple[str, ...]
     has_dict: bool
 
@@ -55,7 +54,7 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 
 @cached_by_identity
 def instance_layout(cls: type) -> Layout | None:
-    """None if some of the content is out of reach, or a class makes up attributes."""
+    """The layout of a class; None if some content is out of reach, or a class makes up attributes."""
     content, slots = None, list[str]()
     for base in mro_of(cls):
         if base in _CONTENTS:
@@ -65,7 +64,7 @@ def instance_layout(cls: type) -> Layout | None:
                 return None
         else:
             entries = entries_of(base).copy()  # another thread may set one
-            if not is_pure(base) and not _MAKING_UP.isdisjoint(entries):
+            if not is_pure(base) and not entries.keys().isdisjoint(("__getattr__", "__getattribute__")):
                 return None
             slots += [name for name, entry in entries.items() if isinstance(entry, types.MemberDescriptorType)]
     return Layout(content, tuple(slots), cls.__dictoffset__ != 0) if has_usual_metaclass(cls) else None

@@ -32,7 +32,7 @@ _lock = threading.Lock()
 _active: list["Accelerated"] = []
 _undo: list[Callable[[], None]] = []
 _jitted: dict[int, tuple[weakref.ref[Any], JitFunction[..., Any] | None]] = {}
-"""For wrappers of Equinox's, by id: ours; None for one that stays as it is."""
+"""Ours for wrappers of Equinox's, by id; None for one that is left as it is."""
 
 
 class Accelerated:
@@ -88,10 +88,9 @@ def accelerate() -> Accelerated:
       >>> y
       Array([2., 2.], dtype=float32)
 
-    Functions that `equinox.filter_jit` compiles, including those compiled before this call, run by `partax.filter_jit`;
-    `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A
-    program that Equinox has compiled is compiled once more. A call with an array in a static field, which partax
-    refuses, runs by Equinox's own `filter_jit`, which compares such arrays by identity; it warns.
+    Functions that `equinox.filter_jit` compiles or has compiled run by `partax.filter_jit`; `partition`, `combine`,
+    `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A call with an array in a
+    static field, which partax refuses, warns and runs by Equinox's own `filter_jit`.
 
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
@@ -142,7 +141,7 @@ def _replace_calls() -> None:
 
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
-    """Return our wrapper of what one of Equinox's wraps; it is kept for as long as Equinox's wrapper exists."""
+    """Return our wrapper of what one of Equinox's wraps, and keep it for as long as that exists."""
     options = _options(wrapper)
     ours = None if options is None else wrapper_of(options, wrapper.__wrapped__)
     code = getattr(getattr(ours, "_function", None), "__code__", None)
@@ -154,7 +153,7 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
 
 
 def _options(wrapper: Any) -> Options | None:
-    """Return the options of a wrapper of Equinox's filter_jit, or None if ours does not have one of them."""
+    """Return the options of a wrapper of Equinox's, or None if ours does not have one of them."""
     equinox_options = jit_options(wrapper)
     if equinox_options is None:
         return None
