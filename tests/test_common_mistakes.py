@@ -33,11 +33,11 @@ def assert_error(error: type[Exception], call: Callable[[], Any], *words: str) -
 
 def test_updates_that_do_not_fit() -> None:
     updates: Any = {"layers": [{"w": X}], "name": None}
-    text = "which has a `list` with 2 children"
-    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`updates['layers']`", "1 child", text)
+    text = "which has a `list` with 1 child"
+    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`model['layers']`", "2 children", text)
     updates = {"layers": [{"w": X}, {"v": X}], "name": None}
-    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`updates['layers'][1]`", "['v']", "['w']")
-    assert_error(ValueError, lambda: apply_updates(TREE, X), "`updates`", "found an array", "`dict`")
+    assert_error(ValueError, lambda: apply_updates(TREE, updates), "`model['layers'][1]`", "['v']", "['w']")
+    assert_error(TypeError, lambda: apply_updates(TREE, X), "`updates`", "found float32", "{'layers'")
     call = lambda: apply_updates({"a": [1, jnp.ones(3)]}, {"a": [None, jnp.ones(4)]})
     assert_error(TypeError, call, "`updates['a'][1]`", "float32[4]", "float32[3]")
 

@@ -31,7 +31,7 @@ def test_replace_and_is_leaf_by_position() -> None:
     assert_identical(partax.equinox.partition(pytree, is_array, replace, is_pair), expected)
     assert_identical(partax.partition(pytree, is_array, replace=replace, is_leaf=is_pair), expected)
     with pytest.raises(TypeError, match=r"among the filters.*`replace=`"):
-        partax.partition(pytree, is_array, replace)
+        partax.partition(pytree, is_array, None)
 
 
 TRANSFORMS = [(getattr(partax, name), getattr(eqx, name)) for name in ("filter_grad", "filter_value_and_grad")]

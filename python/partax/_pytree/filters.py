@@ -14,6 +14,8 @@ from partax._pytree.call_site import call_site
 from partax._pytree.paths import glob_regex
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 
+IsLeaf = Callable[[Any], bool] | None
+
 # A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
 FilterSpec = Any
 
@@ -33,8 +35,7 @@ class Filter:
       >>> partax.filter([1, 2.0, "three"], ~partax.is_array & (int | partax.by_path("2")))
       [1, None, 'three']
 
-    Filters are immutable and hashable, and equal if their parts are. In `a & b`, `b` is called only for leaves that `a`
-    matches.
+    Filters are immutable, hashable, and equal if their parts are. In `a & b`, `b` is called only if `a` matches.
 
     See Also:
       The guide "Partition and combine trees".
@@ -74,9 +75,13 @@ class Predicate(Filter):
 
 def _predicate(function: Callable[[Any], bool]) -> Predicate:
     predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
-    names: dict[str, Any] = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
-    names |= {"__module__": "partax", "__doc__": function.__doc__, "__signature__": inspect.signature(function)}
-    vars(predicate).update(names)
+    vars(predicate).update(
+        __name__=function.__name__,
+        __qualname__=function.__name__,
+        __module__="partax",
+        __doc__=function.__doc__,
+        __signature__=inspect.signature(function),
+    )
     return predicate
 
 
@@ -99,17 +104,15 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       {'head': {'bias': 2.0, 'weight': 1.0}, 'tail': {'weight': None}}
 
     The segments of a path are the names of attributes, indices and keys from the root to the leaf, as
-    `jax.tree_util.keystr(path, simple=True)` writes them. In a segment of a glob, `*` matches any characters (alone:
-    one segment, whatever it is); the segment `**` any number of segments, also none; `{a,b}` either of several
-    patterns. A backslash escapes the next character. `"layers/0/**"` matches everything below a node.
+    `jax.tree_util.keystr(path, simple=True)` writes them. In a glob, `*` matches any characters of a segment, the
+    segment `**` any number of segments, and `{a,b}` either of several patterns. A backslash escapes a character.
 
     Args:
       glob: A pattern of the whole path of a leaf, such as `"layers/*/weight"`. Default: `regex` is used.
-      regex: Instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
-        `^` and `$`. Default: `glob` is used.
+      regex: Instead, a regular expression that is searched for in the segments joined by `/`. Default: `glob` is used.
 
     Returns:
-      A filter for `partition` and all other functions with filters.
+      A `Filter`.
 
     Raises:
       TypeError: Neither or both are passed, or the argument is not a string.
@@ -175,17 +178,12 @@ def install() -> None:
 
 _SHOWN_PATHS = 5
 _COMPARED_PATHS = 500  # of a large tree, since `difflib` takes up to a millisecond for each
-_MOST_CHECKED = 1 << 12
 
 _checked: set[tuple[str, int]] = set()  # the string of each filter that was checked, and the number of leaves
 
 
 def check_used(
-    pytree: Any,
-    filters: Sequence[FilterSpec],
-    counts: Sequence[int],
-    is_leaf: Callable[[Any], bool] | None,
-    strict: bool,
+    pytree: Any, filters: Sequence[FilterSpec], counts: Sequence[int], is_leaf: IsLeaf, strict: bool = False
 ) -> None:
     """Raise for a filter that matches no leaf if `strict`; otherwise warn once for each filter with a path."""
     unused = [i for i in range(len(filters)) if counts[i] == 0]
@@ -194,10 +192,9 @@ def check_used(
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
     for filter in (filters[i] for i in unused):
-        if not isinstance(filter, Filter) or not (globs := list(_globs_in(filter))):
-            continue
-        check = (_text(filter), sum(counts))
-        if check in _checked or len(_checked) == _MOST_CHECKED:
+        globs = list(_globs_in(filter))
+        check = (_text(filter), sum(counts)) if globs else None
+        if check is None or check in _checked:
             continue
         _checked.add(check)
         for glob in globs:
@@ -206,41 +203,29 @@ def check_used(
                 warnings.warn_explicit(message, UserWarning, *call_site())
 
 
-def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...]:
+def _paths(pytree: Any, is_leaf: IsLeaf) -> tuple[str, ...]:
     return _core.flat_partition(pytree, (), "/", False, is_leaf, "pytree")[0].paths
 
 
-def _globs_in(filter: Filter) -> Iterator[Filter]:
+def _globs_in(filter: FilterSpec) -> Iterator[Filter]:
     """The globs among the members of a filter."""
-    kind, argument = filter._described
+    kind, argument = filter._described if isinstance(filter, Filter) else ("predicate", ())
     if kind == "glob":
         yield filter
     elif kind in _SIGNS:
         for member in argument:
-            if isinstance(member, Filter):
-                yield from _globs_in(member)
+            yield from _globs_in(member)
 
 
 def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
-    """The text of a filter that matches none of the paths, with the nearest paths."""
+    """The text of a filter that matches none of the paths, with paths, or a pattern, that may be meant."""
     kind, pattern = filter._described if isinstance(filter, Filter) else ("predicate", "")
-    if kind != "glob":
-        near, what = paths[:_SHOWN_PATHS], "there are"
-    else:
-        near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]
-        what = "the nearest paths are"
-        below = [path for path in paths if path.startswith(pattern.rstrip("/") + "/")]
-        if below:
-            what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
-            near = below[:_SHOWN_PATHS]
-        elif (dotted := _path_from_python(pattern)) in paths:
-            return f"{filter!r}: did you mean {dotted!r}? Segments are parted by `/`"
-    return f"{filter!r}: {what} {', '.join(map(repr, near)) or 'no leaves at all'}"
-
-
-def _path_from_python(pattern: str) -> str:
-    """Convert a path in the form of Python and jax, such as `.layers[0].weight`."""
-    return "/".join(filter(None, re.split(r"[./\[\]'\"]", pattern)))
+    meant: Sequence[str] = paths[:_SHOWN_PATHS]
+    if kind == "glob":
+        plain = "/".join(re.findall(r"[^./\[\]'\"]+", pattern))  # of a path as Python writes it: `.layers[0].weight`
+        is_node = any(path.startswith(f"{plain}/") for path in paths)
+        meant = [f"{plain}/**"] if is_node else [plain] if plain in paths else nearest_paths(pattern, paths) or meant
+    return f"{filter!r}; did you mean {', '.join(map(repr, meant)) or 'no leaves at all'}?"
 
 
 def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:

@@ -1,13 +1,11 @@
 """Split trees by filters and combine the parts."""
 
-import types
-from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from partax import _core
-from partax._pytree.filters import Filter, FilterSpec, check_used
+from partax._pytree.filters import FilterSpec, IsLeaf, check_used
 from partax._pytree.short_text import short_text
 
 PyTree = Any
@@ -17,7 +15,7 @@ def partition(
     pytree: PyTree,
     *filters: FilterSpec,
     replace: Any = None,
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf = None,
     strict: bool = False,
 ) -> tuple[PyTree, ...]:
     """Split a tree into parts by filters.
@@ -31,14 +29,13 @@ def partition(
       {'name': 'linear', 'rate': 0.1, 'weight': None}
 
     A leaf goes to the filter that matches nearest to the root (a type can match a whole subtree), and among several
-    filters to the first. If no filter matches, it goes to the last part. With one filter this is the same as in
-    `equinox.partition`; types match subtrees as in `inox.tree.partition`.
+    to the first; if none matches, to the last part. With one filter this is `equinox.partition`.
 
     Args:
       pytree: Any pytree.
       *filters: Which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which matches
         leaves of that type and whole subtrees under a node of it; `by_path(...)`; `a & b`, `a | b` and `~a` of
-        filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
+        filters; or a prefix of `pytree` with filters as its leaves.
       replace: The value in each part for the leaves that are in another part. Default: None.
       is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
       strict: Whether a filter without a match is an error; if not, one by path is a warning. Default: False.
@@ -48,28 +45,17 @@ def partition(
 
     Raises:
       ValueError: A filter is none of the above, or not a prefix of `pytree`; or, with `strict`, it has no match.
-      TypeError, RecursionError: `pytree` cannot be read; the message has the path. Or a later filter is not a filter.
+      TypeError, RecursionError: `pytree` cannot be read; the message has the path. Or a later filter is None.
 
     See Also:
       The guide "Partition and combine trees".
     """
-    for spec in filters[1:]:
-        if not _is_filter(spec):
-            raise TypeError(
-                f"partition: found a `{type(spec).__name__}` among the filters, expected a bool, a function "
-                "(leaf) -> bool, a type, by_path(...), or a tree of these; `replace=` and `is_leaf=` go by name"
-            )
+    if any(spec is None for spec in filters[1:]):
+        raise TypeError("partition: found None among the filters; `replace=` and `is_leaf=` go by name")
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
     if 0 in counts[:-1]:  # the last count is that of the rest
         check_used(pytree, filters, counts, is_leaf, strict)
     return parts
-
-
-def _is_filter(argument: Any) -> bool:
-    """Whether an argument is a filter, or a node and so possibly a prefix tree of filters."""
-    if callable(argument) or isinstance(argument, (bool, Filter, types.UnionType)):
-        return True
-    return argument is not None and not jax.tree_util.all_leaves([argument])
 
 
 def filter(
@@ -77,7 +63,7 @@ def filter(
     filter_spec: FilterSpec,
     inverse: bool = False,
     replace: Any = None,
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf = None,
 ) -> PyTree:
     """Keep the leaves that a filter matches, and replace all others.
 
@@ -90,7 +76,7 @@ def filter(
       filter_spec: A filter. Same as in `partition`.
       inverse: Whether to keep the leaves that the filter does not match instead. Default: False.
       replace: The value for the leaves that are not kept. Default: None.
-      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
+      is_leaf: Same as in `partition`. Default: None.
 
     Returns:
       A tree of the structure of `pytree`.
@@ -113,7 +99,7 @@ def filter(
     return result
 
 
-def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> PyTree:
+def combine(*pytrees: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """Combine the parts of a tree.
 
     Example:
@@ -126,7 +112,7 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
 
     Args:
       *pytrees: One or more trees of one structure, in any order, with None for the leaves of another part.
-      is_leaf: A predicate on nodes; if it is true, the node counts as one leaf. Default: None, for no such nodes.
+      is_leaf: Same as in `partition`. Default: None.
 
     Returns:
       The tree with the first leaf that is not None at each path.
@@ -177,15 +163,8 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
                 f"{short_text(part)}: {error}"
             ) from error
 
-    try:
-        return jax.tree_util.tree_map_with_path(add, updates, model, is_leaf=is_none)
-    except (TypeError, ValueError):
-        try:
-            _core.combine((model, updates), None)  # raises for a different structure, with the path
-        except ValueError as error:
-            text = str(error).replace("pytrees[0]", "model").replace("pytrees[1]", "updates")
-            raise ValueError(f"apply_updates: {text}") from None
-        raise
+    _core.broadcast_prefix(updates, model, is_none, "updates", "model")  # raises if they differ, with the path
+    return jax.tree_util.tree_map_with_path(add, updates, model, is_leaf=is_none)
 
 
 def is_none(node: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from partax._pytree.spec_data import NodeNames, leaf_paths_of, walk_paths
@@ -16,7 +15,7 @@ def match_paths(description: tuple[str, Any], names: NodeNames) -> bytes:
     if kind == "regex":
         return bytes([pattern.search(path) is not None for path in _leaf_paths(names, "/")])
     match, end = glob_regex(pattern).fullmatch, "" if len(names[0]) == 1 else "\0"  # a leaf alone has no segments
-    return bytes([match(path + end) is not None for path in _leaf_paths(names, "\0")])
+    return bytes([match(path) is not None for path in _leaf_paths(names, "\0", end)])
 
 
 def flat_keys(names: NodeNames, separator: str | None) -> tuple[str, ...]:
@@ -37,12 +36,17 @@ def flat_keys(names: NodeNames, separator: str | None) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _leaf_paths(names: NodeNames, separator: str | None) -> list[str]:
+def _leaf_paths(names: NodeNames, separator: str | None, end: str = "") -> list[str]:
     paths: list[str] = []
     for node, path in walk_paths(names, ("",), separator):
         if node[0] == "dynamic_leaf":
-            paths += leaf_paths_of(node[3], path, separator)
+            paths += leaf_paths_of(node[3], path, separator, end)
     return paths
+
+
+# What is before the first braces without braces in them, their content, and what is after them.
+_BRACES = re.compile(r"((?:\\.|[^\\])*?)\{((?:\\.|[^\\{}])*)\}(.*)", re.DOTALL)
+_ALTERNATIVE = re.compile(r"(?:^|,)((?:\\.|[^\\,])*)", re.DOTALL)
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,38 +54,19 @@ def glob_regex(glob: str) -> re.Pattern[str]:
     """The regular expression of the paths that a glob matches, in which a NUL ends each segment, since keys may contain
     slashes. Raises a ValueError if the glob is malformed.
     """
-    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that escapes it
-    if tokens and tokens[-1] == "\\":
-        raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
-    return re.compile("|".join(map(_path_regex, _expand(iter(tokens), glob, is_nested=False))))
-
-
-def _expand(tokens: Iterator[str], glob: str, *, is_nested: bool) -> list[list[str]]:
-    """All globs without braces that a glob with braces matches; the tokens up to the next closing brace if nested."""
-    alternatives: list[list[str]] = []
-    current: list[list[str]] = [[]]
-    for token in tokens:
-        if token == "{":
-            inner = _expand(tokens, glob, is_nested=True)
-            if len(current) * len(inner) > _MOST_ALTERNATIVES:
-                raise ValueError(
-                    f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
-                    "join several filters by `|`, or use regex="
-                )
-            current = [prefix + suffix for prefix in current for suffix in inner]
-        elif token == "}" and is_nested:
-            return alternatives + current
-        elif token == "}":
-            raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
-        elif token == "," and is_nested:
-            alternatives += current
-            current = [[]]
-        else:
-            for alternative in current:
-                alternative.append(token)
-    if is_nested:
-        raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
-    return current
+    globs = [glob]
+    while _BRACES.fullmatch(globs[0]):  # all have the same other braces
+        pieces = [match.groups() for one in globs if (match := _BRACES.fullmatch(one))]
+        globs = [start + part + end for start, content, end in pieces for part in _ALTERNATIVE.findall(content)]
+        if len(globs) > _MOST_ALTERNATIVES:
+            raise ValueError(
+                f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
+                "join several filters by `|`, or use regex="
+            )
+    tokens = [re.findall(r"\\?.", one, re.DOTALL) for one in globs]  # characters, each with what escapes it
+    if any(token in ("{", "}", "\\") for token in tokens[0]):
+        raise ValueError(rf"by_path: found a brace or a backslash alone in {glob!r}; write `\{{`, `\}}` or `\\`")
+    return re.compile("|".join(map(_path_regex, tokens)))
 
 
 def _path_regex(tokens: list[str]) -> str:

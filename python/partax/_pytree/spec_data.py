@@ -119,17 +119,17 @@ def _dotted(names: tuple[str, ...]) -> list[str]:
     return [f".{name}" for name in names]
 
 
-def leaf_paths_of(arity: int, path: Any, separator: str | None = None) -> list[str]:
-    """The path of each leaf in a run of leaves; `path` is its entry in the data."""
+def leaf_paths_of(arity: int, path: Any, separator: str | None = None, end: str = "") -> list[str]:
+    """The path of each leaf in a run of leaves, followed by `end`; `path` is its entry in the data."""
     if arity == 0:
-        return [path]
+        return [path + end]
     start, first, segments = path
-    end = first + arity
-    if end <= len(segments):
-        return [start + segment for segment in segments[first:end]]
+    last = first + arity
+    if last <= len(segments):
+        return [start + segment + end for segment in segments[first:last]]
     if separator is None:
-        return [f"{start}[{i}]" for i in range(first, end)]
-    return [f"{start}{i}" for i in range(first, end)]
+        start, end = f"{start}[", f"]{end}"
+    return [f"{start}{i}{end}" for i in range(first, last)]
 
 
 class Verbatim(str):
