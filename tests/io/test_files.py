@@ -157,8 +157,6 @@ def test_what_is_stored_and_what_is_not(path: Path) -> None:
     save(path, tree, separator="/")
     assert set(load(path)) == {"a/b", "[0]", ""}
     assert list(load(path, tree)) == list(tree)
-    with pytest.warns(UserWarning, match="has no array"):
-        save(path, {"n": 1})
     with pytest.raises(TypeError, match="__metadata__"):
         save(path, {"__metadata__": array(1)})
     with pytest.raises(TypeError, match=r"`w/0`: found .*; save outside of functions that jax transforms"):

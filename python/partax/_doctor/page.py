@@ -8,7 +8,7 @@ from typing import Any
 
 from partax._doctor.figures import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding
-from partax._io.whole_file import write_whole
+from partax._io.whole_file import replace_file
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _HEAD = """<!DOCTYPE html>
@@ -35,7 +35,8 @@ pre { background: light-dark(#e9ecf0, #2a3038); padding: .45rem .7rem; overflow-
 
 def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
     body = "".join(map(_diagnosis_text, diagnoses)) or "<p>No program was compiled.</p>\n"
-    write_whole(path, _CONTROL.sub("\ufffd", f"{_HEAD}{body}</body>\n</html>\n"))
+    page = _CONTROL.sub("\ufffd", f"{_HEAD}{body}</body>\n</html>\n")
+    replace_file(path, lambda fresh: Path(fresh).write_text(page, "utf-8"))
 
 
 def _diagnosis_text(diagnosis: Any) -> str:

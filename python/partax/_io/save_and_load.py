@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax._io.whole_file import replace_file
-from partax._pytree.filters import is_array
+from partax._pytree.filters import is_array, is_key
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.short_text import array_text, printable, short_text
 
@@ -27,8 +26,7 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
 
     Args:
       path: The file. An existing one is replaced atomically.
-      tree_or_dict: Any pytree. Its arrays are stored under the paths of `flat_partition`; those of a flat dictionary
-        with str keys under its keys. A tree without arrays is a warning.
+      tree_or_dict: Any pytree, whose arrays get the paths of `flat_partition`; or a dictionary of arrays by path.
       separator: The separator in paths. Same as in `flat_partition`. Default: None.
 
     Raises:
@@ -39,19 +37,16 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
     See Also:
       The guide "Save and load models".
     """
-    library = _safetensors(path, "save(path, tree)")
+    library = _safetensors(path)
     leaves, _ = _by_path(tree_or_dict, separator, lambda leaf: is_array(leaf) or bool(_advice(leaf)))
     for key, leaf in leaves.items():
         if advice := ("rename it, since safetensors has this name" if key == "__metadata__" else _advice(leaf)):
             raise TypeError(f"`{key or 'tree'}`: found {short_text(leaf)}, expected an array to store; {advice}")
-    if not leaves:
-        warnings.warn(f"`{os.fspath(path)}` has no arrays, since the saved tree has none", stacklevel=2)
-    keys = {key: str(jax.random.key_impl(leaf)) for key, leaf in leaves.items() if _is_key(leaf)}
+    keys = {key: str(jax.random.key_impl(leaf)) for key, leaf in leaves.items() if is_key(leaf)}
     arrays = jax.device_get({key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()})
     arrays = {key: np.asarray(array, order="C") for key, array in arrays.items()}
-    metadata = {"partax": json.dumps({"keys": keys})}
     try:
-        replace_file(path, lambda fresh: library.numpy.save_file(arrays, fresh, metadata))
+        replace_file(path, lambda fresh: library.numpy.save_file(arrays, fresh, {"partax": json.dumps({"keys": keys})}))
     except library.SafetensorError as error:
         raise OSError(f"`{os.fspath(path)}` cannot be saved: {error}") from error
 
@@ -66,8 +61,8 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
 
     Args:
       path: The file.
-      like: A tree of the structure to return, with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (of
-        NumPy or JAX) and shardings to return. Default: None, for a dict of all arrays in the file, by path.
+      like: A tree with arrays and `jax.ShapeDtypeStruct`s of the shapes, dtypes, kinds (NumPy or JAX) and shardings to
+        return. Default: None, for a dict of all arrays in the file, by path.
       separator: The separator in the paths of the file. Same as in `flat_partition`. Default: None.
 
     Returns:
@@ -80,7 +75,7 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
     See Also:
       The guide "Save and load models".
     """
-    arrays = _read(_safetensors(path, "load(path, like)"), os.fsdecode(path))
+    arrays = _read(_safetensors(path), os.fsdecode(path))
     if like is None:
         return {key: _alike(arrays[key], None) for key in sorted(arrays)}
     wanted, rebuild = _by_path(like, separator, lambda leaf: is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
@@ -95,9 +90,9 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
     return rebuild({key: _alike(arrays[key], leaf) for key, leaf in wanted.items()})
 
 
-def _safetensors(path: Any, usage: str) -> Any:
+def _safetensors(path: Any) -> Any:
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"`path`: found a `{type(path).__name__}`, expected the name of a file: {usage}")
+        raise TypeError(f"`path`: found a `{type(path).__name__}`, expected the name of a file as the first argument")
     try:
         return __import__("safetensors.numpy")
     except ImportError as error:
@@ -112,10 +107,6 @@ def _by_path(tree: Any, separator: str | None, is_saved: Callable[[Any], bool]) 
     return leaves, lambda loaded: flat_combine(spec, loaded, rest)
 
 
-def _is_key(array: Any) -> bool:
-    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
 def _advice(leaf: Any) -> str:
     """The remedy for a leaf that has or describes arrays and cannot be stored, else empty."""
     if isinstance(leaf, np.ma.MaskedArray) or not is_array(leaf):
@@ -128,7 +119,7 @@ def _advice(leaf: Any) -> str:
         return "save it before it is deleted or donated"
     if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         return "gather it from all processes, by `jax.experimental.multihost_utils.process_allgather`"
-    if _is_key(leaf):
+    if is_key(leaf):
         return "" if isinstance(jax.random.key_impl(leaf), str) else "save its `jax.random.key_data`"
     return "" if leaf.dtype.name in _DTYPES.split() else f"cast it to one of these: {' '.join(_DTYPES.split())}"
 
@@ -153,7 +144,7 @@ def _alike(array: Any, leaf: Any) -> Any:
     """The array as an array of the kind of `leaf`: of JAX if that is None and JAX has the dtype."""
     if isinstance(leaf, (np.generic, np.ndarray)):
         return array[()] if isinstance(leaf, np.generic) else array.astype(leaf.dtype, copy=False)
-    if leaf is None and not _is_key(array) and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+    if leaf is None and not is_key(array) and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         return array
     with jax.enable_x64(True):  # keeps 64-bit values
         return jax.device_put(array, getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None)

@@ -9,14 +9,6 @@ from pathlib import Path
 UNFINISHED = ".tmp"  # the suffix of the directory in which a file is being written
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    try:
-        replace_file(path, lambda fresh: Path(fresh).write_bytes(text.encode()))
-    except OSError as error:
-        advice = "nothing was written; name a file in an existing directory that is writable"
-        raise OSError(error.errno, f"{error.strerror}; {advice}", os.fspath(path)) from error
-
-
 def replace_file(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
     """Replace a file, or the target of a link, with the file that `write` writes."""
     target = os.path.realpath(os.fsdecode(path))

@@ -16,7 +16,8 @@ from partax._families.objects import attribute_of
 from partax._jax.programs import open_constants
 from partax._jit.options import is_of_nnx
 from partax._pytree.call_site import call_site
-from partax._pytree.spec_data import SpecData, repr_text, static_path
+from partax._pytree.short_text import repr_text
+from partax._pytree.spec_data import SpecData, static_path
 
 _MAX_OBJECTS = 1000  # that are looked into for one variable
 _MAX_COMPARED = 1 << 22

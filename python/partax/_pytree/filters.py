@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+import jax
+
 from partax import _core
 from partax._pytree.call_site import call_site
 from partax._pytree.paths import glob_regex
@@ -91,6 +93,10 @@ is_array = _predicate(_core.is_array)
 is_array_like = _predicate(_core.is_array_like)
 is_inexact_array = _predicate(_core.is_inexact_array)
 is_inexact_array_like = _predicate(_core.is_inexact_array_like)
+
+
+def is_key(array: Any) -> bool:
+    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
 def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:

@@ -11,7 +11,6 @@ from partax import _core
 from partax._core import FlatSpec, Static
 from partax._pytree.filters import FilterSpec, check_used, nearest_paths
 from partax._pytree.partition import PyTree
-from partax._pytree.spec_data import Verbatim
 
 __all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
 
@@ -109,6 +108,10 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     return _core.tree_unflatten(spec, ordered)
 
 
+class _Verbatim(str):  # since `KeyError` prints the `repr` of its argument
+    __repr__ = str.__str__
+
+
 def _wrong_keys(paths: tuple[str, ...], dicts: Sequence[Mapping[str, Any]]) -> KeyError:
     """The error for dictionaries whose keys differ from the paths."""
     counts = Counter(key for part in dicts for key in part)
@@ -125,7 +128,7 @@ def _wrong_keys(paths: tuple[str, ...], dicts: Sequence[Mapping[str, Any]]) -> K
         for key in keys[:_SHOWN_KEYS]:
             lines.append(f"    {key!r}" + "".join(f" (the nearest path is {path!r})" for path in nearest.get(key, ())))
         lines += [f"    ... and {len(keys) - _SHOWN_KEYS:,} more"] * (len(keys) > _SHOWN_KEYS)
-    return KeyError(Verbatim("\n".join(lines)))  # `KeyError` prints the `repr` of its argument
+    return KeyError(_Verbatim("\n".join(lines)))
 
 
 class _Place:

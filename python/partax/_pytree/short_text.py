@@ -2,21 +2,21 @@
 
 import dataclasses
 import functools
+import itertools
 import types
-from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
 
 from partax._families.objects import attribute_of
-from partax._pytree.spec_data import repr_text
 
 LONGEST = 120
 """The maximum length of the `repr` of an object of partax."""
 
 _LONGEST_VALUE = 60
-_DEEPEST = 6  # level of nested containers whose items are written
+_DEEPEST = 3  # level of nested containers whose items are written
+_MOST_ITEMS = 10  # of one container
 _BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: ("frozenset({", "})"), dict: "{}"}
 
 
@@ -44,12 +44,22 @@ def name_text(name: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else "..." + text[3 - longest :]
 
 
+def repr_text(value: Any) -> str:
+    """The `repr` of a value, or the name of its type if the `repr` raises."""
+    try:
+        return repr(value)
+    except MemoryError:
+        raise
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
     """The `repr` of a value in one line, with arrays as their dtype and shape, or the type's name if the `repr` raises.
-    Does not read array data, and runs the `repr` of only those items of a long container that fit.
+    Does not read array data, and runs the `repr` of only the first items of a container.
     """
     try:
-        return one_line(_text(value, longest, _DEEPEST), longest)
+        return one_line(_text(value, _DEEPEST), longest)
     except MemoryError:
         raise
     except Exception:  # a container that another thread changes, or a property that raises
@@ -66,48 +76,37 @@ def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
 
 def record_text(self: Any) -> str:
     """The `repr` of a dataclass in one line: `Name(field=value, ...)`."""
-    values = ((f"{field.name}=", getattr(self, field.name)) for field in dataclasses.fields(self))
-    fields = ((name, float(f"{value:.4g}") if type(value) is float else value) for name, value in values)
-    return one_line(_items(f"{type(self).__qualname__}(", fields, ")", LONGEST, _DEEPEST))
+    values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    values = {name: float(f"{value:.4g}") if type(value) is float else value for name, value in values.items()}
+    fields = ", ".join(f"{name}={short_text(value)}" for name, value in values.items())
+    return one_line(f"{type(self).__qualname__}({fields})")
 
 
-def _text(value: Any, longest: int, depth: int) -> str:
+def _text(value: Any, depth: int) -> str:
     kind: Any = type(value)
     if isinstance(value, (jax.Array, np.ndarray)):
         return array_text(value)
-    if isinstance(value, (str, bytes)) and len(value) > longest:
-        return repr_text(value[:longest]) + "..."
     if isinstance(value, types.FunctionType):
         return value.__qualname__
+    if isinstance(value, (str, bytes)) and len(value) > LONGEST:
+        return repr_text(value[:LONGEST]) + "..."
     if isinstance(value, functools.partial):
-        bound = [("", item) for item in value.args] + [(f"{name}=", item) for name, item in value.keywords.items()]
-        return _items(f"{kind.__name__}(", [("", value.func), *bound], ")", longest, depth - 1)
-    if kind not in _BRACKETS or not value:
+        start, end = "partial(", ")"
+        items = [("", item) for item in (value.func, *value.args)]
+        items += [(f"{name}=", item) for name, item in value.keywords.items()]
+    elif kind not in _BRACKETS or not value:
         return repr_text(value)
-    start, end = _BRACKETS[kind]
-    items: Any = value
-    if depth <= 0:
+    else:
+        start, end = _BRACKETS[kind]
+        container: Any = value
+        names = (f"{_text(key, depth - 1)}: " for key in container) if kind is dict else itertools.repeat("")
+        items = zip(names, container.values() if kind is dict else container, strict=False)
+    if depth == 0:
         return f"{start}...{end}"
-    if kind is dict:
-        pairs = ((f"{_text(key, longest, depth - 1)}: ", item) for key, item in items.items())
-        return _items(start, pairs, end, longest, depth)
-    if kind is tuple and len(value) == 1:
-        end = ",)"
-    return _items(start, (("", item) for item in items), end, longest, depth)
-
-
-def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int, depth: int) -> str:
-    """The items that fit, each after its name, and `...` if there are more."""
-    texts: list[str] = []
-    room = longest - len(start) - len(end)
-    for name, value in items:
-        texts.append(name + _text(value, min(room - len(name) - len(", ..."), _LONGEST_VALUE), depth - 1))
-        if len(", ".join(texts)) > room:
-            while len(texts) > 1 and len(", ".join([*texts, "..."])) > room:
-                texts.pop()
-            texts.append("...")
-            break
-    return start + ", ".join(texts) + end
+    first = list(itertools.islice(items, _MOST_ITEMS + 1))
+    texts = [name + _text(item, depth - 1) for name, item in first[:_MOST_ITEMS]]
+    texts += ["..."] * (len(first) > _MOST_ITEMS)
+    return f"{start}{', '.join(texts)}{',' if kind is tuple and len(texts) == 1 else ''}{end}"
 
 
 def array_text(array: Any) -> str:

@@ -1,11 +1,12 @@
 """The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
-import itertools
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jax.tree_util import keystr
+
+from partax._pytree.short_text import repr_text
 
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[Any, ...]]
 """Nodes in pre-order, static values, and the path of each node. A static value is (value,), or () if the field is
@@ -27,20 +28,8 @@ class Node(NamedTuple):
     fields: tuple[str, ...]  # the names of its static fields
 
     @property
-    def is_leaf(self) -> bool:
-        return self.kind in ("dynamic_leaf", "static_leaf")
-
-    @property
-    def size(self) -> int:
-        """The number of children of the parent that it represents."""
-        return max(self.arity, 1) if self.is_leaf else 1
-
-    @property
     def first_key(self) -> int:
         return self.first + (self.kind == "default_dict")
-
-
-node_of = partial(tuple.__new__, Node)  # `Node._make` without its check, since a tree can have thousands of nodes
 
 
 NodeNames = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
@@ -132,29 +121,9 @@ def leaf_paths_of(arity: int, path: Any, separator: str | None = None, end: str 
     return [f"{start}{i}{end}" for i in range(first, last)]
 
 
-class Verbatim(str):
-    """A string that is its own `repr`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 def alike(first: str, second: str) -> str:
     """The addition to a message if two unequal values have the same text."""
     return " (they look alike, but are not equal)" if first == second else ""
-
-
-def repr_text(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> str:
-    """The `repr` of a value, truncated to `longest`, or the name of its type if the `repr` raises."""
-    try:
-        text = repr(value)
-    except MemoryError:
-        raise
-    except Exception:
-        text = otherwise.format(type(value).__name__)
-    return text if longest is None or len(text) <= longest else text[:longest] + "..."
 
 
 ARRAY, VALUE, RUN, NODE, FIELD, KEY = range(6)
@@ -221,22 +190,20 @@ def node_path(data: SpecData, index: int) -> str:
 
 def entry_at(data: SpecData, index: int) -> tuple[Node, str]:
     """A node of a tree without runs of leaves, and its path."""
-    nodes = ((node, path) for node, path in zip(map(node_of, data[0]), data[2], strict=True) if node.kind != "end")
-    return next(itertools.islice(nodes, index, None))
+    return [(Node(*node), path) for node, path in zip(data[0], data[2], strict=True) if node[0] != "end"][index]
 
 
 def leaf_owners(data: SpecData) -> list[int]:
     """For each array leaf of a call, the index of the argument that contains it."""
     owners: list[int] = []
-    owner = -1
-    left = 0  # the remaining nodes and leaves of this argument
-    for node in map(node_of, data[0][1:]):
-        if node.kind == "end":
+    owner, left = -1, 0  # the remaining nodes and leaves of this argument
+    for kind, _, _, arity, *_ in data[0][1:]:
+        if kind == "end":
             continue
         if left == 0:
             owner, left = owner + 1, 1
-        left += -node.size if node.is_leaf else node.arity - 1
-        if node.kind == "dynamic_leaf":
+        left += -max(arity, 1) if kind in ("dynamic_leaf", "static_leaf") else arity - 1
+        if kind == "dynamic_leaf":
             owners.append(owner)
     return owners
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from partax import _core
 from partax._pytree.short_text import LONGEST, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, alike, entry_at, repr_text, static_path
+from partax._pytree.spec_data import DICTS, Node, SpecData, alike, entry_at, static_path
 
 _LONGEST_VALUE = 200  # in a message
 
@@ -33,11 +33,10 @@ def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
         return "None"
     if node.kind in DICTS:
         keys = [entry[0] for entry in statics[node.first_key : node.first_key + node.arity] if entry]
-        return f"{text} with the keys {repr_text(keys, 'a `{}`', _LONGEST_VALUE)}"
+        return f"{text} with the keys {short_text(keys, _LONGEST_VALUE)}"
     if not with_size:
         return text
-    wrapper = " whose attributes are not just its fields" if "__name__" in node.fields else ""
-    return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}{wrapper}"
+    return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}"
 
 
 def difference(
@@ -51,7 +50,7 @@ def difference(
     (wanted, _), (node, path) = entry_at(expected, expected_index), entry_at(actual, actual_index)
     if index < 0:
         text = _node_words(node, actual[1], node.cls is wanted.cls)
-        if node.is_leaf:
+        if node.kind in ("dynamic_leaf", "static_leaf"):
             is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
             text = "an array" if is_array else f"a `{type_name}`"
         words = _node_words(wanted, expected[1], True)
@@ -60,7 +59,7 @@ def difference(
         texts = [_node_words(node, actual[1], True), _node_words(wanted, expected[1], True)]
         return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
     entries = (actual[1][node.first + index], expected[1][wanted.first + index])
-    texts = [repr_text(*entry, "a `{}`", _LONGEST_VALUE) if entry else "no value" for entry in entries]
+    texts = [short_text(*entry, _LONGEST_VALUE) if entry else "no value" for entry in entries]
     return static_path(actual, node.first + index), (
         f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
         "must be equal by `==`"

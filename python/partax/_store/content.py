@@ -16,6 +16,7 @@ from partax._functions.classes import kind_text
 from partax._functions.proof import place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
 from partax._functions.reader import Reader, UnprovableError
+from partax._pytree.filters import is_key
 from partax._store import UnstoredError
 from partax._store.code_content import code_digest, digest_of, number_content
 from partax._store.versions import versions
@@ -43,7 +44,7 @@ def dtype_content(array: Any) -> str:
     if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return str(array.dtype)
     kinds: list[Any] = []
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # the kind of a struct is known in a trace alone
+    if is_key(array):  # the kind of a struct is known in a trace alone
         jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), array)
     if not kinds or not isinstance(kinds[0], str):
         raise UnstoredError(f"an array of `{array.dtype}`, which is a kind of random keys that is not jax's own")
@@ -158,7 +159,7 @@ class _ContentReader(Reader):
             raise UnprovableError(f"more than {_LARGEST >> 20} MiB of captured arrays")
         if value.is_deleted() or len(value.devices()) != 1:
             raise UnprovableError("an array that is deleted or on several devices")
-        data = jax.random.key_data(value) if jnp.issubdtype(value.dtype, jax.dtypes.prng_key) else value
+        data = jax.random.key_data(value) if is_key(value) else value
         bits = hashlib.sha256(np.ascontiguousarray(np.asarray(data)).tobytes()).hexdigest()
         lies = placement_content(value.sharding), layout_content(data), getattr(value, "committed", None)
         if lies[0] is None:
