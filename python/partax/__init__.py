@@ -13,13 +13,7 @@ from partax._jit import filter_jit as _filter_jit
 from partax._jit.filter_jit import filter_jit
 from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
-from partax._pytree.filters import (
-    Filter,
-    by_path,
-    is_array,
-    is_array_like,
-    is_inexact_array,
-)
+from partax._pytree.filters import Filter, by_path, is_array, is_array_like, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._store import install as _store_install
@@ -86,27 +80,21 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 
 _MODULES = ("debug", "equinox", "nnx", "reports", "stages", "tree")
 _OF_MODULES = {
-    "_doctor.doctor": ("doctor",),
-    "_functions.pure": ("declare_pure",),
-    "_io.save_and_load": ("load", "save"),
-    "_jit.shardings": ("filter_shard",),
-    "_explain.function_reports": ("report",),
-    "_steps.steps": ("scan_steps",),
-    "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
-    "_transforms.branches": ("filter_cond", "filter_switch"),
-    "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
-    "_transforms.derivatives": (
-        "filter_grad", "filter_hessian", "filter_jacfwd", "filter_jacrev", "filter_jvp", "filter_value_and_grad",
-        "filter_vjp",
-    ),
-    "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop", "scan_layers"),
-    "_transforms.mapped": ("filter_shard_map", "filter_vmap"),
-    "_transforms.programs": (
-        "filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_io_callback", "filter_make_jaxpr",
-        "filter_pure_callback",
-    ),
-}  # fmt: skip
-_LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
+    "_doctor.doctor": "doctor",
+    "_functions.pure": "declare_pure",
+    "_io.save_and_load": "load save",
+    "_jit.shardings": "filter_shard",
+    "_explain.function_reports": "report",
+    "_steps.steps": "scan_steps",
+    "_store.programs": "store",  # all that the first call needs is imported when it is switched on
+    "_transforms.branches": "filter_cond filter_switch",
+    "_transforms.custom_rules": "filter_custom_jvp filter_custom_vjp",
+    "_transforms.derivatives": "filter_grad filter_hessian filter_jacfwd filter_jacrev filter_jvp filter_value_and_grad filter_vjp",
+    "_transforms.loops": "filter_fori_loop filter_map filter_scan filter_while_loop scan_layers",
+    "_transforms.mapped": "filter_shard_map filter_vmap",
+    "_transforms.programs": "filter_checkpoint filter_closure_convert filter_eval_shape filter_io_callback filter_make_jaxpr filter_pure_callback",
+}
+_LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -7,23 +7,19 @@
 
 What the function does to an nnx object of its arguments is done to the caller's own when the call returns: new values
 of Variables, new Variables, attributes set or deleted, submodules replaced, `train()` and `eval()`, the counters of
-`Rngs`. An object that is in two places is one object, in the function and after it; cycles are allowed. A returned
-object that is an argument is that very object. A call that fails or is interrupted changes nothing.
+`Rngs`. An object in two places stays one object, cycles are allowed, and a returned argument is that very object. A
+call that fails or is interrupted changes nothing.
 
 The differences from `nnx.jit` all follow plain Python:
 
-- What is not an array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
-  `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
-  are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace; numbers in a plain list there are not.
-- What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
-  it, an attribute that holds a plain list still holds that very list, and an array keeps its sharding.
-  `nnx.jit` writes all of them again, with the shardings of `in_shardings`.
+- What is not an array is static and compared exactly, as in `filter_jit`, and needs no `static_argnames`. Numbers in
+  Variables and in attributes that are `nnx.data` are traced, as in `nnx.jit`; numbers in a plain list there are not.
+- What the function has not changed is not touched: a Variable still holds its Python number or NumPy array, an
+  attribute its list, and an array keeps its sharding. `nnx.jit` writes all of them again.
 - Changes of a Variable's metadata are made to the caller's. `nnx.jit` loses them, except in tree mode.
 - An array that becomes a new attribute is data, as without jit. `nnx.jit` makes a traced one static, and leaves the
   tracer behind. An array in a static attribute is the same error as without jit.
-- Static values are compared exactly: 1, True and 1.0 are three keys. `nnx.jit` uses the program of one for the others.
-- A callable nnx object that is compiled itself, `jit(model)`, is an argument: its Variables are traced and changed in
-  place. `nnx.jit` compiles their values in, and goes on using them when they have changed.
+- A callable nnx object that is compiled itself, `jit(model)`, is an argument. `nnx.jit` compiles its values in.
 - An object of an outer trace may be an argument, if the function does not change it. `nnx.jit` refuses it.
 - With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are made to the
   caller's and all others are not, and what `nnx.jit` refuses there is refused.

@@ -18,7 +18,7 @@ from partax._families.objects import attribute_of, unwrapped
 from partax._functions.proof import callable_text
 from partax._jax.private import configuration, context_mesh
 from partax._pytree.short_text import one_line, repr_text, short_text
-from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, RUN, Detail, SpecData, details
+from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, Detail, SpecData, details
 
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _LONGEST = 60

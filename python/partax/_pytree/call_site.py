@@ -16,9 +16,10 @@ def _directory(module: Any) -> str:
     return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
 
 
-# Libraries whose code calls jax for the user.
-_LIBRARIES = "equinox|flax|optax|chex|haiku|jaxtyping|diffrax|optimistix|lineax|penzai"
-_LIBRARY_FILE = re.compile(rf"[\\/](?:site|dist)-packages[\\/](?:{_LIBRARIES})[\\/]")
+_LIBRARY_FILE = re.compile(
+    r"[\\/](?:site|dist)-packages[\\/]"
+    r"(?:equinox|flax|optax|chex|haiku|jaxtyping|diffrax|optimistix|lineax|penzai)[\\/]"
+)
 
 
 def is_of_library(filename: str) -> bool:

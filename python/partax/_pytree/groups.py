@@ -1,14 +1,14 @@
-"""Groups of the leaves of a tree: a label for each leaf, and counts of leaves, parameters and bytes."""
+"""A label for each leaf of a tree, and counts of leaves, parameters and bytes."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 
 from partax import _core
-from partax._pytree.filters import FilterSpec, filter_name
+from partax._pytree.filters import FilterSpec, IsLeaf
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 from partax._pytree.table import table_lines
@@ -20,7 +20,7 @@ def labels(
     pytree: PyTree,
     groups: Mapping[Any, FilterSpec],
     default: Hashable = None,
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf = None,
 ) -> PyTree:
     """Return the tree of labels for `optax.multi_transform`: for each leaf, the name of its group.
 
@@ -63,24 +63,21 @@ def labels(
     return flat_combine(spec, *(dict.fromkeys(part, label) for label, part in labeled_parts))
 
 
-@dataclasses.dataclass(frozen=True)
-class SummaryRow:
-    """The counts of one group in one subtree.
+class SummaryRow(NamedTuple):
+    """The counts of one subtree.
 
     Example:
       >>> partax.tree.summary({"weight": jnp.ones((3, 2))}).rows[0]
-      SummaryRow(path='weight', group='rest', leaves=1, parameters=6, bytes=24)
+      SummaryRow(path='weight', leaves=1, parameters=6, bytes=24)
 
     Attributes:
       path: The path of the subtree in the form of `by_path`: `layers/0`. Empty for the whole tree.
-      group: The name of the filter that matches the leaves. Empty for all groups together.
       leaves: The number of leaves, static ones included.
       parameters: The number of elements of the arrays among them; a typed PRNG key is one element.
       bytes: The memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
     """
 
     path: str
-    group: str
     leaves: int
     parameters: int
     bytes: int
@@ -91,47 +88,33 @@ class Summary:
     """The result of `summary`; `print` displays it as a table.
 
     Example:
-      >>> partax.tree.summary({"weight": jnp.ones((3, 2)), "name": "linear"}, partax.is_array).total.parameters
+      >>> partax.tree.summary({"weight": jnp.ones((3, 2)), "name": "linear"}).total.parameters
       6
 
     Attributes:
-      rows: One row for each subtree and group with leaves in it, in the order of the tree; they add up to `groups`.
-      groups: One row for each filter, and the last for the rest; for the whole tree.
-      total: The row of all groups together.
-
-    See Also:
-      The guide "Partition and combine trees".
+      rows: One row for each subtree, in the order of the tree.
+      total: The row of the whole tree.
     """
 
     rows: tuple[SummaryRow, ...]
-    groups: tuple[SummaryRow, ...]
     total: SummaryRow
 
     def __repr__(self) -> str:
-        total = self.total
-        counts = f"{total.leaves:,} leaves, {total.parameters:,} parameters, {total.bytes:,} bytes"
-        return f"<partax.tree.Summary: {counts} in {len(self.rows):,} rows>"
+        return f"<partax.tree.Summary of {self.total}>"
 
     def __str__(self) -> str:
-        rows = [(row.path, row) for row in self.rows if row.path]
-        totals = (
-            [("total", row) for row in (*self.groups, self.total)] if len(self.groups) > 1 else [("total", self.total)]
-        )
-        cells = [["subtree", "group", "leaves", "parameters", "bytes"]]
-        for name, row in rows + totals:
-            cells.append([name, row.group, *(f"{count:,}" for count in (row.leaves, row.parameters, row.bytes))])
-        if len(totals) == 1:
-            cells = [[name, *counts] for name, _, *counts in cells]
-        heading, *lines = table_lines(cells, left=range(len(cells[0]) - 3))
+        rows = [*(row for row in self.rows if row.path), self.total._replace(path="total")]
+        cells = [[path, *(f"{count:,}" for count in counts)] for path, *counts in rows]
+        heading, *lines = table_lines([["subtree", *SummaryRow._fields[1:]], *cells], left=(0,))
         rule = "-" * max(map(len, (heading, *lines)))
-        return "\n".join([heading, rule, *lines[: len(rows)], *([rule] if rows else ()), *lines[len(rows) :]])
+        return "\n".join([heading, rule, *lines[:-1], *[rule] * (len(rows) > 1), lines[-1]])
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax.tree"  # the public module, which pickles also name
 
 
-def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = None, depth: int | None = 2) -> Summary:
-    """Count leaves, parameters and bytes, by group and by subtree.
+def summary(pytree: PyTree, *, depth: int | None = 2) -> Summary:
+    """Count leaves, parameters and bytes, by subtree.
 
     Example:
       >>> model = {"layers": [{"weight": jnp.ones((3, 2))}, {"weight": jnp.ones((2, 2))}]}
@@ -146,51 +129,30 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
     A `jax.ShapeDtypeStruct` counts as the array that it describes; an array in two places counts twice.
 
     Args:
-      pytree: Any pytree.
-      *filters: Same as in `partition`; each is a group. All other leaves are the group "rest".
-      names: The names of the groups, one for each filter, and optionally one for the rest. Default: the filters'.
-      depth: The depth of the subtrees. 0: only totals; None: each leaf is a subtree. Default: 2.
+      pytree: Any pytree, such as a part of a model by `partition` or `filter`.
+      depth: The depth of the subtrees. 0: only the total; None: each leaf is a subtree. Default: 2.
 
     Returns:
       The counts, as data and as a table to `print`.
 
     Raises:
-      ValueError: `names` are too few, too many or not distinct; `depth` is negative; or same as in `partition`.
+      ValueError: `depth` is negative.
 
     See Also:
       The guide "Partition and combine trees".
     """
     if depth is not None and depth < 0:
         raise ValueError(f"found depth={depth}, expected 0 or more, or None")
-    group_names = _names(filters, names)
-    group_of_leaf = jax.tree.leaves(labels(pytree, dict(zip(group_names, filters, strict=False)), group_names[-1]))
-    leaves = jax.tree_util.tree_leaves_with_path(pytree)
-    pairs = [(path, leaf, group) for (path, leaf), group in zip(leaves, group_of_leaf, strict=True)]
-    rows: list[SummaryRow] = []
+    leaves = [(path, _size(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(pytree)]
     # The leaves of a subtree are consecutive.
-    for path, part in itertools.groupby(pairs, lambda pair: tuple(pair[0][:depth])):
-        text, below = jax.tree_util.keystr(path, simple=True, separator="/"), list(part)
-        group_rows = (_row(text, name, [leaf for _, leaf, group in below if group == name]) for name in group_names)
-        rows += [row for row in group_rows if row.leaves]
-    totals = [_row("", name, [leaf for _, leaf, group in pairs if group == name]) for name in group_names]
-    return Summary(tuple(rows), tuple(totals), _row("", "", (leaf for _, leaf, _ in pairs)))
+    subtrees = itertools.groupby(leaves, lambda leaf: jax.tree_util.keystr(leaf[0][:depth], simple=True, separator="/"))
+    rows = tuple(_row(path, subtree) for path, subtree in subtrees)
+    return Summary(rows, _row("", leaves))
 
 
-def _names(filters: Sequence[FilterSpec], names: Sequence[str] | None) -> list[str]:
-    """Distinct names for the filters and for the rest."""
-    chosen = list(names or ())
-    if names is None:
-        for name in map(filter_name, filters):
-            chosen.append(f"{name} ({len(chosen) + 1})" if name in (*chosen, "rest") else name)
-    chosen += ["rest"] * (len(chosen) == len(filters))
-    if len(chosen) != len(filters) + 1 or len(set(chosen)) < len(chosen):
-        raise ValueError(f"found names={names!r}, expected {len(filters)} that differ, or one more for the rest")
-    return chosen
-
-
-def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:
-    counts = [_size(leaf) for leaf in leaves]
-    return SummaryRow(path, group, len(counts), sum(n for n, _ in counts), sum(n for _, n in counts))
+def _row(path: str, leaves: Iterable[tuple[Any, tuple[int, int]]]) -> SummaryRow:
+    sizes = [size for _, size in leaves]
+    return SummaryRow(path, len(sizes), sum(count for count, _ in sizes), sum(nbytes for _, nbytes in sizes))
 
 
 def _size(leaf: Any) -> tuple[int, int]:

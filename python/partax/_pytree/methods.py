@@ -26,21 +26,19 @@ def _is_method(leaf: Any) -> bool:
 
 def open_methods(tree: Any) -> Any:
     """Replace each method of a node by a node; returns the same object if there are none."""
-
-    def opened(leaf: Any) -> Any:
-        return _Opened(leaf.__func__, open_methods(leaf.__self__)) if _is_method(leaf) else leaf
-
-    return jax.tree.map(opened, tree) if any(map(_is_method, jax.tree.leaves(tree))) else tree
+    leaves, structure = jax.tree.flatten(tree)
+    if not any(map(_is_method, leaves)):
+        return tree
+    return structure.unflatten([_Opened(x.__func__, open_methods(x.__self__)) if _is_method(x) else x for x in leaves])
 
 
 def close_methods(tree: Any) -> Any:
     """The inverse of `open_methods`; returns the same object if it has nothing to restore."""
-
-    def closed(leaf: Any) -> Any:
-        return types.MethodType(leaf.function, close_methods(leaf.owner)) if _is_opened(leaf) else leaf
-
-    leaves = jax.tree.leaves(tree, is_leaf=_is_opened)
-    return jax.tree.map(closed, tree, is_leaf=_is_opened) if any(map(_is_opened, leaves)) else tree
+    leaves, structure = jax.tree.flatten(tree, is_leaf=_is_opened)
+    if not any(map(_is_opened, leaves)):
+        return tree
+    methods = [types.MethodType(x.function, close_methods(x.owner)) if _is_opened(x) else x for x in leaves]
+    return structure.unflatten(methods)
 
 
 def _is_opened(node: Any) -> bool:

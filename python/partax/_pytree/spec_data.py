@@ -126,13 +126,10 @@ def alike(first: str, second: str) -> str:
     return " (they look alike, but are not equal)" if first == second else ""
 
 
-ARRAY, VALUE, RUN, NODE, FIELD, KEY = range(6)
+ARRAY, VALUE, NODE, FIELD, KEY = range(5)
 Detail = tuple[str, int, Any]
 """An item of a static key: (path, ARRAY, None); (path, VALUE, static leaf); (path, FIELD, static value of a node);
-(path of a sequence, RUN, (index of the first, static values)) for many consecutive static leaves;
 (path, NODE, (kind, type, number of children or keys of an OrderedDict)); or (path of a child, KEY, key of a dict)."""
-
-_LONG_RUN = 16
 
 
 def details(data: SpecData) -> Iterator[Detail]:
@@ -158,11 +155,7 @@ def details(data: SpecData) -> Iterator[Detail]:
                 if statics[i] != ():
                     yield f"{path}.{name}", FIELD, value(i)
         elif kind == "static_leaf":
-            if arity < _LONG_RUN or path[2]:
-                paths = leaf_paths_of(arity, path)
-                yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first))
-            else:
-                yield path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))
+            yield from ((leaf, VALUE, value(i)) for i, leaf in enumerate(leaf_paths_of(arity, path), first))
         elif kind == "static":
             yield path, VALUE, value(first)
         elif kind != "call":
@@ -209,11 +202,7 @@ def leaf_owners(data: SpecData) -> list[int]:
 
 
 def _static_items(data: SpecData) -> Iterator[tuple[str, Any]]:
-    for path, kind, value in details(data):
-        if kind == RUN:
-            yield from ((f"{path}[{i}]", one) for i, one in enumerate(value[1], value[0]))
-        elif kind in (VALUE, FIELD, KEY):
-            yield path, value
+    return ((path, value) for path, kind, value in details(data) if kind in (VALUE, FIELD, KEY))
 
 
 def static_path(data: SpecData, index: int) -> str:

@@ -11,14 +11,9 @@ def table_lines(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[st
     """
     texts = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    aligned = (
-        [
-            text.ljust(width) if i in left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        for row in texts
-    )
-    return ["  ".join(cells).rstrip() for cells in aligned]
+    signs = ["<" if i in left else ">" for i in range(len(widths))]
+    form = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
+    return [form.format(*row).rstrip() for row in texts]
 
 
 def counted(count: int, noun: str) -> str:

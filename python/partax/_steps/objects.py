@@ -15,7 +15,11 @@ def split_arguments(values: dict[str, Any], batches: dict[str, Any]) -> "tuple[O
     """Return the arguments that steps change in place, if any, and those that may be carried: also a tree whose only
     objects are Variables, such as the state of an optimizer.
     """
-    _refuse_objects(batches)
+    for path in sorted((path for path, one in nnx.iter_graph(batches) if is_object(one)), key=len):
+        raise TypeError(
+            f"`{path_text(path, 'batch')}`: found an object of Flax in a batch, where what a step changes in it would "
+            "be lost, expected arrays; give its state, or pass it to the call"
+        )
     in_place = {name: value for name, value in values.items() if _objects(value)}
     candidates = {name: value for name, value in values.items() if name not in in_place or _has_only_variables(value)}
     return ObjectsInPlace(in_place) if in_place else None, candidates
@@ -32,15 +36,6 @@ def refuse_method(step: Any) -> None:
         raise TypeError(
             f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
             "that takes the object as an argument"
-        )
-
-
-def _refuse_objects(batch: dict[str, Any]) -> None:
-    """Raise a TypeError for a batch with objects: the steps of a chunk see copies of these."""
-    for path in sorted((path for path, one in nnx.iter_graph(batch) if is_object(one)), key=len):
-        raise TypeError(
-            f"`{path_text(path, 'batch')}`: found an object of Flax in a batch, where what a step changes in it would "
-            "be lost, expected arrays; give its state, or pass it to the call"
         )
 
 

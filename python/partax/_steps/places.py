@@ -3,17 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-<<<<<<< HEAD
-import jax
-import jax.numpy as jnp
-
+from partax._pytree.filters import is_key
 from partax._transforms.carry import can_settle, common_types
 from partax._transforms.split import Split
-=======
-from partax import _core
-from partax._pytree.filters import is_key
-from partax._transforms.carry import Leaves, common_types, is_number
->>>>>>> 82a2a53c (pytree: one repr of a value, limited by the number of items)
 
 Path = tuple[int | str, ...]
 Place = int | str | Path  # where a part is in a result: a position, a key or a field, or several from the outside in
@@ -54,20 +46,10 @@ def find_carry(values: Mapping[str, Any], result: Any, carry: Places | None, in_
 
 def _may_be_metric(argument: Split) -> bool:
     arrays = argument.leaves.values()
-    has_key = any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays)
-    return not has_key and ("" in argument.values or all(array.shape == () for array in arrays))
+    return not any(map(is_key, arrays)) and ("" in argument.values or all(array.shape == () for array in arrays))
 
 
-<<<<<<< HEAD
 def _matches(result: Any, arguments: Mapping[str, Split]) -> Places:
-=======
-def _may_be_metric(argument: Leaves) -> bool:
-    types = argument.flat.arrays
-    return not any(map(is_key, types)) and ("" in argument.values or all(type.shape == () for type in types))
-
-
-def _matches(result: Any, arguments: Mapping[str, Leaves]) -> Places:
->>>>>>> 82a2a53c (pytree: one repr of a value, limited by the number of items)
     """The outermost parts of a result that can be arguments, each with each of these."""
     matches = Places()
     for path, value in _parts(result):

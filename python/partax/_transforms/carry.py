@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-<<<<<<< HEAD
 from partax._transforms.split import (
     ArrayType,
     Difference,
@@ -21,12 +20,6 @@ from partax._transforms.split import (
     is_typed,
     leaf_text,
 )
-=======
-from partax import _core
-from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._pytree.short_text import array_text, short_text
-from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, RUN, VALUE, alike, details
->>>>>>> 82a2a53c (pytree: one repr of a value, limited by the number of items)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
@@ -44,96 +37,8 @@ def can_settle(leaf: Any) -> bool:
     return is_typed(leaf) or is_number(leaf)
 
 
-<<<<<<< HEAD
 def _may_become_same(leaf: Any, other: Any) -> bool:
     return (can_settle(leaf) and can_settle(other)) or is_same(leaf, other)
-=======
-class Difference(NamedTuple):
-    """The first place where two trees differ, what each has there in words, and what a message adds to both."""
-
-    path: str
-    first: str
-    second: str
-    note: str = ""
-
-
-class _Entry(NamedTuple):
-    kind: int
-    value: Any
-
-    @property
-    def settles(self) -> bool:
-        return self.kind == ARRAY or (self.kind == VALUE and is_number(self.value))
-
-    @property
-    def text(self) -> str:
-        if self.kind == ARRAY:
-            return array_text(self.value)
-        if self.kind != NODE:
-            return short_text(self.value, _LONGEST)
-        family, cls, arity = self.value
-        return "None" if family == "none" else f"a `{cls.__name__}`" + ("" if arity is None else f" of {arity}")
-
-    def equals(self, other: "_Entry", numbers_settle: bool) -> bool:
-        if numbers_settle and (self.settles or other.settles):
-            return self.settles and other.settles
-        if self.kind == other.kind == NODE:
-            return self.value[:2] == other.value[:2]  # children have entries too
-        return self.kind == other.kind and (self.kind == ARRAY or _core.static_equal(self.value, other.value))
-
-
-def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
-    """All nodes, arrays and static values, each by its path; a node before its children."""
-    arrays = iter(flat.arrays)
-    # The placeholders have to be arrays; their values do not matter.
-    tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
-    for path, kind, value in details(_core.describe_tree(tree, root)[0]):
-        if kind == ARRAY:
-            yield path, _Entry(ARRAY, next(arrays))
-        elif kind == RUN:
-            yield from ((f"{path}[{i}]", _Entry(VALUE, one)) for i, one in enumerate(value[1], value[0]))
-        elif kind == NODE and value[0] == "ordered_dict":
-            yield path, _Entry(NODE, (*value[:2], None))
-            yield f"{path}.keys()", _Entry(FIELD, value[2])
-        elif kind != KEY:
-            yield path, _Entry(kind, value)
-
-
-def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """The first place where the static parts of two trees differ; numbers may settle with numbers and arrays."""
-    one, other = dict(_entries(first, root)), dict(_entries(second, root))
-    paths = [
-        path
-        for path in one | other
-        if path not in one or path not in other or not one[path].equals(other[path], numbers_settle)
-    ]
-    if not paths:
-        return None
-    # What a library keeps of the fields of an object, such as their number, says less than the field.
-    path = min(paths, key=lambda path: path.rpartition(".")[2].startswith("_"))
-    text, other_text = (entries[path].text if path in entries else "nothing" for entries in (one, other))
-    return Difference(path, text, other_text, alike(text, other_text))
-
-
-class ArrayType(NamedTuple):
-    """The shape, dtype and weak type of an array; a Python number has a weak type."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    weak: bool
-
-    @property
-    def text(self) -> str:
-        return f"{array_text(self)}{' of weak type' if self.weak else ''}"
-
-
-def array_type(value: Any) -> ArrayType:
-    """The type of an array or a Python number; a type is its own."""
-    if isinstance(value, ArrayType):
-        return value
-    aval: Any = jax.typeof(value)
-    return ArrayType(aval.shape, aval.dtype, is_number(value) or aval.weak_type)
->>>>>>> 82a2a53c (pytree: one repr of a value, limited by the number of items)
 
 
 def _as_number(dtype: Any) -> bool | int | float | complex:

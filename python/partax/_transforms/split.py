@@ -9,8 +9,8 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.filters import FilterSpec, is_array
-from partax._pytree.short_text import array_text
-from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, RUN, VALUE, alike, details, repr_text
+from partax._pytree.short_text import array_text, short_text
+from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, VALUE, alike, details
 
 _LONGEST = 200
 
@@ -160,7 +160,7 @@ def is_same(leaf: Any, other: Any) -> bool:
 
 
 def leaf_text(leaf: Any) -> str:
-    return array_type(leaf).text if is_typed(leaf) else repr_text(leaf, longest=_LONGEST)
+    return array_type(leaf).text if is_typed(leaf) else short_text(leaf, _LONGEST)
 
 
 class Difference(NamedTuple):
@@ -202,8 +202,6 @@ def _entries(split: Split, root: str) -> Iterator[tuple[str, tuple[int, Any]]]:
     for path, kind, value in details(_core.describe_tree(tree, root)[0]):
         if kind == ARRAY:
             yield path, (VALUE, next(leaves))
-        elif kind == RUN:
-            yield from ((f"{path}[{i}]", (VALUE, one)) for i, one in enumerate(value[1], value[0]))
         elif kind == NODE and value[0] == "ordered_dict":
             yield path, (NODE, (*value[:2], None))
             yield f"{path}.keys()", (FIELD, value[2])
@@ -220,6 +218,6 @@ def _equal(entry: tuple[int, Any], other: tuple[int, Any], is_same: Callable[[An
 
 def _text(kind: int, value: Any) -> str:
     if kind != NODE:
-        return leaf_text(value) if kind == VALUE else repr_text(value, longest=_LONGEST)
+        return leaf_text(value) if kind == VALUE else short_text(value, _LONGEST)
     family, cls, arity = value
     return "None" if family == "none" else f"a `{cls.__name__}`" + ("" if arity is None else f" of {arity}")
