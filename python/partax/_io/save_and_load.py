@@ -92,7 +92,7 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
 
 def _safetensors(path: Any) -> Any:
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"`path`: found a `{type(path).__name__}`, expected the name of a file as the first argument")
+        raise TypeError(f"`path`: found a `{type(path).__name__}`, expected a file: save(path, tree), load(path, like)")
     try:
         return __import__("safetensors.numpy")
     except ImportError as error:
