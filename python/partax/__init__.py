@@ -89,10 +89,12 @@ _OF_MODULES = {
     "_store.programs": "store",  # all that the first call needs is imported when it is switched on
     "_transforms.branches": "filter_cond filter_switch",
     "_transforms.custom_rules": "filter_custom_jvp filter_custom_vjp",
-    "_transforms.derivatives": "filter_grad filter_hessian filter_jacfwd filter_jacrev filter_jvp filter_value_and_grad filter_vjp",
+    "_transforms.derivatives": "filter_grad filter_hessian filter_jacfwd filter_jacrev filter_jvp "
+    "filter_value_and_grad filter_vjp",
     "_transforms.loops": "filter_fori_loop filter_map filter_scan filter_while_loop scan_layers",
     "_transforms.mapped": "filter_shard_map filter_vmap",
-    "_transforms.programs": "filter_checkpoint filter_closure_convert filter_eval_shape filter_io_callback filter_make_jaxpr filter_pure_callback",
+    "_transforms.programs": "filter_checkpoint filter_closure_convert filter_eval_shape filter_io_callback "
+    "filter_make_jaxpr filter_pure_callback",
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names.split()}
 

@@ -110,13 +110,10 @@ class Description:
             elif kind == NODE:
                 entries[path] = _node_entry(*value)
             elif kind != KEY:
-                first, items = value if kind == RUN else (None, (value,))
-                for i, item in enumerate(items, first or 0):
-                    below = entries_of(item)
-                    if kind == FIELD:
-                        below = {**below, "": below[""]._replace(role="field")}
-                    start = path if first is None else f"{path}[{i}]"
-                    entries.update((start + segment, entry) for segment, entry in below.items())
+                below = entries_of(value)
+                if kind == FIELD:
+                    below = {**below, "": below[""]._replace(role="field")}
+                entries.update((path + segment, entry) for segment, entry in below.items())
         return entries
 
 
