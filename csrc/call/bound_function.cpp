@@ -38,7 +38,7 @@ void Bindings::refuse_donated(Call& call) const {
   const KeptValues kept_values(call.program()->key, are_bound(*this, call));
   for (const KeptValues::Part& part : kept_values.parts) {
     for (std::size_t i = part.first_leaf; part.is_kept && i < part.first_leaf + part.num_leaves; ++i) {
-      if (call.program()->donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
+      if (call.program()->leaves.donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
     }
   }
 }
@@ -52,7 +52,8 @@ void Bindings::add_program(const Call& call, const Ref& returned) {
   others.swap(programs);
   std::copy_if(others.begin(), others.end(), std::back_inserter(programs),
                [&](const auto& bound) { return !have_changed && bound->program(table); });
-  if (have_changed || program->table != &table || program->blocks || std::max(programs.size(), num_failures) >= kMost)
+  if (have_changed || !program->is_in(table) || program->target.waits ||
+      std::max(programs.size(), num_failures) >= kMost)
     return;
   if (auto bound = BoundProgram::make(program, are_bound(*this, call), call.leaves(), returned)) {
     programs.insert(programs.begin(), std::move(bound));

@@ -77,9 +77,9 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, cons
   if (!bound->find_free_leaves(*program, leaves)) return {};
   std::vector<std::size_t> free;
   for (const FreeLeaf& each : bound->free_) free.push_back(each.leaf);
-  const Ref target = program->value, stored = or_none(program->stored);
+  const Ref target = program->target.jitted, stored = or_none(program->target.stored);
   bound->plan_ =
-      python::direct_run(target, stored, truth(program->takes_tuple), leaves.tuple(), tuple_of_numbers(free));
+      python::direct_run(target, stored, truth(program->target.takes_tuple), leaves.tuple(), tuple_of_numbers(free));
   if (bound->plan_.get() == Py_None) return {};
   LeafBuffer& kept_leaves = bound->kept_values_.leaves;
   kept_leaves.reserve(leaves.size());
@@ -100,7 +100,7 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, cons
 
 ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
   ProgramPtr program = program_.lock();
-  return program && program->table == &table ? program : ProgramPtr();
+  return program && program->is_in(table) ? program : ProgramPtr();
 }
 
 bool BoundProgram::is_for(LeafBuffer& leaves) {

@@ -35,9 +35,9 @@ void check_forwarded(const Call& call, PyObject* returned, bool liveness_checked
     const std::size_t i = ~static_cast<std::size_t>(source);
     if (!is_deleted(call.leaves()[i])) continue;
     const Program& program = *call.program();
-    const Ref target = program.value;
+    const Ref target = program.target.jitted;
     const Ref index = number(i);
-    python::refuse_lost_arrays(target, call.leaves().tuple(), bytes_of(program.donated), index,
+    python::refuse_lost_arrays(target, call.leaves().tuple(), bytes_of(program.leaves.donated), index,
                                truth(liveness_checked));
     return;
   }
@@ -82,13 +82,14 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (bound != nullptr) bound_program = call.find_bound(bound->programs);
     if (!bound_program) call.find();
     const Program& program = *call.program();
-    if (bound != nullptr && !bound_program && !program.donated.empty() && !cache.graph) bound->refuse_donated(call);
+    if (bound != nullptr && !bound_program && !program.leaves.donated.empty() && !cache.graph)
+      bound->refuse_donated(call);
     const TargetRun run(call);
     refuse_lost_forwarded(call);
-    const Ref callable = program.stored_program ? program.stored_program : program.value;
+    const Ref callable = program.target.callable;
     if (bound_program) returned = bound_program->run(call.leaves());
     if (!returned) returned = call.run(callable.get());
-    if (program.blocks) wait_for(returned.get());
+    if (program.target.waits) wait_for(returned.get());
   } catch (const PythonError&) {
     if (call.program()) {
       cache.table.erase_untraced(*call.program());
@@ -99,7 +100,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   Ref result = call.finish(returned, !call.progress().traced);
   if (bound != nullptr && !bound_program) bound->add_program(call, returned);
   ++call.program()->calls;
-  ++(call.progress().is_miss() ? cache.misses : cache.hits);
+  ++(call.progress().is_miss() ? cache.counts.misses : cache.counts.hits);
   return result;
 }
 
@@ -129,13 +130,14 @@ bool Call::is_recent() {
   if (!latest) return false;
   if (is_latest(latest)) return true;
   ProgramPtr successor = latest->successor.lock();
-  return successor && successor->table == &cache_.table && is_latest(successor);
+  return successor && successor->is_in(cache_.table) && is_latest(successor);
 }
 
 // Whether a program of the table is that of this call; then it becomes the most recent one.
 bool Call::is_latest(ProgramPtr& program, BoundProgram* bound) {
-  if (!program->value || program->epoch != TypeTable::instance().epoch() || !matches(*program, bound)) return false;
-  if (program->table == &cache_.table) cache_.table.touch(*program);
+  if (!program->target.jitted || program->epoch != TypeTable::instance().epoch() || !matches(*program, bound))
+    return false;
+  if (program->is_in(cache_.table)) cache_.table.touch(*program);
   program_ = std::move(program);
   return true;
 }
@@ -152,7 +154,7 @@ bool Call::matches(Program& program, BoundProgram* bound) {
 }
 
 Ref Call::run(PyObject* callable) {
-  const Ref tuple = program_->takes_tuple ? leaves_.tuple() : Ref();
+  const Ref tuple = program_->target.takes_tuple ? leaves_.tuple() : Ref();
   const Away away;
   if (tuple) return Ref::checked(PyObject_CallOneArg(callable, tuple.get()));
   return Ref::checked(
@@ -202,7 +204,7 @@ void Call::find_or_create() {
   try {
     add_own_statics(program_->key, spec, leaves_);
     if (cache_.graph && !program_->objects) mark_objects(*program_);
-    if (program_->value) return;
+    if (program_->target.jitted) return;
     program_->difference = difference_of(*this, spec);
     const TargetRun run(*this);
     python::cache_miss(view());
@@ -255,21 +257,22 @@ void explain_failure(Call& call) {
 void refuse_lost_forwarded(const Call& call) {
   const Program& program = *call.program();
   const LeafBuffer& leaves = call.leaves();
-  if (program.donated.empty() || program.forwarded.empty()) return;
+  const LeafUse& use = program.leaves;
+  if (use.donated.empty() || use.forwarded.empty()) return;
   std::vector<PyObject*> donated;
   donated.reserve(leaves.size());
-  for (std::size_t i = 0; i < program.donated.size() && i < leaves.size(); ++i) {
-    if (program.donated[i] != 0) donated.push_back(leaves[i]);
+  for (std::size_t i = 0; i < use.donated.size() && i < leaves.size(); ++i) {
+    if (use.donated[i] != 0) donated.push_back(leaves[i]);
   }
   std::sort(donated.begin(), donated.end());
-  const std::vector<std::uint32_t> forwarded = program.forwarded;  // asking runs Python, and another thread may trace
+  const std::vector<std::uint32_t> forwarded = use.forwarded;  // asking runs Python, and another thread may trace
   const bool may_lose = std::any_of(forwarded.begin(), forwarded.end(), [&](std::uint32_t i) {
     return i < leaves.size() &&
            (std::binary_search(donated.begin(), donated.end(), leaves[i]) || is_deleted(leaves[i]));
   });
   if (!may_lose) return;
-  const Ref target = program.value;
-  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.donated), Py_None, Py_False);
+  const Ref target = program.target.jitted;
+  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(program.leaves.donated), Py_None, Py_False);
 }
 
 }  // namespace partax

@@ -83,10 +83,10 @@ Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options"));
 Ref living_caches(PyObject* callable) {
   std::vector<Ref> caches;
   for (const ProgramPtr& program : shared_caches().all()) {
-    if (!program->value) continue;
+    if (!program->cache) continue;
     const StaticValue& function = program->key.statics[0];
     const bool is_wanted = callable == Py_None ? program->callables().any_lives : function.is_known_callable(callable);
-    if (is_wanted) caches.push_back(program->value);
+    if (is_wanted) caches.push_back(program->cache);
   }
   return list_of(std::move(caches));
 }
@@ -116,18 +116,18 @@ Ref find_cache(JitFunction& jit, TreeSpec& spec) {
     difference = caches.difference(spec, CallShape()).second;
     program = caches.find_or_insert(spec, CallShape());
   }
-  const bool is_new = !program->value;
+  const bool is_new = !program->cache;
   try {
     if (is_new) {
       Ref made = box(std::make_unique<CallCache>(jit.function, jit.options));
       cache_in(made.get()).difference = std::move(difference);
-      if (!program->value) program->value = std::move(made);  // else another thread was first
+      if (!program->cache) program->cache = std::move(made);  // else another thread was first
     }
   } catch (...) {
     if (is_new) caches.erase(*program);
     throw;
   }
-  Ref cache = program->value;
+  Ref cache = program->cache;
   cache_in(cache.get()).root = program;
   jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
   const Ref before = Ref::steal(std::exchange(jit.cache, Py_NewRef(cache.get())));

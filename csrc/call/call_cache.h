@@ -27,11 +27,9 @@ struct CallCache {
   Ref graph;                    // the option of that name; null where the function is to change no argument
   std::weak_ptr<Program> root;  // where wrappers find this cache
   bool has_traced = false;
-  // Since it was cleared, also those of programs that were dropped.
-  std::size_t traces = 0;
-  std::size_t hits = 0;
-  std::size_t misses = 0;
-  std::size_t loads = 0;
+  struct Counts {
+    std::size_t traces = 0, hits = 0, misses = 0, loads = 0;
+  } counts;                // since it was cleared, also of programs that were dropped
   Ref history;             // the records of its traces, which outlive its keys; empty before the first one
   std::string difference;  // why its callable is not an earlier one of the same code; empty: there was none
 };

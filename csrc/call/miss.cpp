@@ -26,6 +26,7 @@ void keep_to_its_functions(const Call& call) {
 Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const TreeSpec& arguments, PyObject* inputs,
                 std::shared_ptr<std::size_t>& calls) {
   Program& program = *call.program();
+  const std::vector<std::uint8_t>& not_forwardable = program.leaves.not_forwardable;
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -37,7 +38,7 @@ Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const T
   std::size_t num_inputs = 0;
   for (PyObject* input : Items(inputs)) {
     const std::size_t i = num_inputs++;
-    if (i >= program.not_forwardable.size() || program.not_forwardable[i] == 0) forwardable.emplace(input, i);
+    if (i >= not_forwardable.size() || not_forwardable[i] == 0) forwardable.emplace(input, i);
   }
   // A leaf with an explicit sharding is not forwarded.
   const bool has_shardings = shardings != Py_None;
@@ -70,8 +71,8 @@ Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const T
   Ref node = make_output_node(slot, std::move(children));
   // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
   for (const std::int32_t source : output->source) {
-    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : program.not_forwardable.size();
-    if (input < program.not_forwardable.size() && program.not_forwardable[input] != 0) return {};
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : not_forwardable.size();
+    if (input < not_forwardable.size() && not_forwardable[input] != 0) return {};
   }
   calls = output->calls;
   program.add_output(slot);
@@ -85,7 +86,7 @@ void check_still_proven(const Call& call) {
     spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
   };
   const CallCache& cache = call.cache();
-  if (call.program()->traces > 0) check(call.program()->key);
+  if (!call.program()->traces.empty()) check(call.program()->key);
   const ProgramPtr root = cache.root.lock();
   if (root && cache.has_traced) check(root->key);
 }
@@ -155,10 +156,9 @@ Ref Trace::output(PyObject* result, PyObject* shardings) {
 void Trace::end(std::size_t number, bool failed) {
   --program().tracing;
   if (failed) return;
-  ++program().traces;
-  ++running().cache().traces;
+  ++running().cache().counts.traces;
   running().cache().has_traced = true;
-  program().log.push_back(ProgramTrace{number, calls_});
+  program().traces.push_back(ProgramTrace{number, calls_});
 }
 
 Ref restore_output(const Call& call, PyObject* result, PyObject* inputs) {
@@ -173,30 +173,34 @@ Ref restore_output(const Call& call, PyObject* result, PyObject* inputs) {
 
 // ---- The target of a new program.
 
-Ref share_function(Program& program, const Ref& function, PyObject* flags) {
-  Flags not_forwardable = read_flags(flags);
-  if (!program.function) {
-    program.function = function;
-    program.not_forwardable = std::move(not_forwardable);
+Ref share_function(Program& program, const Ref& function) {
+  Flags not_forwardable = read_flags(attribute(function.get(), "not_forwardable").get());
+  if (!program.target.function) {
+    program.target.function = function;
+    program.leaves.not_forwardable = std::move(not_forwardable);
   }
-  return program.function;
+  return program.target.function;
 }
 
-void set_target(Call& call, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program) {
-  Program& program = *call.program();
+void set_target(Call& call, const Ref& jitted, PyObject* flags) {
+  Target& target = call.program()->target;
+  LeafUse& use = call.program()->leaves;
   Flags donated = read_flags(flags);
+  const bool takes_tuple = attribute(target.function.get(), "takes_tuple").get() == Py_True;
+  const Ref& stored = call.progress().stored;
+  Ref callable = stored ? attribute(stored.get(), "program") : jitted;
   // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
-  if (program.value) return;  // another thread was first
+  if (target.jitted) return;  // another thread was first
   const auto is_donated = [&](std::uint32_t leaf) { return donated.at(leaf) != 0; };
-  if (std::any_of(program.forwarded.begin(), program.forwarded.end(), is_donated)) return;
-  for (std::size_t i = 0; i < donated.size(); ++i) program.not_forwardable[i] |= donated[i];
-  if (std::find(donated.begin(), donated.end(), 1) != donated.end()) program.donated = std::move(donated);
-  program.takes_tuple = takes_tuple;
-  program.value = target;
-  program.stored_program = stored_program;
-  program.stored = call.progress().stored;
+  if (std::any_of(use.forwarded.begin(), use.forwarded.end(), is_donated)) return;
+  for (std::size_t i = 0; i < donated.size(); ++i) use.not_forwardable[i] |= donated[i];
+  if (std::find(donated.begin(), donated.end(), 1) != donated.end()) use.donated = std::move(donated);
+  target.takes_tuple = takes_tuple;
+  target.jitted = jitted;
+  target.callable = std::move(callable);
+  target.stored = stored;
   call.progress().is_new = true;
-  const Ref done = std::move(program.function);
+  const Ref done = std::move(target.function);
 }
 
 }  // namespace partax

@@ -29,7 +29,7 @@ class Trace {
   Ref described() const { return described_; }
   Ref values() const { return arrays_.tuple(); }
   // The number of the first trace of the static key; 0 for that one.
-  std::size_t first() const { return program().log.empty() ? 0 : program().log.front().number; }
+  std::size_t first() const { return program().traces.empty() ? 0 : program().traces.front().number; }
   bool is_full() const;
   std::uint64_t epoch() const { return TypeTable::instance().epoch(); }
   Ref difference() const { return exact_unicode(program().difference); }
@@ -62,11 +62,10 @@ Ref restore_output(const Call& call, PyObject* result, PyObject* inputs);
 
 // ---- The target of a new program, which several threads may build at once.
 
-// Has the program keep what jax traces, unless another thread was first, and returns what it keeps. A flag is 1 for a
-// leaf that must not be forwarded.
-Ref share_function(Program& program, const Ref& function, PyObject* flags);
-// Gives the program its target, and what runs in its place, if programs are stored. A flag is 1 for a leaf that is
-// donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
-void set_target(Call& call, const Ref& target, PyObject* flags, bool takes_tuple, const Ref& stored_program);
+// Has the program keep what jax traces, a `TracedFunction`, unless another thread was first; returns what it keeps.
+Ref share_function(Program& program, const Ref& function);
+// Gives the program its target, and what runs instead of it, if the call has stored programs. A flag is 1 for a leaf
+// that is donated. Does nothing if some trace forwards such a leaf: then the target is to be built again.
+void set_target(Call& call, const Ref& jitted, PyObject* flags);
 
 }  // namespace partax

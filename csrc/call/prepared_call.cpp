@@ -35,8 +35,8 @@ Ref PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
 
 Ref PreparedCall::run(PyObject* callable) const {
   Call& call = this->call();
-  const Ref target = program()->value, leaves = call.leaves().tuple();
-  const Ref arguments = program()->takes_tuple ? tuple_of({leaves}) : leaves;
+  const Ref target = program()->target.jitted, leaves = call.leaves().tuple();
+  const Ref arguments = program()->target.takes_tuple ? tuple_of({leaves}) : leaves;
   try {
     const TargetRun run(call);
     const Away away;

@@ -24,7 +24,7 @@ class PreparedCall {
   // The objects in the arguments that the function may change, a list; or None.
   Ref objects() const { return or_none(call().objects().objects()); }
   // The `Programs` that its program may be stored by, or None.
-  Ref stored() const { return or_none(call().program()->stored); }
+  Ref stored() const { return or_none(call().program()->target.stored); }
   Ref leaves() const { return call().leaves().tuple(); }
   // Calls `callable(target, arguments)` as part of this call; gives what it returns.
   Ref run(PyObject* callable) const;

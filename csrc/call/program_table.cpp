@@ -36,14 +36,14 @@ void Program::add_output(const std::shared_ptr<OutputSlot>& slot) {
     const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
     outputs.erase(std::remove_if(outputs.begin(), outputs.end(), gone), outputs.end());
   }
-  std::vector<std::uint32_t> all = forwarded;
+  std::vector<std::uint32_t> all = leaves.forwarded;
   for (const std::int32_t source : slot->output->source) {
     if (source < 0) all.push_back(~static_cast<std::uint32_t>(source));
   }
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
-  forwarded.swap(all);
+  leaves.forwarded.swap(all);
 }
 
 // ---- Programs whose callables are gone.
@@ -72,7 +72,7 @@ class OrphanedPrograms {
       if (++count > kMaxEntries || bytes > kMaxBytes) dropped.push_back(std::move(other));
     }
     for (const ProgramPtr& other : dropped) {
-      if (other->table != nullptr) other->table->erase(*other);
+      if (other->place.table != nullptr) other->place.table->erase(*other);
     }
   }
 
@@ -97,7 +97,7 @@ PyObject* ProgramTable::on_death(PyObject* capsule, PyObject* weakref) noexcept 
   const auto place = table->by_weakref_.find(weakref);
   if (place == table->by_weakref_.end()) Py_RETURN_NONE;
   const Part part = place->second;
-  const ProgramPtr program = *part.program->recency;
+  const ProgramPtr program = *part.program->place.recency;
   const Ref keep = Ref::borrow(weakref);
   try {
     if (part.is_callable && program->callables().are_provable) {
@@ -129,14 +129,15 @@ std::vector<ProgramPtr> ProgramTable::candidates(const TreeSpec& spec, const Cal
   std::vector<ProgramPtr> candidates;
   const auto range = by_hash_.equal_range(spec.hash ^ shape.hash());
   for (auto place = range.first; place != range.second; ++place) candidates.push_back(place->second);
-  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
+  std::sort(candidates.begin(), candidates.end(),
+            [](const auto& a, const auto& b) { return a->place.used > b->place.used; });
   return candidates;
 }
 
 ProgramPtr ProgramTable::find(const TreeSpec& spec, const CallShape& shape) {
   for (const ProgramPtr& program : candidates(spec, shape)) {
     if (program->epoch != TypeTable::instance().epoch() || !(program->shape == shape)) continue;
-    if (!program->key.equals(spec) || program->table != this) continue;
+    if (!program->key.equals(spec) || !program->is_in(*this)) continue;
     touch(*program);
     return program;
   }
@@ -145,7 +146,7 @@ ProgramPtr ProgramTable::find(const TreeSpec& spec, const CallShape& shape) {
 
 std::pair<std::size_t, std::string> ProgramTable::difference(const TreeSpec& spec, const CallShape& shape) const {
   for (const ProgramPtr& program : candidates(spec, shape)) {
-    if (!program->value || !(program->shape == shape)) continue;
+    if ((!program->target.jitted && !program->cache) || !(program->shape == shape)) continue;
     auto difference = program->key.difference(spec);
     if (!difference.second.empty()) return difference;
   }
@@ -162,15 +163,15 @@ ProgramPtr ProgramTable::find_or_insert(const TreeSpec& spec, const CallShape& s
     if (ProgramPtr equal_program = find(spec, shape)) return equal_program;
   }
   program->shape = shape;
-  program->hash = spec.hash ^ shape.hash();
-  program->used = ++uses_;
+  program->place.hash = spec.hash ^ shape.hash();
+  program->place.used = ++uses_;
   std::list<ProgramPtr> place(1, program);  // before anything has changed, as it may fail
   enlist(program);
   std::list<ProgramPtr> evicted;
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = unlink(*recency_.back());
   recency_.splice(recency_.begin(), place);
-  program->recency = recency_.begin();
-  program->table = this;
+  program->place.recency = recency_.begin();
+  program->place.table = this;
   return program;
 }
 
@@ -179,7 +180,7 @@ void ProgramTable::enlist(const ProgramPtr& program) {
   try {
     key.each_weakref(
         [&](PyObject* weakref, bool of_callable) { by_weakref_.emplace(weakref, Part{program.get(), of_callable}); });
-    by_hash_.emplace(program->hash, program);
+    by_hash_.emplace(program->place.hash, program);
   } catch (...) {
     key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
     throw;
@@ -189,11 +190,11 @@ void ProgramTable::enlist(const ProgramPtr& program) {
 
 std::list<ProgramPtr> ProgramTable::unlink(Program& program) noexcept {
   std::list<ProgramPtr> list_node;
-  if (program.table != this) return list_node;
-  program.table = nullptr;
-  list_node.splice(list_node.begin(), recency_, program.recency);
+  if (!program.is_in(*this)) return list_node;
+  program.place.table = nullptr;
+  list_node.splice(list_node.begin(), recency_, program.place.recency);
   program.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
-  const auto range = by_hash_.equal_range(program.hash);
+  const auto range = by_hash_.equal_range(program.place.hash);
   for (auto place = range.first; place != range.second; ++place) {
     if (place->second.get() != &program) continue;
     by_hash_.erase(place);
@@ -205,11 +206,11 @@ std::list<ProgramPtr> ProgramTable::unlink(Program& program) noexcept {
 void ProgramTable::erase(Program& program) noexcept { const std::list<ProgramPtr> dropped = unlink(program); }
 
 void ProgramTable::erase_untraced(Program& program) noexcept {
-  if (program.traces == 0 && program.tracing == 0) erase(program);
+  if (program.traces.empty() && program.tracing == 0) erase(program);
 }
 
 int Program::traverse(visitproc visit, void* arg) const {
-  return visit_all(visit, arg, value, stored_program, stored, function, key);
+  return visit_all(visit, arg, cache, target.jitted, target.callable, target.stored, target.function, key);
 }
 
 int ProgramTable::traverse(visitproc visit, void* arg) const {

@@ -13,7 +13,27 @@
 
 namespace partax {
 
-// One trace of a program: its number among the callable's, and its calls where its result tells them from others'.
+class ProgramTable;
+class TargetRun;
+
+// What calls of a program run.
+struct Target {
+  Ref jitted;                // the jax.jit; empty while it is being made
+  Ref callable;              // the same, or what runs stored programs
+  Ref stored;                // the `Programs` of that, if programs are stored
+  Ref function;              // what jax traces while the target is made: all threads that make it at once share it
+  bool takes_tuple = false;  // the leaves are one tuple, and not each an argument
+  bool waits = false;        // a call waits for its result: some trace may raise an error of Equinox's
+};
+
+// How a target treats the leaves: each is donated, forwarded, or neither.
+struct LeafUse {
+  std::vector<std::uint8_t> not_forwardable;  // of each leaf: it is donated, or has a sharding of its own
+  std::vector<std::uint8_t> donated;          // of each leaf; empty if none is donated
+  std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
+};
+
+// One trace of a program: its number among the callable's, and its calls if its result identifies them.
 struct ProgramTrace {
   std::size_t number;
   std::shared_ptr<std::size_t> calls;
@@ -26,8 +46,6 @@ struct KeyObjects {
   std::vector<PyObject*> distinct;   // the addresses in the last call that was checked: no object was there twice
 };
 
-class ProgramTable;
-
 // The callables of a key.
 struct CallableSummary {
   bool are_provable = true;         // re-created ones may get its program
@@ -35,7 +53,13 @@ struct CallableSummary {
   std::size_t num_array_bytes = 0;  // of the arrays that they can read
 };
 
-class TargetRun;
+// Where a program is in its table.
+struct TablePlace {
+  ProgramTable* table = nullptr;
+  std::size_t hash = 0;
+  std::size_t used = 0;  // when it was found last
+  std::list<std::shared_ptr<struct Program>>::iterator recency;
+};
 
 struct Program : std::enable_shared_from_this<Program> {
   Program() = default;
@@ -44,34 +68,25 @@ struct Program : std::enable_shared_from_this<Program> {
   Program& operator=(const Program&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
   CallableSummary callables() const;
+  bool is_in(const ProgramTable& table) const noexcept { return place.table == &table; }
   // For the garbage collector, which counts each report: of several owners none may report the program.
   int traverse(visitproc visit, void* arg) const;
 
   TreeSpec key;  // sealed
   CallShape shape;
-  std::size_t hash = 0;
   std::uint64_t epoch = 0;
-  Ref value;                 // the jitted target; empty while it is being made
-  Ref stored_program;        // where programs are stored: what calls run in its place, which finds them there
-  Ref stored;                // the `Programs` that it asks for them
-  bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
-  std::string difference;    // why it is not the program of an earlier re-created callable, if that is why it is new
-  Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
-  std::size_t traces = 0;
+  Ref cache;  // only in the table of all caches: a CallCache, instead of a target
+  Target target;
+  LeafUse leaves;
+  std::string difference;  // why it is not the program of an earlier re-created callable, if that is why it is new
+  std::vector<ProgramTrace> traces;
   std::size_t tracing = 0;  // traces that have begun, in any thread
   std::size_t calls = 0;
-  std::vector<ProgramTrace> log;              // of its traces
-  std::vector<std::uint8_t> not_forwardable;  // leaves that are not forwarded: donated, or with a sharding of their own
-  std::vector<std::uint8_t> donated;          // for each leaf, whether the target donates it; empty if it donates none
-  std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null without the option `graph`
-  std::size_t used = 0;                 // when it was found last
   std::weak_ptr<Program> successor;     // the program that followed this one last time: the first guess when it differs
   TargetRun* runs = nullptr;            // of the target, the latest first
-  ProgramTable* table = nullptr;        // that it is in
-  std::list<std::shared_ptr<Program>>::iterator recency;
+  TablePlace place;
 };
 using ProgramPtr = std::shared_ptr<Program>;
 // The caller must hold a ProgramPtr to each program that it goes on with: comparing keys runs user code, which may call
@@ -95,8 +110,8 @@ class ProgramTable {
   ProgramPtr latest() const noexcept { return recency_.empty() ? ProgramPtr() : recency_.front(); }
   // It must be in the table.
   void touch(Program& program) noexcept {
-    program.used = ++uses_;
-    recency_.splice(recency_.begin(), recency_, program.recency);
+    program.place.used = ++uses_;
+    recency_.splice(recency_.begin(), recency_, program.place.recency);
   }
   void erase(Program& program) noexcept;
   // After a call that failed: drops a program that no call has traced or is tracing.

@@ -11,17 +11,6 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-PyObject* new_prepared_call(PyTypeObject*, PyObject* arguments, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    PyObject *jit = nullptr, *args = nullptr, *kwargs = nullptr;
-    int abstract = 0;
-    parse_tuple(arguments, "OO!O!p", &jit, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &abstract);
-    check_is_wrapper(jit);
-    const auto prepare = [&] { return std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0); };
-    return box_made<PreparedCall>(prepare).release();
-  });
-}
-
 // (the forwarded leaves, the shardings or None) of what a target has returned.
 Ref output_info(PyObject* node) {
   std::vector<std::size_t> forwarded;
@@ -33,23 +22,14 @@ Ref output_info(PyObject* node) {
   return tuple_of({tuple_of_numbers(forwarded), or_none(output->shardings)});
 }
 
-// (calls, target, [(number of a trace, its calls or None)]) of every key.
-Ref programs_of(const CallCache& cache) {
-  std::vector<Ref> all;
-  for (const ProgramPtr& program : cache.table.all()) {
-    std::vector<Ref> log;
-    for (const ProgramTrace& trace : std::vector<ProgramTrace>(program->log)) {
-      log.push_back(tuple_of({number(trace.number), trace.calls ? number(*trace.calls) : or_none({})}));
-    }
-    all.push_back(tuple_of({number(program->calls), or_none(program->value), list_of(std::move(log))}));
-  }
-  return list_of(std::move(all));
+std::unique_ptr<ProgramView> view_of(const ProgramPtr& program) {
+  return std::make_unique<ProgramView>(ProgramView{program});
 }
 
-// (static keys, traces, hits, misses, size limit, loads)
-Ref info_of(const CallCache& cache) {
-  return tuple_of_numbers(std::vector<std::size_t>{cache.table.size(), cache.traces, cache.hits, cache.misses,
-                                                   cache.table.max_size(), cache.loads});
+Ref programs_of(const CallCache& cache) {
+  std::vector<Ref> programs;
+  for (const ProgramPtr& program : cache.table.all()) programs.push_back(box(view_of(program)));
+  return list_of(std::move(programs));
 }
 
 void register_cache(py::module_& module) {
@@ -63,11 +43,16 @@ void register_cache(py::module_& module) {
            })
       .def_property("difference", [](const CallCache& cache) { return exact_unicode(cache.difference); })
       .def_property("options", [](const CallCache& cache) { return cache.options; })
-      .def("entries", &programs_of)
-      .def("info", &info_of)
+      .def("programs", &programs_of)
+      .def_property("static_keys", [](const CallCache& cache) { return number(cache.table.size()); })
+      .def_property("traces", [](const CallCache& cache) { return number(cache.counts.traces); })
+      .def_property("hits", [](const CallCache& cache) { return number(cache.counts.hits); })
+      .def_property("misses", [](const CallCache& cache) { return number(cache.counts.misses); })
+      .def_property("max_size", [](const CallCache& cache) { return number(cache.table.max_size()); })
+      .def_property("loads", [](const CallCache& cache) { return number(cache.counts.loads); })
       .def("clear", [](CallCache& cache) {
         cache.table.clear();
-        cache.traces = cache.hits = cache.misses = cache.loads = 0;
+        cache.counts = {};
       });
   define(module, "caches", &living_caches, py::arg("callable") = py::none());
 }
@@ -132,68 +117,73 @@ void register_arguments(BoxedClass<CallView>& view) {
 }
 
 void register_steps_of_miss(BoxedClass<CallView>& view) {
-  view.def_property("program",
+  view.def_property("program", [](const CallView& view) { return box(view_of(program_of(view).shared_from_this())); })
+      .def_property("has_target",
+                    [](const CallView& view) { return static_cast<bool>(program_of(view).target.jitted); })
+      .def_property("traced_function", [](const CallView& view) { return or_none(program_of(view).target.function); })
+      .def("share_function", [](const CallView& view,
+                                PyObject* function) { return share_function(program_of(view), Ref::borrow(function)); })
+      .def_property("forwarded",
                     [](const CallView& view) {
-                      return box(std::make_unique<ProgramView>(ProgramView{program_of(view).weak_from_this()}));
+                      return tuple_of_numbers(std::vector<std::uint32_t>(program_of(view).leaves.forwarded));
                     })
-      .def_property("has_target", [](const CallView& view) { return static_cast<bool>(program_of(view).value); })
-      .def_property("traced_function", [](const CallView& view) { return or_none(program_of(view).function); })
-      .def("share_function",
-           [=](const CallView& view, PyObject* function, PyObject* not_forwardable) {
-             return share_function(program_of(view), Ref::borrow(function), not_forwardable);
-           })
-      .def_property(
-          "forwarded",
-          [](const CallView& view) { return tuple_of_numbers(std::vector<std::uint32_t>(program_of(view).forwarded)); })
-      .def("set_target",
-           [](const CallView& view, PyObject* target, PyObject* donated, bool takes_tuple, PyObject* stored_program) {
-             set_target(*view.call, Ref::borrow(target), donated, takes_tuple,
-                        Ref::borrow(null_if_none(stored_program)));
-           })
-      .def("wait_for_results", [](const CallView& view) { program_of(view).blocks = true; })
+      .def("set_target", [](const CallView& view, PyObject* jitted,
+                            PyObject* donated) { set_target(*view.call, Ref::borrow(jitted), donated); })
+      .def("wait_for_results", [](const CallView& view) { program_of(view).target.waits = true; })
       // The stored programs that it may run.
-      .def_property("stored", [](const CallView& view) { return or_none(view.call->progress().stored); })
       .def("set_stored",
            [](const CallView& view, PyObject* stored) { view.call->progress().stored = Ref::borrow(stored); })
-      .def_property(
-          "stores_result",
-          [](const CallView& view) { return view.call->progress().stored || program_of(view).stored_program; })
+      .def_property("stores_result",
+                    [](const CallView& view) { return view.call->progress().stored || program_of(view).target.stored; })
       .def("count_load",
            [](const CallView& view) {
              view.call->progress().loaded = true;
-             ++view.call->cache().loads;
+             ++view.call->cache().counts.loads;
            })
-      // It and those after it run the target itself.
+      // It and those after it run the jax.jit itself.
       .def("forget_program",
            [](const CallView& view) {
-             Program& program = program_of(view);
-             const Ref stored_program = std::move(program.stored_program), stored = std::move(program.stored);
+             Target& target = program_of(view).target;
+             const Ref callable = std::exchange(target.callable, target.jitted), stored = std::move(target.stored);
            })
       .def("restore_output", [](const CallView& view, PyObject* result, const py::tuple& inputs) {
         return restore_output(*view.call, result, inputs.ptr());
       });
 }
 
-void register_call_view(py::module_& module) {
+// (number, calls or None) of each trace.
+Ref traces_of(const ProgramView& view) {
+  std::vector<Ref> traces;
+  const ProgramPtr program = view.program.lock();
+  for (const ProgramTrace& trace : program ? program->traces : std::vector<ProgramTrace>()) {
+    traces.push_back(tuple_of({number(trace.number), trace.calls ? number(*trace.calls) : or_none({})}));
+  }
+  return list_of(std::move(traces));
+}
+
+Ref begin_trace(const ProgramView& view, PyObject* tracers) {
+  return box_made<Trace>([&] { return std::make_unique<Trace>(view, tracers); });
+}
+
+void register_program(py::module_& module) {
   BoxedClass<CallView> view(module, "partax._core.Call", "A call, for what it needs Python for.", {});
   register_arguments(view);
   register_steps_of_miss(view);
   BoxedClass<ProgramView>(module, "partax._core.Program", "The program of a static key.", {})
-      .def_property("running_call", &running_call);
-}
-
-PyObject* new_trace(PyTypeObject*, PyObject* arguments, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    PyObject *program = nullptr, *tracers = nullptr;
-    parse_tuple(arguments, "O!O!", Boxed<ProgramView>::type, &program, &PyTuple_Type, &tracers);
-    const auto begin = [&] { return std::make_unique<Trace>(Boxed<ProgramView>::in(program), tracers); };
-    return box_made<Trace>(begin).release();
-  });
-}
-
-void register_trace(py::module_& module) {
-  BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.",
-                    {{Py_tp_new, reinterpret_cast<void*>(new_trace)}})
+      .def_property("running_call", &running_call)
+      .def("begin_trace", &begin_trace)
+      .def_property("calls",
+                    [](const ProgramView& view) {
+                      const ProgramPtr program = view.program.lock();
+                      return number(program ? program->calls : 0);
+                    })
+      .def_property("target",
+                    [](const ProgramView& view) {
+                      const ProgramPtr program = view.program.lock();
+                      return or_none(program ? program->target.jitted : Ref());
+                    })
+      .def_property("traces", &traces_of);
+  BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.", {})
       .def_property("call", &Trace::call)
       .def_property("described", &Trace::described)
       .def_property("values", &Trace::values)
@@ -206,9 +196,14 @@ void register_trace(py::module_& module) {
       .def("end", &Trace::end);
 }
 
+Ref prepare_call(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract) {
+  check_is_wrapper(jit);
+  return box_made<PreparedCall>([&] { return std::make_unique<PreparedCall>(jit, args, kwargs, abstract); });
+}
+
 void register_prepared_call(py::module_& module) {
-  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.",
-                           {{Py_tp_new, reinterpret_cast<void*>(new_prepared_call)}})
+  define(module, "prepare_call", &prepare_call);
+  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", {})
       .def_property("record", &PreparedCall::record)
       .def_property("stored", &PreparedCall::stored)
       .def_property("objects", &PreparedCall::objects)
@@ -233,8 +228,7 @@ void register_call(py::module_& module) {
   register_bound_function_type(module.ptr());
   define(module, "make_bound_function", &make_bound_function);
   register_output(module);
-  register_call_view(module);
-  register_trace(module);
+  register_program(module);
   define(module, "set_variable_slot", &set_variable_slot);
   register_prepared_call(module);
 }

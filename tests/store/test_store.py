@@ -288,7 +288,7 @@ def test_nothing_is_kept_of_what_dies(tmp_path: Path) -> None:
     with partax.store(tmp_path):
         step(jnp.ones(3))
         written()
-        dead = [weakref.ref(function), weakref.ref(step._cache.entries()[0][1])]
+        dead = [weakref.ref(function), weakref.ref(step._cache.programs()[0].target)]
         gc.disable()
         step.clear_cache()
         gc.enable()

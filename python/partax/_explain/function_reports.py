@@ -22,14 +22,14 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
 
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
     calls: dict[int, int | None] = {}  # by the number of the trace
-    for of_key, _, log in () if cache is None else cache.entries():
-        calls.update(log)
-        if len(log) == 1 and log[0][1] is None:
-            calls[log[0][0]] = of_key
+    for program in () if cache is None else cache.programs():
+        calls.update(program.traces)
+        if len(program.traces) == 1 and program.traces[0][1] is None:
+            calls[program.traces[0][0]] = program.calls
     texts = _static_texts(history.records)
     traces = (_trace_report(*pair, calls.get(pair[0].number)) for pair in zip(history.records, texts, strict=True))
     defined = "" if history.defined is None else site_text(history.defined)
-    hits, misses = (None, None) if cache is None else cache.info()[2:4]
+    hits, misses = (None, None) if cache is None else (cache.hits, cache.misses)
     return FunctionReport(history.name, defined, hits, misses, tuple(traces), tuple(history.loads))
 
 

@@ -48,7 +48,7 @@ class Program:
 
 
 def trace(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Traced":
-    call = _core.PreparedCall(wrapper, args, kwargs, True)
+    call = _core.prepare_call(wrapper, args, kwargs, True)
     traced = call.run(lambda target, leaves: (call.stored or target).trace(*leaves))
     return Traced(Program(wrapper, call, traced.out_info), traced)
 

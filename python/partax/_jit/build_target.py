@@ -12,7 +12,7 @@ import jax
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
 from partax._jit.at_work import working_for
-from partax._jit.options import Options, names_of
+from partax._jit.options import names_of
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
@@ -97,15 +97,13 @@ class TracedFunction(NamedTuple):
     keywords: dict[str, Any]  # of its jax.jit
     donatable: frozenset[int]  # the leaves that the options donate, if they do not come back as they are
     takes_tuple: bool
+    shards_outputs: bool  # the options have shardings for the result
+    not_forwardable: bytes  # for each leaf 1 if it goes through XLA, though it comes back as it is
     program: _core.Program
 
 
-def traced_function(
-    call: _core.Call, trace: Callable[[_core.Program, tuple[Any, ...]], Any]
-) -> tuple[TracedFunction, bytes]:
-    """The function that jax traces for the new static key of a call, which calls `trace` with its program and the
-    leaves; and for each leaf a byte that is 1 where it must not be forwarded.
-    """
+def traced_function(call: _core.Call, trace: Callable[[_core.Program, tuple[Any, ...]], Any]) -> TracedFunction:
+    """What jax traces for the new static key of a call, which calls `trace` with its program and the leaves."""
     options, fun, leaves, program = call.options, call.function, call.leaves, call.program
     described, _ = call.describe()
     donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
@@ -128,66 +126,24 @@ def traced_function(
     function.warns_of_donation = options.warns_of_donation  # type: ignore[attr-defined]
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
-    return TracedFunction(function, keywords, donatable, takes_tuple, program), bytes(through_xla)
+    shards_outputs = options.out_shardings is not None
+    return TracedFunction(function, keywords, donatable, takes_tuple, shards_outputs, bytes(through_xla), program)
 
 
 def build_target(
-    options: Options,
-    traced: TracedFunction,
-    leaves: tuple[Any, ...],
-    forwarded_leaves: tuple[int, ...],
-    stored_donated: bytes | None,
+    traced: TracedFunction, leaves: tuple[Any, ...], forwarded_leaves: tuple[int, ...], stored_donated: bytes | None
 ) -> tuple[Callable[..., Any], bytes]:
     """The jax.jit target of a new static key, and for each leaf a byte that is 1 where it is donated: `stored_donated`
     if there is a stored program, which has that. All leaves in `forwarded_leaves` come back unchanged in some trace.
     """
-    function, keywords = traced.function, dict(traced.keywords)
+    function, keywords, donated = traced.function, dict(traced.keywords), traced.donatable
     if stored_donated is not None and not any(stored_donated[i] for i in forwarded_leaves):
-        keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(stored_donated) if is_donated)
-        if options.out_shardings is not None:
-            return _DeferredTarget(function, keywords), stored_donated
-        return placed_target(function, keywords, traced.takes_tuple), stored_donated
-    if not traced.donatable and options.out_shardings is None:
-        return placed_target(function, keywords, traced.takes_tuple), bytes(len(leaves))
-
-    # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
-    first = _first_trace(function, keywords, leaves)
-    forwarded, _ = _core.output_info(first.out_info)
-    donated = traced.donatable - {*forwarded, *forwarded_leaves}
+        donated = frozenset(i for i, is_donated in enumerate(stored_donated) if is_donated)
+    elif donated:  # what comes back depends on the result; the target has this trace too, as jax keeps it by function
+        with working_for(traced.program.running_call):
+            first = jax.jit(function, **keywords).trace(*leaves)
+        donated -= {*_core.output_info(first.out_info)[0], *forwarded_leaves}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
-    return _traced_target(function, first, keywords), bytes(i in donated for i in range(len(leaves)))
-
-
-def _first_trace(function: Any, keywords: dict[str, Any], leaves: tuple[Any, ...]) -> Any:
-    with working_for(function.program.running_call):
-        return jax.jit(function, **keywords).trace(*leaves)
-
-
-def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Callable[..., Any]:
-    """The target with the shardings that its result is asked to have; it has this trace: jax keeps them by function."""
-    _, out_shardings = _core.output_info(first.out_info)
-    if out_shardings is not None:
-        keywords = {**keywords, "out_shardings": _core.with_children(first.out_info, out_shardings)}
-    return placed_target(function, keywords, False)
-
-
-class _DeferredTarget:
-    """A target that depends on a trace, where a stored program runs in its place: it is made when it is needed."""
-
-    def __init__(self, function: Any, keywords: dict[str, Any]) -> None:
-        self.__wrapped__ = function
-        self._keywords = keywords
-        self._target: Any = None
-
-    def __call__(self, *leaves: Any) -> Any:
-        return self._make(leaves)(*leaves)
-
-    def trace(self, *leaves: Any) -> Any:
-        return self._make(leaves).trace(*leaves)
-
-    def _make(self, leaves: tuple[Any, ...]) -> Any:
-        if self._target is None:
-            function, keywords = self.__wrapped__, self._keywords
-            self._target = _traced_target(function, _first_trace(function, keywords, leaves), keywords)
-        return self._target
+    target = placed_target(function, keywords, traced.takes_tuple, traced.shards_outputs)
+    return target, bytes(i in donated for i in range(len(leaves)))

@@ -23,18 +23,17 @@ def cache_miss(call: _core.Call) -> None:
     """
     try:
         # All threads have the function of the first one, so that jax traces it once.
-        traced = call.traced_function or call.share_function(*traced_function(call, trace))
+        traced = call.traced_function or call.share_function(traced_function(call, trace))
         options, leaves = call.options, call.leaves
         programs = observers.find_programs(options, leaves, traced)
         if programs is not None:
             call.set_stored(programs)
         while not call.has_target:  # a trace in another thread may forward what this target would donate
             stored_donated = None if programs is None else programs.donated
-            target, donated = build_target(options, traced, leaves, call.forwarded, stored_donated)
+            target, donated = build_target(traced, leaves, call.forwarded, stored_donated)
             if programs is not None:
                 programs.target, programs.donated = target, donated
-            program = None if programs is None else programs.program
-            call.set_target(target, donated, traced.takes_tuple, program)
+            call.set_target(target, donated)
     except Exception as error:  # building may trace, which fails as the call itself would
         explained = explain_failure(error, call)
         if explained is error:
@@ -46,7 +45,7 @@ def trace(program: _core.Program, leaves: tuple[Any, ...]) -> Any:
     """Call the function of the call that runs a program, with its arguments, whose arrays are the tracers `leaves`.
     Return the output node for JAX.
     """
-    begun = _core.Trace(program, leaves)  # the arguments are still those of the key
+    begun = program.begin_trace(leaves)  # the arguments are still those of the key
     call, record, failed = begun.call, None, True
     try:
         record = observers.before_trace(call, begun, leaves)  # which may refuse it

@@ -71,7 +71,7 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     Returns:
       The `partax.stages.CacheInfo`, a named tuple.
     """
-    return CacheInfo(*self._cache.info())
+    return CacheInfo(*(getattr(self._cache, name) for name in CacheInfo._fields))
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:

@@ -150,7 +150,7 @@ def _error_of(wrapper: Any, call: Any) -> BaseException | None:
 
     args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
     try:
-        prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+        prepared = _core.prepare_call(wrapper, args, kwargs, True)
         prepared.run(compile_or_load)
     except Exception as error:
         return error

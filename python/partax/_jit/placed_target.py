@@ -18,9 +18,11 @@ from partax._jax.programs import chosen, runs_compiled, used_inputs
 from partax._jit.at_work import working_for
 
 
-def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> Any:
-    """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result."""
-    plain = jax.jit(function, **keywords)
+def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool, shards: bool) -> Any:
+    """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result; `shards`
+    says whether the function returns shardings for it.
+    """
+    choice = _Choice(function, keywords, takes_tuple, shards)
 
     @contextlib.contextmanager
     def working() -> Generator[None]:
@@ -31,7 +33,7 @@ def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_
                 warnings.filterwarnings("ignore", "Some donated buffers were not usable")
             yield
 
-    return chosen(plain, _Choice(plain, function, keywords, takes_tuple), working)
+    return chosen(choice.plain, choice, working)
 
 
 def _sharding_of(leaf: Any) -> Any:
@@ -53,25 +55,28 @@ def _is_elsewhere(leaf: Any) -> bool:
 class _Choice:
     """A function that returns the jax.jit for a call: that of the function, or one that also returns some leaves."""
 
-    def __init__(self, plain: Any, function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool) -> None:
-        self._plain = plain
+    def __init__(self, function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool, shards: bool) -> None:
+        self.plain = jax.jit(function, **keywords)
         self._function = function
         self._keywords = keywords
         self._takes_tuple = takes_tuple
+        self._shards = shards  # until the first call, which sets the shardings
         self._others: dict[tuple[tuple[int, ...], int | None], Any] = {}
 
     def __call__(self, arguments: tuple[Any, ...]) -> Any:
+        if self._shards:
+            self._set_shardings(self.plain.trace(*arguments).out_info)
         leaves: Sequence[Any] = arguments[0] if self._takes_tuple else arguments
         if not runs_compiled(leaves):
-            return self._plain  # the program that it is called in decides
+            return self.plain  # the program that it is called in decides
         shardings = [_sharding_of(leaf) for leaf in leaves]
         has_mesh = mesh_of_call() is not None
         if jax.device_count() == 1 and not has_mesh and not any(shardings):
-            return self._plain
-        traced = self._plain.trace(*arguments)
+            return self.plain
+        traced = self.plain.trace(*arguments)
         forwarded, out_shardings = _core.output_info(traced.out_info)
         if not forwarded:
-            return self._plain
+            return self.plain
         used, is_placed = used_inputs(traced)
         is_placed |= has_mesh or "in_shardings" in self._keywords or out_shardings is not None
         keeps_all = "keep_unused" in self._keywords
@@ -84,15 +89,22 @@ class _Choice:
         has_outputs = bool(through or traced.jaxpr.out_avals)
         decisive = committed[0] if decide and has_outputs else None
         if not through and decisive is None:
-            return self._plain
+            return self.plain
         if (through, decisive) not in self._others:
-            keywords = dict(self._keywords)
+            keywords: dict[str, Any] = dict(self._keywords)
             if out_shardings is not None:
                 every = (*out_shardings, *[None] * len(through))
                 keywords["out_shardings"] = _core.with_children(traced.out_info, every)
             function = _with_leaves(self._function, through, decisive, self._takes_tuple)
             self._others[through, decisive] = jax.jit(function, **keywords)
         return self._others[through, decisive]
+
+    def _set_shardings(self, node: Any) -> None:
+        _, shardings = _core.output_info(node)
+        if shardings is not None:
+            self._keywords = dict(self._keywords, out_shardings=_core.with_children(node, shardings))
+            self.plain = jax.jit(self._function, **self._keywords)
+        self._shards = False
 
 
 def _with_leaves(

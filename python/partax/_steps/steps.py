@@ -119,7 +119,7 @@ class Steps:
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "weakref.ref[Any]":
         """Return a reference to the target of the call, which ends, with its chunks, after `clear_cache`."""
-        program = weakref.ref(_core.PreparedCall(self._step, args, kwargs, True).run(lambda target, _: target))
+        program = weakref.ref(_core.prepare_call(self._step, args, kwargs, True).run(lambda target, _: target))
         for key in list(self._chunks):
             if key[0]() is None and (chunk := self._chunks.pop(key, None)) is not None:
                 chunk.clear_cache()

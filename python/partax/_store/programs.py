@@ -58,7 +58,7 @@ class _Search(NamedTuple):
     """What was looked for in a call."""
 
     begun: float
-    thread: int
+    call: _core.Call
     is_before_trace: bool
     signature: Signature
     group: str  # of `Wanted`
@@ -164,14 +164,14 @@ class Programs:
     def _search_of_call(self, signature: Signature) -> _Search:
         """That of `begin` if it was in this call. Otherwise what it depends on may have changed."""
         first, self._first = self._first, None
-        is_such = first is not None and self._call.stored is self and first.thread == threading.get_ident()
+        is_such = first is not None and first.call is self._call
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
     @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
-        has_traced = self._call.has_traced
-        wanted = Wanted(self._call, self._options, signature, self._takes_tuple)
+        call = self._call
+        wanted = Wanted(call, self._options, signature, self._takes_tuple)
         # The likeliest one is loaded while the proof is made, and most often is the right one.
         likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
         loading = self._loading(likeliest, signature)
@@ -181,7 +181,7 @@ class Programs:
             loading = None
         if loading is None:
             loading = self._loading(key.name, signature)
-        return _Search(begun, threading.get_ident(), not has_traced, signature, wanted.group, key, loading)
+        return _Search(begun, call, not call.has_traced, signature, wanted.group, key, loading)
 
     def _loading(self, name: str | None, signature: Signature) -> Loading | None:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
