@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Description(NamedTuple):
-    """What the instances of a class are. The native type table reads these attributes, once for each class."""
+    """What the instances of a class are. The native type table reads this once for each class."""
 
     family: str  # a kind of leaf, or a kind of node
     child_names: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 
 def attribute_of(value: Any, name: str, default: Any = None) -> Any:
-    """An attribute of a user's object; the default if reading it raises anything but a MemoryError."""
+    """An attribute of a user's object; the default if reading it raises an exception."""
     try:
         return getattr(value, name, default)
     except MemoryError:
@@ -34,7 +34,7 @@ _IMMUTABLE_TYPE, _HEAP_TYPE = 1 << 8, 1 << 9
 
 
 def is_written_in_c(cls: type) -> bool:
-    """Whether the entries of a class never change: it is not on the heap, or closed as newer Pythons close theirs."""
+    """Whether the entries of a class never change: it is not on the heap, or immutable."""
     return _flags_of(cls) & (_IMMUTABLE_TYPE | _HEAP_TYPE) != _HEAP_TYPE
 
 

@@ -1,10 +1,25 @@
-"""What a class says about its instances: how they compare, whether they can change, and where their content is."""
+"""By which method a reader reads an instance of a class, or by which parts, and where its content is."""
 
+import collections
+import datetime
+import decimal
 import functools
+import inspect
+import logging
+import operator
+import pathlib
+import re
+import sys
 import types
+import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
+from partax._families.comparison import is_enum
 from partax._families.objects import cached_by_identity, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_name, is_pure, module_of
 
@@ -25,7 +40,7 @@ ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__firstlineno__", "__doc__"),
     *("__static_attributes__", "__qualname__", "__module__", "__dataclass_fields__", "__dataclass_params__"),
-    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__hash__"),
+    *("_abc_impl", "__abstractmethods__", "__match_args__", "__slots__", "__slotnames__", "__hash__"),
 }
 
 
@@ -38,16 +53,11 @@ class Layout(NamedTuple):
 
 
 _CONTENTS: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda value: tuple(tuple.__iter__(value)),
-    list: lambda value: list(list.__iter__(value)),
-    dict: lambda value: dict(dict.items(value)),
+    **{cls: cls.__getnewargs__ for cls in (tuple, str, bytes, int, float, complex)},  # type: ignore[attr-defined]
+    list: list.copy,
+    dict: dict.copy,
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__complex__,
     functools.partial: lambda value: (value.func, value.args, value.keywords),
 }
 
@@ -87,3 +97,78 @@ def kind_text(value: Any) -> str:
     is_users = package in ("builtins", "__main__") or (not is_written_in_c(cls) and not is_listed_name(package))
     name = cls.__qualname__ if is_users else f"{package} {cls.__qualname__}"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+# ---- How instances are read
+
+_OF_OBJECTS_ALIVE = {("flax.ids", "FlaxId"), ("flax.nnx.tracers", "TraceState")}
+_TUPLE_GETTER = type(collections.namedtuple("_TUPLE_GETTER", "item").item)  # type: ignore[attr-defined]
+
+_Parts = Callable[[Any], Any] | tuple[str, ...]
+"""Returns the parts of a value, a tuple or the only one; or the names of the attributes that are its parts."""
+
+_METHODS: dict[str, tuple[Any, ...]] = {
+    "constant": (
+        *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
+        *(decimal.Decimal, uuid.UUID),
+        *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
+        *(pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, inspect.Signature, type(sys.version_info)),
+        *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),
+    ),
+    "read_number": (float, complex),
+    "read_items": (tuple, list, set, frozenset, collections.deque),
+    "read_dict": (dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
+    "read_numpy_array": (np.ndarray,),
+    "read_function": (types.FunctionType,),
+    "read_builtin": (types.BuiltinFunctionType,),
+    "read_module": (types.ModuleType,),
+    "read_jitted": (type(jax.jit(len)),),
+    "read_class": (type,),
+    "read_getter": (operator.attrgetter, operator.methodcaller),
+    "library_object": (
+        *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+        *(logging.Logger, logging.RootLogger),
+    ),
+}
+READ_BY: dict[Any, str | _Parts] = {
+    **{cls: method for method, classes in _METHODS.items() for cls in classes},
+    # A descriptor belongs to its class, which is known by identity.
+    **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), lambda _: ()),
+    bytearray: bytes,
+    types.MappingProxyType: dict,
+    types.MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords", "__dict__"),
+    re.Pattern: ("pattern", "flags"),
+    **dict.fromkeys((range, slice), ("start", "stop", "step")),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+    **dict.fromkeys((operator.itemgetter, _TUPLE_GETTER), lambda value: value.__reduce__()[1]),
+    property: ("fget", "fset", "fdel"),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
+    functools.cached_property: ("func",),
+    weakref.ReferenceType: lambda value: value(),
+}
+
+
+def register_parts(cls: type, parts: _Parts) -> None:
+    """Have instances of a class of ours read by their parts."""
+    READ_BY[cls] = parts
+
+
+@cached_by_identity
+def read_by_base(cls: type) -> str | _Parts:
+    """How an instance of a class that is not in the table is read."""
+    if issubclass(cls, type):
+        return "read_class"
+    if issubclass(cls, jax.Array):
+        return "read_array"
+    if issubclass(cls, np.generic):
+        return operator.methodcaller("tobytes")
+    if issubclass(cls, np.dtype) or is_constant(cls):
+        return "constant"
+    if is_enum(cls):
+        return "identity"
+    if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
+        return lambda _: ()
+    if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
+        return "library_object"
+    return "read_object"

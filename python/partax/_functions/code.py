@@ -21,14 +21,10 @@ _READING_ALL = {"vars", "__dict__", "asdict", "astuple"}
 class Names(NamedTuple):
     """What a code object, with the code objects inside it, reads by name."""
 
-    chains: tuple[tuple[str, ...], ...]
-    """Globals, each with the attributes that are read of it at once: `("jax", "numpy")`."""
-    imports: tuple[tuple[str, ...], ...]
-    """Modules, with dots before relative ones, each alone or with a name that is imported from it."""
-    counters: frozenset[str]
-    """Globals and variables of enclosing functions that are only counted up, appended to or given items."""
-    mentioned: frozenset[str]
-    """All names and strings of the code: what it may read of any object. With "getattr", that is anything."""
+    chains: tuple[tuple[str, ...], ...]  # globals with the attributes read of them at once: `("jax", "numpy")`
+    imports: tuple[tuple[str, ...], ...]  # modules, each alone or with a name that is imported from it
+    counters: frozenset[str]  # globals and closure variables that are only counted up, appended to or given items
+    mentioned: frozenset[str]  # all names and strings: what it may read of any object; anything, with "getattr"
 
 
 @cached_by_identity

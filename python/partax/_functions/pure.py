@@ -1,9 +1,7 @@
 """The allow-list: libraries whose functions, classes and modules are taken as published and as configured.
 
-What they define is known by identity. What stands in no listed library is read as the user's own code is, or cannot be
-proven unchanged. A library stands here if the results of its functions depend on their arguments alone, and on jax's
-configuration, which is part of jax's own cache key. Printing, logging, warning and measuring time are side effects of
-tracing.
+What they define is known by identity. A library is listed if the results of its functions depend on their arguments
+alone, and on jax's configuration. Printing, logging, warning and measuring time are side effects of tracing.
 """
 
 import functools
@@ -37,8 +35,7 @@ weakref
 """
 _libraries = set(_LIBRARIES.split())
 _impure = set(_IMPURE.split())
-_declared: set[str] = set()
-"""Modules of users, and the modules below them."""
+_declared: set[str] = set()  # modules of users
 
 
 def declare_pure(*modules: str) -> None:
@@ -47,9 +44,8 @@ def declare_pure(*modules: str) -> None:
     Example:
       >>> partax.declare_pure("mylib.ops")
 
-    A re-created function (a lambda in a loop, a partial) hits the program of an equal earlier one only if everything
-    that its code can read is provably unchanged. partax reads functions written in Python, but not extension modules,
-    hidden state or files.
+    A re-created function hits the program of an equal earlier one only if all that its code can read is provably
+    unchanged. partax reads functions written in Python, but not extension modules, hidden state or files.
 
     Args:
       *modules: Names such as `"mylib.ops"`; the modules below are included.
@@ -62,16 +58,15 @@ def declare_pure(*modules: str) -> None:
     """
     for module in modules:
         if not isinstance(module, str):
-            raise TypeError(
-                f"declare_pure: found a `{type(module).__name__}`, expected the name of a module, as 'mylib.ops'"
-            )
+            name = type(module).__name__
+            raise TypeError(f"declare_pure: found a `{name}`, expected the name of a module, as 'mylib.ops'")
         _declared.add(module)
         is_listed_name.cache_clear()
 
 
 @functools.lru_cache(4096)
 def is_listed_name(module: str, name: str = "") -> bool:
-    """Whether a name of a module, or the module itself, is on the list, and the module is the one that is installed."""
+    """Whether a module, or a name of it, is on the list, and the module is the installed one."""
     parents = [module]
     while "." in parents[-1]:
         parents.append(parents[-1].rpartition(".")[0])
@@ -83,7 +78,7 @@ def is_listed_name(module: str, name: str = "") -> bool:
 
 
 def module_of(value: Any) -> str:
-    """The name of the module that defines a value or, as C functions and methods may have none, its class."""
+    """The name of the module that defines a value, or its class: C functions and methods may have none."""
     module = attribute_of(value, "__module__") or attribute_of(type(value), "__module__")
     return module if type(module) is str else ""
 

@@ -15,8 +15,15 @@ from jax.core import Tracer
 
 from partax._core import JitFunction
 from partax._families.objects import entries_of, is_written_in_c, mro_of
-from partax._functions.by_type import READ_BY, read_by_base
-from partax._functions.classes import ABOUT_CLASS, has_usual_metaclass, instance_layout, kind_text, library_bases
+from partax._functions.classes import (
+    ABOUT_CLASS,
+    READ_BY,
+    has_usual_metaclass,
+    instance_layout,
+    kind_text,
+    library_bases,
+    read_by_base,
+)
 from partax._functions.code import Names, is_counter, names_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
 from partax._jax.private import jit_parts
@@ -25,7 +32,7 @@ _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
 _ABSENT: Any = object()
 
-# What `CallableContent` in C++ reads, besides what is pure, constant or known by identity.
+# What `CallableContent` in C++ reads, in addition to what is pure, constant or known by identity.
 _SIMPLE = {
     *(object, float, complex, tuple, list, dict, types.FunctionType, types.MethodType, types.ModuleType),
     *(functools.partial, type(jax.jit(len)), JitFunction),
@@ -39,36 +46,33 @@ class UnprovableError(Exception):
 
 
 def _is_user(user: Any, mentioned: frozenset[str]) -> bool:
-    """Whether code that mentions these names uses one of a class, or creates instances of a class."""
+    """Whether code that mentions these names uses a name of a class, or creates instances of a class."""
     if isinstance(user, type):
         return "replace" in mentioned
     return user in mentioned or "getattr" in mentioned
 
 
 class Reader:
-    """Reads values one after the other, each object where it is met first.
-
-    The tokens of this class hold in one process: what is known by identity is an id, which `identities` keep valid.
-    """
+    """Reads values one after the other. The tokens hold in one process: `identities` keep the ids in them valid."""
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
-        self.places: list[tuple[str, tuple[Any, ...]]] = []  # of the tokens: a root, and segments from there down
+        self.places: list[tuple[str, tuple[Any, ...]]] = []  # of each token: a root, and segments from there down
         self.root = ""
         self.place: tuple[Any, ...] = ()
         self.globals: list[Any] = []  # of `Proof`
         self.is_simple = True
         self.identities: list[Callable[[], Any]] = []
         self.num_array_bytes = 0
-        self._numbers: dict[int, int] = {}  # of the objects that were met, by id
-        self._kept: list[Any] = []  # so that no id is used twice meanwhile
+        self._numbers: dict[int, int] = {}  # of objects, by id
+        self._kept: list[Any] = []  # alive for their ids
         self._mentioned: list[frozenset[str]] = []  # by the code that was read
         self._unused: dict[Any, list[tuple[str, Any, Any]]] = {}  # of classes, by what would use them
 
     # ---- What subclasses do otherwise.
 
     def identity(self, value: Any) -> None:
-        """A value that is the same only as the same object: an array of jax, a class or an enum member."""
+        """Read an array of jax, a class or an enum member."""
         try:
             self.identities.append(weakref.ref(value))
         except TypeError:
@@ -76,14 +80,13 @@ class Reader:
         self.add(id(value))
 
     def library_object(self, value: Any) -> None:
-        """A function, class or module on the allow-list, or a logger."""
+        """Read a function, class or module on the allow-list, or a logger."""
         self.add(id(value))
 
     def code(self, code: types.CodeType) -> None:
         self.add(code)
 
     def constant(self, value: Any) -> None:
-        """An immutable value with an `==` of its own."""
         self.add((type(value), value))
 
     def jit_options(self, options: Any) -> None:
@@ -96,7 +99,7 @@ class Reader:
         self.places.append((self.root, self.place))
 
     def read_part(self, value: Any, segment: Any) -> None:
-        """An attribute or item of the value that was read last, or a variable of a function: (kind, name, function)."""
+        """Read an attribute or item, or a variable of a function, whose segment is (kind, name, function)."""
         outer = self.place
         self.place = (*outer, segment)
         self.read(value)
@@ -213,7 +216,7 @@ class Reader:
             self._global(sys.modules.get(absolute, _ABSENT), (module, *name), function)
 
     def _global(self, value: Any, chain: tuple[str, ...], function: types.FunctionType) -> None:
-        """What a global name gives, followed through modules by the attributes that are read of it at once."""
+        """Read a global, or an attribute of it if it is a module."""
         name = chain[0]
         for attribute in (*chain[1:], None):
             if not isinstance(value, types.ModuleType):
@@ -259,7 +262,6 @@ class Reader:
     # ---- Classes and instances.
 
     def read_class(self, cls: type) -> None:
-        """A class of which code may create instances."""
         self.read_class_alone(cls)
         for base in mro_of(cls):
             self._read_used(base)
@@ -290,7 +292,7 @@ class Reader:
                 self._unused.setdefault(user, []).append((name, entry, self.place))
 
     def _read_used(self, user: Any) -> None:
-        """What classes have that a name, or the creation of an instance, uses from now on."""
+        """Read what classes have for this name, or to create instances."""
         outer = self.place
         for name, entry, place in self._unused.pop(user, ()):
             self.place = place
@@ -299,7 +301,6 @@ class Reader:
         self.place = outer
 
     def _mention(self, names: frozenset[str]) -> None:
-        """Notes all names of some code that is read."""
         self._mentioned.append(names)
         for user in list(self._unused):
             if _is_user(user, names):
@@ -317,7 +318,6 @@ class Reader:
             self.instance(value)
 
     def instance(self, value: Any) -> None:
-        """An object by its class and its content."""
         cls = type(value)
         layout = instance_layout(cls)
         if layout is None:

@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._functions.by_type import register_parts
+from partax._functions.classes import register_parts
 from partax._jit import methods
 from partax._jit.options import Options, argument_names, names_of
 from partax._pytree.short_text import wrapper_text

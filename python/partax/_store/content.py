@@ -1,7 +1,9 @@
 """What a program depends on by content: digests that are equal in another process if a trace could not differ there."""
 
 import hashlib
+import operator
 import pickle
+import struct
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -12,17 +14,58 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._families.installed import is_installed
+from partax._families.objects import cached_by_identity
 from partax._functions.classes import kind_text
 from partax._functions.proof import place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
 from partax._functions.reader import Reader, UnprovableError
 from partax._pytree.filters import is_key
 from partax._store import UnstoredError
-from partax._store.code_content import code_digest, digest_of, number_content
-from partax._store.versions import versions
+from partax._store.environment import versions
 
 _PYTHON = sys.stdlib_module_names
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
+
+
+def number_content(value: "float | complex") -> tuple[str, str]:
+    """A number by its bits: the sign of a NaN is not in its text."""
+    number = complex(value)
+    return type(value).__name__, struct.pack("dd", number.real, number.imag).hex()
+
+
+@cached_by_identity
+def code_digest(code: types.CodeType) -> bytes:
+    return digest_of(_content(code))
+
+
+def digest_of(value: Any) -> bytes:
+    """A digest of plain values, which is the same in any process."""
+    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
+
+
+_PARTS = operator.attrgetter(
+    *("co_name", "co_qualname", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount"),
+    *("co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),
+)
+
+
+def _content(code: types.CodeType) -> Any:
+    return *_PARTS(code), list(map(_constant, code.co_consts))
+
+
+def _constant(value: Any) -> Any:
+    cls = type(value)
+    if cls is types.CodeType:
+        return _content(value)
+    if cls is float or cls is complex:
+        return number_content(value)
+    if cls is slice:
+        return "slice", *map(_constant, (value.start, value.stop, value.step))
+    if cls is tuple:
+        return "tuple", *map(_constant, value)
+    if cls is frozenset:  # of which code may only ask what is in it
+        return "frozenset", sorted(map(repr, map(_constant, value)))
+    return cls.__name__, repr(value)
 
 
 def placement_content(value: Any) -> Any:

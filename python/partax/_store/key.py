@@ -10,8 +10,7 @@ from partax._families.objects import attribute_of, unwrapped
 from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement
-from partax._store.code_content import code_digest, digest_of
-from partax._store.content import content_of
+from partax._store.content import code_digest, content_of, digest_of
 from partax._store.environment import environment
 from partax._store.placement import Signature
 

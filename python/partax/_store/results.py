@@ -1,6 +1,5 @@
 """The result of a trace without its arrays, as bytes that another process rebuilds."""
 
-import copyreg
 import io
 import pickle
 import sys
@@ -61,10 +60,6 @@ _PLAIN_TYPES = {
     *(jax.tree_util.PyTreeDef,),
 }
 
-_Empty = type("_Empty", (), {})
-_SIZES = (_Empty.__basicsize__, _Empty.__itemsize__)
-"""The sizes of an instance that has only a dictionary."""
-
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 
 
@@ -100,12 +95,7 @@ class _Pickler(pickle.Pickler):
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
-        is_node = is_tree_node(cls)
-        is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
-        if is_node and is_usual and cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _SIZES:
-            # As pickle does, except for `__slotnames__`, which it would write into the class.
-            return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
-        if is_node or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
+        if is_tree_node(cls) or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
             return NotImplemented
         raise UnstoredError
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Sel
 import jax
 
 from partax import _core
-from partax._functions.by_type import register_parts
+from partax._functions.classes import register_parts
 from partax._jit.filter_jit import pickled_name
 from partax._jit.options import ANY_SIGNATURE
 from partax._pytree.short_text import wrapper_text

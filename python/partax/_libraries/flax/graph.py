@@ -25,7 +25,7 @@ STATE = "_pytree__state"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """Represents an object that the tree or the arguments had before, by its number in the order of first visits."""
+    """Represents an object that was visited before, by its number in the order of first visits."""
 
     index: int = dataclasses.field(metadata={"static": True})
 
@@ -44,7 +44,7 @@ class Unregistered:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class NewReference:
-    """Represents in a result a `jax.Ref` that the function has made, by what it holds."""
+    """Represents a `jax.Ref` that the function has created, by its value."""
 
     value: Any
 
@@ -81,7 +81,7 @@ def is_tree_class(cls: Any) -> bool:
 
 
 def names_in_order(node: Any) -> list[str]:
-    """The attributes of a node that is a pytree, in the order in which jax has them: numbers by what they count."""
+    """The attributes of a node that is a pytree, in jax's order: numbers by what they count."""
     if not type(node)._pytree__has_int_keys:
         return sorted(vars(node))
     return sorted(vars(node), key=lambda name: (0, int(name), "") if name.lstrip("-").isdecimal() else (1, 0, name))
@@ -107,9 +107,7 @@ def is_foreign(value: Any) -> bool:
 
 
 class GraphReader:
-    """Reads one tree after another; an object that more than one of them has is one object. Where results are read, it
-    begins with the objects of the arguments.
-    """
+    """Reads one tree after another, which may share objects. For results, it begins with those of the arguments."""
 
     def __init__(self, objects: list[Any] | None = None):
         # In the order of their first places, each before what is in it; attributes are in jax's order.
@@ -119,9 +117,7 @@ class GraphReader:
         self.has_met_any = False  # object in a tree
 
     def read(self, value: Any) -> Any:
-        """The tree in which each object is itself at its first place, or a copy where it has to differ from the
-        caller's own, and `Seen` at all others.
-        """
+        """The tree in which each object is itself or a copy at its first place, and `Seen` at all others."""
         cls: Any = type(value)
         if cls in PLAIN:
             return value

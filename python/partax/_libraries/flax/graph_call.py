@@ -26,8 +26,8 @@ from partax._libraries.flax.graph import Variable, is_object
 
 @dataclasses.dataclass(frozen=True)
 class _ByPath(PrefixOfValue):
-    """A prefix of each value by the paths of its Variables: an `nnx.StateSharding`, or what `nnx.prefix(tree, ...,
-    graph=True)` returns, which has an entry for each Variable that it has seen, and a function for all others.
+    """A prefix of each value by the paths of its Variables: an `nnx.StateSharding`, or what `nnx.prefix(...,
+    graph=True)` returns, with an entry for each Variable that it has seen, and a function for all others.
     """
 
     mapping: Any
@@ -100,6 +100,8 @@ def shardings_by_leaf(in_shardings: Any, values: tuple[Any, ...]) -> dict[int, A
 
 def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
     """A new value with the shardings of the arrays that were there before."""
+    if not by_leaf:
+        return value
     leaves_before = jax.tree.leaves(before)
     leaves, structure = jax.tree.flatten(value)
     if len(leaves_before) != len(leaves):
@@ -111,14 +113,12 @@ def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
 
 
 class Outcome(NamedTuple):
-    """The result of a traced call: trees from `GraphReader`, with the objects of the arguments as `Seen`. The native
-    wrapper reads the first four fields.
-    """
+    """The result of a traced call, as trees from `GraphReader`. The native wrapper reads the first four fields."""
 
     result: Any
     values: tuple[Any, ...] = ()  # what attributes are set to
-    owners: bytes = b""  # the numbers of the objects that these are of, as an array of unsigned ints has them in memory
-    is_plain: bool = True  # whether this is all, and all of it are values of Variables without objects in them
+    owners: bytes = b""  # the numbers of their objects, as unsigned ints
+    is_plain: bool = True  # whether there are only values of Variables, without objects in them
     names: str = "[]"  # of the attributes, as JSON; like the owners one constant, which no call re-creates
     deleted: tuple[tuple[int, str], ...] = ()  # owners and names of attributes
     has_objects: bool = False  # in any of these
@@ -186,7 +186,6 @@ class GraphMode(enum.Enum):
             shardings = shardings_by_leaf(options.in_shardings, values[first:])
         built = tuple([builder.build(value) for value in values])
         before = Snapshot(builder.objects)
-        reader = graph.GraphReader(before.objects)
         try:
             if options.in_shardings is not None and self is not GraphMode.TREE:
                 refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
@@ -201,7 +200,7 @@ class GraphMode(enum.Enum):
                 out = result if self is GraphMode.TREE else extract.to_tree2(result)
                 extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
                 changes = [change for change in changes if issubclass(type(change.owner), graph.Variable)]
-            return _outcome(reader, result, changes, before, options.donate != "none", shardings)
+            return _outcome(result, changes, before, options.donate != "none", shardings)
         except (errors.TraceContextError, ValueError) as error:
             if "trace level" in str(error):
                 name = getattr(fun, "__qualname__", type(fun).__qualname__)
@@ -214,17 +213,11 @@ def _named(call: _core.Call, values: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(call.shape.value_names, values, strict=True))
 
 
-def _outcome(
-    reader: graph.GraphReader,
-    result: Any,
-    changes: list[Change],
-    before: Snapshot,
-    donates: bool,
-    shardings: dict[int, Any],
-) -> Outcome:
+def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool, shardings: dict[int, Any]) -> Outcome:
+    reader = graph.GraphReader(before.objects)
     sets = [change for change in changes if change.value is not DELETED]
-    new_values = [constrained(change.value, change.before, shardings) if shardings else change.value for change in sets]
-    values = tuple([reader.read(value) for value in new_values])
+    names = [change.name for change in sets]
+    values = tuple([reader.read(constrained(change.value, change.before, shardings)) for change in sets])
     deleted = tuple([(change.place, change.name) for change in changes if change.value is DELETED])
     result = reader.read(result)
     returned = {id(leaf) for leaf in jax.tree.leaves((result, values))}
@@ -233,12 +226,12 @@ def _outcome(
     return Outcome(
         result,
         values,
-        array("I", [change.place for change in sets]).tobytes(),
-        not (reader.has_met_any or deleted) and {change.name for change in sets} <= {graph.VARIABLE_SLOT.__name__},
-        json.dumps([change.name for change in sets]),
-        deleted,
-        reader.has_met_any,
-        tuple(not_donated.values()),
+        owners=array("I", [change.place for change in sets]).tobytes(),
+        is_plain=not (reader.has_met_any or deleted) and {*names} <= {graph.VARIABLE_SLOT.__name__},
+        names=json.dumps(names),
+        deleted=deleted,
+        has_objects=reader.has_met_any,
+        not_donated=tuple(not_donated.values()),
     )
 
 

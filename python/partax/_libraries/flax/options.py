@@ -33,7 +33,7 @@ def wrapper_for_nnx(
     out_shardings: Any,
     **options: Any,
 ) -> JitFunction[..., Any]:
-    """Return the wrapper for `partax.nnx.jit`; the shardings are of the arguments that are not declared static."""
+    """Return the wrapper for `partax.nnx.jit`; the shardings omit the arguments that are declared static."""
     is_argument = isinstance(fun, Pytree)  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
