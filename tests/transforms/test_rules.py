@@ -68,7 +68,7 @@ def test_custom_jvp_keeps_numbers_that_are_no_arrays(wrap: Any) -> None:
 
 def test_custom_jvp_errors() -> None:
     f = partax.filter_custom_jvp(lambda x, *, y: x * y["a"][0])
-    with pytest.raises(AttributeError, match="has no rule; give one by def_jvp"):
+    with pytest.raises(AttributeError, match="no rule by def_jvp"):
         f(X, y={"a": [X]})
     f.def_jvp(lambda primals, tangents, *, y: (primals[0] * y["a"][0], X[:2]))
     with pytest.raises(ValueError, match=r"`y\['a'\]\[0\]`: found an argument by name that is differentiated"):

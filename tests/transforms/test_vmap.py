@@ -54,7 +54,7 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]
     ),
     "no axis": (lambda x, *more: x, {}, (X, X, array()), r"`more\[1\]`: found float32\[\], expected an array that"),
     "no array": (lambda x, y: x, {"in_axes": 0}, (X, {"a": 1.0}), r"`y\['a'\]`: found 1.0, expected an array"),
-    "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "give `axis_size`, or out_axes=None"),
+    "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "axis_size must be specified"),
     "out of range": (
         lambda x: Bag(x),
         {"out_axes": 2},

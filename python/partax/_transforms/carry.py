@@ -43,7 +43,7 @@ def _may_become_same(leaf: Any, other: Any) -> bool:
 
 def _as_number(dtype: Any) -> bool | int | float | complex:
     """A Python number of the kind of a weak type, whose dtype promotion does not look at."""
-    return {"b": False, "i": 0, "u": 0, "c": 0j}.get(np.dtype(dtype).kind, 0.0)
+    return np.zeros((), dtype).item()
 
 
 def joined(one: ArrayType, other: ArrayType) -> ArrayType | None:

@@ -34,7 +34,25 @@ def _primal_array(primal: Any) -> Any:
     return primal.value if is_array(primal.value) else jnp.asarray(primal.value)
 
 
-class filter_custom_jvp(Transformed[_P, _R]):
+class _CustomRules(Transformed[_P, _R]):
+    _children = ("_rules",)
+
+    def __init__(self, fn: Callable[_P, _R], _rules: dict[str, Callable[..., Any]] | None = None) -> None:
+        self._rules = _rules or {}
+        super().__init__(fn)
+
+    def _set(self, name: str, rule: _Rule) -> _Rule:
+        check_callable(rule, f"def_{name}")
+        self._rules = {**self._rules, name: rule}
+        return rule
+
+    def _rule(self, name: str, error: type[Exception]) -> Callable[..., Any]:
+        if name not in self._rules:
+            raise error(f"{self.__name__}() under {self._name} has no rule by def_{name}; give one")
+        return self._rules[name]
+
+
+class filter_custom_jvp(_CustomRules[_P, _R]):
     """Give a function its own derivative. Same as `jax.custom_jvp`, for any pytree.
 
     Example:
@@ -55,7 +73,6 @@ class filter_custom_jvp(Transformed[_P, _R]):
       fn: A function of any trees, with any result.
 
     Raises:
-      TypeError: `fn` is not callable.
       AttributeError: When called: the rule is not set.
       ValueError, TypeError: When called: an argument by name is differentiated, or a tangent that the rule returned
         does not fit; the message has the path.
@@ -65,21 +82,13 @@ class filter_custom_jvp(Transformed[_P, _R]):
     """
 
     _name = "filter_custom_jvp"
-    _children = ("_jvp",)
-
-    def __init__(self, fn: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
-        self._jvp = _jvp
-        super().__init__(fn)
 
     def def_jvp(self, rule: _Rule) -> _Rule:
         """Set the rule. Works as a decorator.
 
         Example:
           >>> square = partax.filter_custom_jvp(lambda x: x**2)
-          >>> @square.def_jvp
-          ... def square_jvp(primals, tangents):
-          ...     (x,), (dx,) = primals, tangents
-          ...     return x**2, 2 * x * dx
+          >>> _ = square.def_jvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
           >>> jax.grad(square)(jnp.float32(3))
           Array(6., dtype=float32)
 
@@ -88,18 +97,11 @@ class filter_custom_jvp(Transformed[_P, _R]):
 
         Returns:
           The rule.
-
-        Raises:
-          TypeError: `rule` is not callable.
         """
-        check_callable(rule, "def_jvp")
-        self._jvp = rule
-        return rule
+        return self._set("jvp", rule)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        rule = self._jvp
-        if rule is None:
-            raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
+        rule = self._rule("jvp", AttributeError)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__)))
 
@@ -141,7 +143,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 
-class filter_custom_vjp(Transformed[_P, _R]):
+class filter_custom_vjp(_CustomRules[_P, _R]):
     """Give a function its own derivative by its first argument. Same as `jax.custom_vjp`, for any pytree.
 
     Example:
@@ -166,7 +168,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
       fn: A function of any trees, with any result.
 
     Raises:
-      TypeError: `fn` is not callable. When called: without a positional argument.
+      TypeError: When called: without a positional argument.
       RuntimeError: When called: a rule is missing, another argument than the first is differentiated, or the result of
         `bwd` does not fit; the message has the path.
 
@@ -175,35 +177,21 @@ class filter_custom_vjp(Transformed[_P, _R]):
     """
 
     _name = "filter_custom_vjp"
-    _children = ("_fwd", "_bwd")
-
-    def __init__(
-        self, fn: Callable[_P, _R], _fwd: Callable[..., Any] | None = None, _bwd: Callable[..., Any] | None = None
-    ) -> None:
-        self._fwd, self._bwd = _fwd, _bwd
-        super().__init__(fn)
 
     def def_fwd(self, rule: _Rule) -> _Rule:
         """Set the rule for the forward pass. Works as a decorator.
 
         Example:
           >>> square = partax.filter_custom_vjp(lambda x: x**2)
-          >>> @square.def_fwd
-          ... def forward(perturbed, x):
-          ...     return x**2, x  # the result, and what the backward pass needs
+          >>> _ = square.def_fwd(lambda perturbed, x: (x**2, x))  # the result, and what the backward pass needs
 
         Args:
           rule: A function that is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
 
         Returns:
           The rule.
-
-        Raises:
-          TypeError: `rule` is not callable.
         """
-        check_callable(rule, "def_fwd")
-        self._fwd = rule
-        return rule
+        return self._set("fwd", rule)
 
     def def_bwd(self, rule: _Rule) -> _Rule:
         """Set the rule for the backward pass. Works as a decorator.
@@ -220,19 +208,11 @@ class filter_custom_vjp(Transformed[_P, _R]):
 
         Returns:
           The rule.
-
-        Raises:
-          TypeError: `rule` is not callable.
         """
-        check_callable(rule, "def_bwd")
-        self._bwd = rule
-        return rule
+        return self._set("bwd", rule)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fwd, bwd, name = self._fwd, self._bwd, self.__name__
-        if fwd is None or bwd is None:
-            missing = "def_fwd" if fwd is None else "def_bwd"
-            raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
+        fwd, bwd, name = self._rule("fwd", RuntimeError), self._rule("bwd", RuntimeError), self.__name__
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         names = names_of_arguments(self.__wrapped__, len(args))

@@ -46,15 +46,14 @@ def filter_scan(
       init: The carry of the first step.
       xs: A tree: each step gets one entry of each array's leading axis, and the static part unchanged. Default: None.
       length: The number of steps; needed if `xs` has no array. Default: the length of the leading axis.
-      reverse: Same as in `jax.lax.scan`. Default: False.
-      unroll: Same as in `jax.lax.scan`. Default: 1.
+      reverse, unroll: Same as in `jax.lax.scan`. Default: False, 1.
 
     Returns:
       The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once.
 
     Raises:
-      TypeError: `f` does not return a pair; or the carry that it returns has another static part, dtype or shape, by
-        its path with both: `carry.layers[0].rate`.
+      TypeError: `f` does not return a pair, or changes a static part, dtype or shape of the carry; the message has the
+        path and both: `carry.layers[0].rate`.
       ValueError: The arrays of `xs` have no leading axis of one length.
 
     See Also:
@@ -319,7 +318,7 @@ def scan_layers(
       The guide "Loops, branches and layers".
     """
     objects = Objects("scan_layers", [("layers", layers), ("x", x), ("per_layer", per_layer)])
-    function = objects.refuse_changes(call, names=("layer", "x", "per_layer"))
+    function = objects.refuse_changes(call)
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None
     stacked = layers if count is None else stack(layers)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from collections.abc import Set as AbstractSet
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,113 +21,98 @@ from partax._transforms.split import Split, leaf_text, spread
 from partax._transforms.wrapper import Transformed, bind_call, names_of_arguments, transformation, wrapped
 
 
-class Arguments:
-    """The arguments of a call, one for each parameter of a function, and a prefix for each."""
+def _first_axis(leaf: Any) -> int | None:
+    return 0 if is_array(leaf) else None
 
-    def __init__(
+
+class _Mapped(Transformed[..., Any]):
+    """A transformation with an option that has an entry for each leaf of the arguments, such as an axis."""
+
+    _option: ClassVar[str]
+    _default: ClassVar[Any] = None  # the entry of other arguments
+
+    @staticmethod
+    def _is_entry(node: Any) -> bool:
+        raise NotImplementedError
+
+    def _split_call(
         self,
-        fun: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        *,
         prefix: Any,
-        default: Any,
-        is_entry: Callable[[Any], bool],
-        option: str,
-    ):
-        """The prefix is one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or
-        a dictionary from names of parameters to prefixes. Other arguments have the entry `default`. `is_entry` is true
-        for nodes that are entries.
-        """
-        self._fun = fun
-        self._name = getattr(fun, "__name__", type(fun).__name__)
-        self._bound = bind_call(fun, args, kwargs)
-        self._option, self._is_entry = option, is_entry
-        prefixes = self._prefixes(prefix)
-        self._prefix_of = {name: prefixes.get(name, default) for name in self._bound.arguments}
+        choose: Callable[[str, Any, Any], Any],
+        finish: Callable[[Any], Any],
+    ) -> tuple[Callable[..., Any], tuple[Split, ...], tuple[Split, ...]]:
+        """Split each argument into the leaves for which `choose(path, leaf, entry)` is not None, and the rest.
 
-    def _prefixes(self, prefix: Any) -> dict[str, Any]:
-        parameters, option = self._bound.signature.parameters, self._option
+        Return the call as a function of these, with the name and the parameters of the user's function for JAX's
+        messages, which passes its result to `finish`; the splits; and others with what was chosen instead of leaves.
+        A ValueError has the path at which a prefix does not fit.
+        """
+        bound = bind_call(self.__wrapped__, args, kwargs)
+        prefixes = self._prefixes(bound, prefix)
+        splits: list[Split] = []
+        choices: list[Split] = []
+        for name, value in bound.arguments.items():
+            entry = prefixes.get(name, self._default)
+            pairs = spread(entry, open_methods(value), self._is_entry, self._option, name)
+            chosen = {path: choose(name + path, *pair) for path, pair in pairs.items()}
+            chosen = {path: choice for path, choice in chosen.items() if choice is not None}
+            splits.append(Split.of(value, True).only(chosen))
+            choices.append(splits[-1].update(chosen))
+        objects = Objects.of_call(self._name, self.__wrapped__, bound.args, bound.kwargs)
+        function = objects.refuse_changes(self.__wrapped__)
+
+        def run(*splits: Split) -> Any:
+            values = (split.tree for split in splits)
+            arguments = OrderedDict(zip(bound.arguments, values, strict=True))
+            call = inspect.BoundArguments(bound.signature, arguments)
+            return finish(function(*call.args, **call.kwargs))
+
+        on_splits: Any = run
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        on_splits.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in bound.arguments])
+        on_splits.__name__ = self.__name__
+        return on_splits, tuple(splits), tuple(choices)
+
+    def _prefixes(self, bound: inspect.BoundArguments, prefix: Any) -> dict[str, Any]:
+        """The prefix of each parameter: one entry for all; a tuple or list of prefixes, one for each positional
+        argument; or a dictionary from names to prefixes.
+        """
+        parameters = bound.signature.parameters
         if isinstance(prefix, dict):
-            unknown = [name for name in prefix if name not in parameters]
-            if unknown:
+            if unknown := [repr(name) for name in prefix if name not in parameters]:
                 raise ValueError(
-                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments of `{self._name}` "
+                    f"{self._option}: found {', '.join(unknown)}, expected names of arguments of `{self.__name__}` "
                     f"({', '.join(parameters) or 'none'})"
                 )
             return prefix
         if not isinstance(prefix, (tuple, list)) or self._is_entry(prefix):
             return dict.fromkeys(parameters, prefix)
-        count = len(self._bound.args)
+        count = len(bound.args)
         if len(prefix) != count:
             raise ValueError(
-                f"{option}: found {len(prefix)} entries, expected one for each of the {count} arguments by "
-                f"position of `{self._name}` ({', '.join(names_of_arguments(self._fun, count))})"
+                f"{self._option}: found {len(prefix)} entries, expected one for each of the {count} arguments by "
+                f"position of `{self.__name__}` ({', '.join(names_of_arguments(self.__wrapped__, count))})"
             )
-        return self._bound.signature.bind_partial(*prefix).arguments
-
-    def split(self, choose: Callable[[str, Any, Any], Any]) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
-        """Split each argument into the leaves for which `choose(path, leaf, entry)` is not None, and the rest; return
-        these, and others with what was chosen instead of the leaves. A ValueError has the path at which a prefix does
-        not fit.
-        """
-        splits: list[Split] = []
-        choices: list[Split] = []
-        for name, value in self._bound.arguments.items():
-            pairs = spread(self._prefix_of[name], open_methods(value), self._is_entry, self._option, name)
-            chosen = {path: choose(name + path, *pair) for path, pair in pairs.items()}
-            chosen = {path: choice for path, choice in chosen.items() if choice is not None}
-            splits.append(Split.of(value, True).only(chosen))
-            choices.append(splits[-1].update(chosen))
-        return tuple(splits), tuple(choices)
-
-    def on_splits(self, transformation: str, finish: Callable[[Any], Any]) -> Callable[..., Any]:
-        """Return the call as a function of splits of its arguments, which passes its result to `finish`. It has the
-        name and the parameters of the user's function for JAX's messages, and raises a ValueError if it changes an nnx
-        object.
-        """
-        objects = Objects.of_call(transformation, self._fun, self._bound.args, self._bound.kwargs)
-        function = objects.refuse_changes(self._fun)
-
-        def run(*splits: Split) -> Any:
-            values = (split.tree for split in splits)
-            arguments = OrderedDict(zip(self._bound.arguments, values, strict=True))
-            call = inspect.BoundArguments(self._bound.signature, arguments)
-            return finish(function(*call.args, **call.kwargs))
-
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        run.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in self._bound.arguments])  # type: ignore[attr-defined]
-        run.__name__ = self._name
-        return run
+        return bound.signature.bind_partial(*prefix).arguments
 
 
-def _first_axis(leaf: Any) -> int | None:
-    return 0 if is_array(leaf) else None
-
-
-class _Vmap(Transformed[..., Any]):
+class _Vmap(_Mapped):
     _name = "filter_vmap"
+    _option = "in_axes"
+    _default = staticmethod(_first_axis)
+    _is_entry = staticmethod(is_none)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, options = self._options
-        arguments = Arguments(
-            self.__wrapped__, args, kwargs, prefix=in_axes, default=_first_axis, is_entry=is_none, option="in_axes"
-        )
 
         def axis_of(path: str, leaf: Any, entry: Any) -> int | None:
             return _axis_of(leaf, entry, np.ndim(leaf) if is_array(leaf) else 0, path, "in_axes")
 
-        splits, axes = arguments.split(axis_of)
-        run = arguments.on_splits(self._name, functools.partial(_split_by_axis, out_axes=out_axes))
-        if any(split.leaves for split in splits) or dict(options)["axis_size"] is not None:
-            stacked, rest = jax.vmap(run, in_axes=axes, out_axes=(0, None), **dict(options))(*splits)
-        else:
-            stacked, rest = run(*splits)
-            if stacked:
-                raise ValueError(
-                    f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
-                    "not known; give `axis_size`, or out_axes=None"
-                )
+        finish = functools.partial(_split_by_axis, out_axes=out_axes)
+        run, splits, axes = self._split_call(args, kwargs, in_axes, axis_of, finish)
+        stacked, rest = jax.vmap(run, in_axes=axes, out_axes=(0, None), **dict(options))(*splits)
         moved = {path: jnp.moveaxis(leaf, 0, axis) for axis, of in stacked.items() for path, leaf in of.items()}
         return rest.update(moved).tree
 
@@ -216,23 +201,25 @@ def filter_vmap(
     return wrapped(_Vmap, _Vmap._name, (in_axes, out_axes, options), fun)
 
 
-class _ShardMap(Transformed[..., Any]):
+def _is_spec(node: Any) -> bool:
+    return node is None or isinstance(node, PartitionSpec)
+
+
+def _spec_or_whole(entry: Any) -> Any:
+    return PartitionSpec() if entry is None else entry
+
+
+class _ShardMap(_Mapped):
     _name = "filter_shard_map"
+    _option = "in_specs"
+    _is_entry = staticmethod(_is_spec)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_specs, out_specs, options = self._options
-        has_specs = in_specs is not ...
-        arguments = Arguments(
-            self.__wrapped__,
-            args,
-            kwargs,
-            prefix=in_specs if has_specs else None,
-            default=None,
-            is_entry=_is_spec,
-            option="in_specs",
-        )
-        splits, specs = arguments.split(lambda _, leaf, spec: _spec_or_whole(spec) if is_array(leaf) else None)
         rest: Any = None
+
+        def spec_of(path: str, leaf: Any, entry: Any) -> Any:
+            return _spec_or_whole(entry) if is_array(leaf) else None
 
         def arrays_of(out: Any) -> Any:
             nonlocal rest
@@ -242,19 +229,11 @@ class _ShardMap(Transformed[..., Any]):
             arrays, rest = partition(out, is_array)
             return arrays
 
-        more: dict[str, Any] = dict(options) | ({"in_specs": specs} if has_specs else {})
+        run, splits, specs = self._split_call(args, kwargs, None if in_specs is ... else in_specs, spec_of, arrays_of)
+        more: dict[str, Any] = dict(options) | ({} if in_specs is ... else {"in_specs": specs})
         out_specs = jax.tree.map(_spec_or_whole, out_specs, is_leaf=_is_spec)
-        run = arguments.on_splits(self._name, arrays_of)
         out = jax.shard_map(run, out_specs=out_specs, **more)(*splits)
         return close_methods(out if rest is None else combine(out, rest))
-
-
-def _is_spec(node: Any) -> bool:
-    return node is None or isinstance(node, PartitionSpec)
-
-
-def _spec_or_whole(entry: Any) -> Any:
-    return PartitionSpec() if entry is None else entry
 
 
 @transformation

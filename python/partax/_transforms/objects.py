@@ -4,7 +4,7 @@ Inside `partax.nnx.jit` the change is made where the transformation can return i
 """
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -58,18 +58,14 @@ class Objects:
         """Copy the objects in arguments that the function would otherwise share with the caller, for its own trace."""
         return jax.tree.map(_same, values) if self._originals else values
 
-    def refuse_changes(
-        self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same, names: Sequence[str] = ()
-    ) -> Callable[..., Any]:
-        """Return a function of copies that raises a ValueError if it changes one that is not in `returned(result)`.
-        `names` are of its arguments, if they differ from those of the call.
-        """
+    def refuse_changes(self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same) -> Callable[..., Any]:
+        """Return a function of copies that raises a ValueError if it changes one that is not in `returned(result)`."""
         if not self._originals:
             return fun
 
         @functools.wraps(fun, updated=())
         def watched(*args: Any, **kwargs: Any) -> Any:
-            out, seen = self._run(fun, names or self._names, args, kwargs)
+            out, seen = self._run(fun, args, kwargs)
             self._refuse(seen, returned(out), _OTHERWISE)
             return out
 
@@ -79,7 +75,7 @@ class Objects:
         """Return a function of copies that returns its result and the changes for `apply_changes`, or raises."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            out, seen = self._run(fun, self._names, args, kwargs)
+            out, seen = self._run(fun, args, kwargs)
             every = list(changes(seen))
             if not (is_making_changes() and all(can_make(change, seen) for change in every)):
                 self._refuse(seen, returned(out), _OTHERWISE if is_making_changes() else _IN_JIT)
@@ -96,10 +92,8 @@ class Objects:
             make_change(Change(path, number, original, name, new), original)
         return value
 
-    def _run(
-        self, fun: Callable[..., Any], names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[Seen]]:
-        named = [*zip(names, args, strict=False), *sorted(kwargs.items())] if self._originals else []
+    def _run(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Seen]]:
+        named = [*zip(self._names, args, strict=False), *sorted(kwargs.items())] if self._originals else []
         seen = watch_named(named) or []
         return fun(*args, **kwargs), seen
 

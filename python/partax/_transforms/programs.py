@@ -54,9 +54,6 @@ def filter_checkpoint(
     Returns:
       A function of the same arguments with the same result.
 
-    Raises:
-      TypeError: `fun` is not callable.
-
     See Also:
       The guide "Transformations of any tree".
     """
@@ -84,9 +81,6 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
 
     Returns:
       The result. Leaves that are not arrays are unchanged.
-
-    Raises:
-      TypeError: `fun` is not callable.
 
     See Also:
       The guide "Transformations of any tree".
@@ -134,9 +128,6 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
       `(jaxpr, structs, static)`: the program, whose arguments and results are the arrays in the order of the trees; the
       result with a `jax.ShapeDtypeStruct` for each array and None for other leaves; and the result with None for each
       array. A tree in which one of your nodes refuses None has all leaves.
-
-    Raises:
-      TypeError: `fun` is not callable.
 
     See Also:
       The guide "Transformations of any tree".
@@ -195,8 +186,7 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       Array([3., 6.], dtype=float32)
 
     With it, a function that holds values under a transformation can cross a boundary, such as that of a custom
-    derivative. It is traced for the arguments, not run. A plain function without closure and defaults can hold no
-    arrays; it is called directly.
+    derivative. It is traced for the arguments, not run.
 
     Args:
       fn: A function of any trees, with any result.
@@ -208,7 +198,6 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       `out_struct`, with a `jax.ShapeDtypeStruct` for each array.
 
     Raises:
-      TypeError: `fn` is not callable.
       ValueError: When called: the arguments differ from those of the conversion; the message has the path.
 
     See Also:
@@ -245,8 +234,7 @@ def filter_pure_callback(
       *args: Its arguments; it gets arrays as arrays, and everything else unchanged.
       result_shape_dtypes: A tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
         for each array. Other leaves are equal to those that the function returns.
-      sharding: Same as in `jax.pure_callback`. Default: None.
-      vmap_method: Same as in `jax.pure_callback`. Default: None.
+      sharding, vmap_method: Same as in `jax.pure_callback`. Default: None.
       **kwargs: Its arguments by name.
 
     Returns:
@@ -283,8 +271,7 @@ def filter_io_callback(
       [('loss', 2.0)]
 
     Args:
-      callback: The function.
-      *args: Its arguments; it gets arrays as arrays, and everything else unchanged.
+      callback, *args: Same as in `filter_pure_callback`.
       result_shape_dtypes: Same as in `filter_pure_callback`. Default: None, for a function that returns None.
       sharding: Same as in `jax.experimental.io_callback`. Default: None.
       ordered: Whether calls run in the order of the program. Default: False.
@@ -294,8 +281,7 @@ def filter_io_callback(
       The result of `callback`.
 
     Raises:
-      TypeError: `callback` is not callable.
-      ValueError: When the program runs, same as in `filter_pure_callback`.
+      TypeError, ValueError: Same as in `filter_pure_callback`.
 
     See Also:
       The guide "Transformations of any tree".
