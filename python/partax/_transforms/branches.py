@@ -32,8 +32,7 @@ def filter_cond(
 
     Args:
       pred: A bool or a scalar array.
-      true_fun: The function that runs if `pred` is true. It is differentiated through what it captures or, as a module,
-        holds.
+      true_fun: The function that runs if `pred` is true; gradients flow through what it captures or holds as a module.
       false_fun: The function that runs if it is not.
       *operands: The arguments of both functions.
 

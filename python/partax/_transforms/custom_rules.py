@@ -74,8 +74,7 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
 
     Raises:
       AttributeError: When called: the rule is not set.
-      ValueError, TypeError: When called: an argument by name is differentiated, or a tangent that the rule returned
-        does not fit; the message has the path.
+      ValueError, TypeError: When called: an argument by name is differentiated, or a tangent does not fit.
 
     See Also:
       The guide "Transformations of any tree".
@@ -169,8 +168,7 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
 
     Raises:
       TypeError: When called: without a positional argument.
-      RuntimeError: When called: a rule is missing, another argument than the first is differentiated, or the result of
-        `bwd` does not fit; the message has the path.
+      RuntimeError: When called: a rule is missing, another argument is differentiated, or a cotangent does not fit.
 
     See Also:
       The guide "Transformations of any tree".

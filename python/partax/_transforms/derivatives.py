@@ -84,15 +84,12 @@ def filter_grad(
       >>> partax.filter_grad(loss)(model, 3.0)
       {'activation': None, 'weight': Array([18., 36.], dtype=float32)}
 
-    Arrays that `wrt` does not match cost no backward pass, and a jitted step that returns them returns the same
-    objects. An optimizer starts from `filter(model, is_inexact_array & wrt)`.
-
     Args:
       fun: A function that returns a real scalar, or `(scalar, aux)`. Default: return a decorator.
       has_aux: Whether `fun` returns `(scalar, aux)`; `aux` may be anything. Default: False.
       wrt: A filter, same as in `partition`, of the leaves of the first argument; the inexact arrays that it matches are
         differentiated. Default: None, for all floating and complex arrays of JAX and NumPy.
-      holomorphic: Same as in `jax.grad`; then all inexact arrays that `wrt` matches have to be complex. Default: False.
+      holomorphic: Same as in `jax.grad`; all arrays that are differentiated have to be complex. Default: False.
       allow_int: Same as in `jax.grad`; as in Equinox, the gradient of an integer is None. Default: False.
 
     Returns:
@@ -158,14 +155,11 @@ def filter_jacfwd(
       holomorphic: Same as in `jax.jacfwd`. Default: False.
 
     Returns:
-      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
-      result, with None for a leaf that is not a floating or complex array or number, and instead of each that is one, a
-      tree like the first argument, with None for a leaf that is not differentiated.
+      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`: a tree like the result, with a
+      tree like the first argument instead of each floating or complex array or number, and None for other leaves.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` returns no pair with
-        `has_aux`.
-      ValueError: When called: `wrt` is not a filter.
+      TypeError, ValueError: Same as in `filter_grad`.
 
     See Also:
       The guide "Gradients and freezing".
@@ -247,8 +241,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
       with a tangent; with zeros, if one of your nodes refuses None.
 
     Raises:
-      TypeError: `fn` is not callable, `primals` or `tangents` is not a tuple or list, a tangent has another dtype than
-        its primal, or its primal cannot have one.
+      TypeError: `fn` is not callable, or a primal cannot have a tangent, or not of this dtype.
       ValueError: `tangents` are not like `primals`; the message has the path.
 
     See Also:
@@ -313,8 +306,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       fun: A function of any trees, with any result.
       *primals: Its arguments.
       has_aux: Whether `fun` returns `(result, aux)`; `aux` may be anything. Default: False.
-      wrt: A filter, same as in `partition`, of the tuple of arguments; the inexact arrays that it matches are
-        differentiated. Default: None, for all inexact arrays.
+      wrt: Same as in `filter_grad`, of the tuple of arguments. Default: None.
 
     Returns:
       `(result, pull)`, or `(result, pull, aux)`. `pull` is a pytree of the arrays that it needs. Its argument is a tree
@@ -323,8 +315,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
 
     Raises:
       TypeError: `fun` is not callable, or does not return a pair with `has_aux`.
-      ValueError: `wrt` is not a filter. When `pull` is called: the cotangent is not like the result; the message has
-        the path.
+      ValueError: `wrt` is not a filter, or, for `pull`, the cotangent is not like the result.
 
     See Also:
       The guide "Transformations of any tree".

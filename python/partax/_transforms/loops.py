@@ -36,10 +36,8 @@ def filter_scan(
       >>> partax.filter_scan(step, {"total": 0.0, "name": "sum"}, jnp.arange(4.0))
       ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
 
-    The static part of the carry may not change. Python numbers that a step changes or makes arrays become arrays, and
-    weak types become the types that a step returns; all other dtypes, and all shapes, stay. `f` is traced once; if
-    `init` has Python numbers or weak types, also before, until no type changes. Outside of jit, each call is compiled
-    again.
+    Only the values of arrays may change, but Python numbers that a step changes become arrays, and weak types become
+    the types that a step returns; then `f` is traced again. Outside of jit, each call is compiled again.
 
     Args:
       f: A function `(carry, x) -> (carry, y)`. It is differentiated through what it captures or, as a module, holds.
@@ -75,10 +73,7 @@ def scan(
     **words: str,
 ) -> tuple[Any, Any]:
     """`filter_scan` with a transformation of the step, of arrays; `words` as in `run_with_promoted_carry`."""
-    entries = Split.of(xs, root="xs")
-    check_leading_axis(entries, "xs", length)
-    if not entries.leaves and length is None:
-        raise ValueError("`xs`: found no array, expected one or more, or the number of steps as `length`")
+    entries = _split_by_axis(xs, "xs", length, instead=", or the number of steps as `length`")
 
     def run(carry: Carry) -> tuple[Split, Split]:
         def body(before: Split, x: Split) -> tuple[Split, Split]:
@@ -191,16 +186,19 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
       The guide "Loops, branches and layers".
     """
     function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
-    entries = Split.of(xs, root="xs")
-    check_leading_axis(entries, "xs")
-    if not entries.leaves:
-        raise ValueError("`xs`: found no array, expected one or more")
     body = in_place_of(f, lambda x: Split.of(function(x.tree), root="result"))
-    return jax.lax.map(body, entries, batch_size=batch_size).tree
+    return jax.lax.map(body, _split_by_axis(xs, "xs"), batch_size=batch_size).tree
 
 
-def check_leading_axis(split: Split, root: str, length: int | None = None, whose: str = "`length` says") -> None:
-    """Raise a ValueError unless arrays have a leading axis of one length: `length`, else that of the first."""
+def _split_by_axis(
+    tree: Any, root: str, length: int | None = None, whose: str = "`length` says", instead: str = ""
+) -> Split:
+    """Split a tree whose arrays have a leading axis of one length: `length`, else that of the first. If there are no
+    arrays, `instead` says what else gives the length.
+    """
+    split = Split.of(tree, root=root)
+    if not split.leaves and length is None:
+        raise ValueError(f"`{root}`: found no array, expected one or more with a leading axis{instead}")
     first = next(iter(split.leaves), "")
     for path, leaf in split.leaves.items():
         message_start = f"`{root}{path}`: found {leaf_text(leaf)}, expected "
@@ -210,6 +208,7 @@ def check_leading_axis(split: Split, root: str, length: int | None = None, whose
             length, whose = leaf.shape[0], f"`{root}{first}` has"
         if leaf.shape[0] != length:
             raise ValueError(f"{message_start}a leading axis of length {length}, as {whose}")
+    return split
 
 
 def stack(layers: Iterable[_T]) -> _T:
@@ -228,8 +227,7 @@ def stack(layers: Iterable[_T]) -> _T:
       A tree like each of them, whose arrays are stacked along a new leading axis.
 
     Raises:
-      ValueError: There are none; or two of them differ in a static part, or in the dtype or shape of an array; the
-        message has the path and both: `layers[3].rate`.
+      ValueError: There are none, or two differ in more than the values of arrays; the message has the path and both.
 
     See Also:
       The guide "Loops, branches and layers".
@@ -267,10 +265,7 @@ def unstack(tree: _T) -> tuple[_T, ...]:
     See Also:
       The guide "Loops, branches and layers".
     """
-    split = Split.of(tree)
-    if not split.leaves:
-        raise ValueError("`tree`: found no array, expected one or more with a leading axis")
-    check_leading_axis(split, "tree")
+    split = _split_by_axis(tree, "tree")
     return tuple(split.replace(row).tree for row in zip(*map(jnp.unstack, split.leaves.values()), strict=True))
 
 
@@ -293,26 +288,23 @@ def scan_layers(
       Array([6., 6.], dtype=float32)
 
     Args:
-      layers: A list or tuple of layers that are equal except for their arrays; or the one tree that `stack` makes of
-        them, which saves stacking in each call.
+      layers: A list or tuple of layers, or the one tree that `stack` makes of them, which saves stacking in each call.
       x: The input of the first layer, any tree. It keeps its structure, dtypes and shapes, as a carry of `filter_scan`.
       per_layer: Any tree whose arrays have one entry for each layer, such as keys. Default: None.
       call: A function that calls a layer, `call(layer, x)`, or `call(layer, x, entries)` with its entries of
         `per_layer`. Default: `layer(x)` or `layer(x, entries)`.
       has_aux: Whether a layer returns `(x, aux)`. Default: False.
-      remat: Whether to compute the intermediate values of a layer again for its gradient, instead of keeping them; or a
-        policy of `jax.checkpoint_policies`, which selects the values to keep. Default: False.
+      remat: Whether to compute the values of a layer again for its gradient, as by `filter_checkpoint`; or a policy of
+        `jax.checkpoint_policies`. Default: False.
       reverse: Whether to begin with the last layer. Default: False.
-      unroll: The number of layers in one iteration of the loop. Same as in `jax.lax.scan`. Default: 1.
+      unroll: The number of layers in one iteration of the loop. Default: 1.
 
     Returns:
       The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new
       leading axis, everything else once.
 
     Raises:
-      ValueError: The layers differ, same as in `stack`; or arrays of `layers` and `per_layer` have no leading axis of
-        one length.
-      TypeError: A layer changes the structure, a static part, a dtype or a shape of `x`, by its path with both.
+      ValueError, TypeError: Same as in `stack` and `filter_scan`.
 
     See Also:
       The guide "Loops, branches and layers".
@@ -322,13 +314,10 @@ def scan_layers(
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None
     stacked = layers if count is None else stack(layers)
-    split = Split.of(stacked, root="layers")
-    check_leading_axis(split, "layers", count)
+    split = _split_by_axis(stacked, "layers", count, instead=", or a list of layers")
     if split.leaves:
         count = next(iter(split.leaves.values())).shape[0]
-    elif count is None:
-        raise ValueError("`layers`: found no array, expected one or more with a leading axis, or a list of layers")
-    check_leading_axis(Split.of(per_layer, root="per_layer"), "per_layer", count, "there are layers")
+    _split_by_axis(per_layer, "per_layer", count, "there are layers")
 
     def step(x: Any, entry: Any) -> Any:
         layer, *rest = entry

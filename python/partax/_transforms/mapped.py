@@ -174,10 +174,9 @@ def filter_vmap(
     Args:
       fun: A function of any trees. Arrays that it holds itself, as a module does, have no axis. Default: return a
         decorator.
-      in_axes: One axis for all arguments; a tuple of axes, or of trees of axes that are prefixes of the arguments, one
-        for each argument by position; or a dictionary from names of arguments to these, in which the names of `*args`
-        and `**kwargs` represent all in them. Default, also for arguments that a tuple or dictionary leaves out: 0 for
-        arrays, None for other leaves.
+      in_axes: One axis for all arguments; a tuple of axes, or of prefixes of the arguments, one for each by position;
+        or a dictionary from names of arguments to these, where `*args` and `**kwargs` are one argument each. Default,
+        also for arguments that a dictionary leaves out: 0 for arrays, None for other leaves.
       out_axes: The axis in the result, or a tree of axes that is a prefix of the result. Default: 0 for arrays.
       axis_name: The name of the axis, for `jax.lax.psum` and similar functions. Default: None.
       axis_size: The length of the axis, if no argument has it. Default: None.
@@ -189,8 +188,7 @@ def filter_vmap(
     Raises:
       TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an option has an axis for a leaf
         that is not an array; the message has the path.
-      ValueError: When called: axes do not fit the arguments or the result, or the arguments differ in the size of the
-        axis; the message has the path.
+      ValueError: When called: axes do not fit the arguments or the result; the message has the path.
 
     See Also:
       The guide "Transformations of any tree".
@@ -262,10 +260,8 @@ def filter_shard_map(
       fun: A function of any trees, with any result. Each device has all of the arrays that it holds itself, as a module
         does. Default: return a decorator.
       mesh: The devices. Default: those of `jax.set_mesh`.
-      in_specs: One `jax.sharding.PartitionSpec` for the arrays of all arguments; a tuple of specs, or of trees of them
-        that are prefixes of the arguments, one for each argument by position; or a dictionary from names of arguments
-        to these. With None, or without an entry, each device has all of an argument. Default: the specs of the arrays,
-        over axes that are `Explicit`.
+      in_specs: `jax.sharding.PartitionSpec`s for the arguments, given as `in_axes` of `filter_vmap`. With None, or
+        without an entry, each device has all of an argument. Default: those of the arrays, over `Explicit` axes.
       out_specs: The same for the result: a prefix of it.
       axis_names: Same as in `jax.shard_map`. Default: none.
       check_vma: Same as in `jax.shard_map`. Default: True.
@@ -275,8 +271,7 @@ def filter_shard_map(
 
     Raises:
       TypeError: `fun` is not callable. When called: a leaf of the specs is not a spec; the message has the path.
-      ValueError: When called: specs do not fit the arguments or the result; the message has the path. Most messages are
-        those of `jax.shard_map`.
+      ValueError: When called: specs do not fit the arguments or the result; the message has the path.
 
     See Also:
       The guide "Several devices and processes".

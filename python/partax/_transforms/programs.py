@@ -124,10 +124,10 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
       fun: A function of any trees, with any result. Arrays that it holds itself are constants of the program.
 
     Returns:
-      A function of the same arguments, in which a `jax.ShapeDtypeStruct` can represent an array. It returns
-      `(jaxpr, structs, static)`: the program, whose arguments and results are the arrays in the order of the trees; the
-      result with a `jax.ShapeDtypeStruct` for each array and None for other leaves; and the result with None for each
-      array. A tree in which one of your nodes refuses None has all leaves.
+      A function of the same arguments, or a `jax.ShapeDtypeStruct` for an array, that returns `(jaxpr, structs,
+      static)`: the program of the arrays in the order of the trees; the result with a `jax.ShapeDtypeStruct` for each
+      array and None for other leaves; and the result with None for each array. If one of your nodes refuses None, a
+      tree has all leaves.
 
     See Also:
       The guide "Transformations of any tree".
@@ -194,8 +194,8 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       **kwargs: Its arguments by name.
 
     Returns:
-      A function of arguments of these types and of a pytree of the arrays, `consts`. It has `in_struct` and
-      `out_struct`, with a `jax.ShapeDtypeStruct` for each array.
+      A function of arguments of these types, and a pytree of its arrays, `consts`. It has `in_struct` and `out_struct`,
+      with a `jax.ShapeDtypeStruct` for each array.
 
     Raises:
       ValueError: When called: the arguments differ from those of the conversion; the message has the path.
