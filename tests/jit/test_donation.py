@@ -188,8 +188,8 @@ def test_errors_of_donated_or_deleted_arrays_name_all_their_paths(is_compiled: b
     first, second = "`model.layers[0].weight`", "`model.layers[1].weight`"
     donates_model(used, array(3))
     rows: list[tuple[Any, Any, Any, str]] = [
-        (donates_all, new_model(x, x), array(3), f"{first} and {second} are one array, and the call donates both:"),
-        (donates_all, new_model(x, x), x, f"{first}, {second} and `x` are one array, and the call donates all of them"),
+        (donates_all, new_model(x, x), array(3), f"{first} and {second} are one array, and the call donates {first} "),
+        (donates_all, new_model(x, x), x, f"{first}, {second} and `x` are one array, and the call donates {first}, "),
         (donates_model, new_model(array(3), x), x, f"{second} and `x` are one array, and the call donates {second}:"),
         (donates_model, used, array(3), f"{first} and {second} are deleted already"),
         (donates_model, new_model(), gone(3), "`x` is deleted already"),

@@ -4,10 +4,8 @@ Each is looked up by `_name` or `_attribute`. Where one is missing, public names
 comment states.
 """
 
-import functools
 import importlib
 import inspect
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,48 +37,32 @@ def concrete_array_type() -> type | None:
 
 # --- functions and programs
 
-# The origin of the function is a part of the function, not an option.
-_NO_OPTIONS = ("fun_sourceinfo", "fun_signature")
-_NEEDED_OPTIONS = {"static_argnums", "donate_argnums", "inline", "keep_unused", "in_shardings_leaves"}
+_OF_FUNCTION = ("fun_sourceinfo", "fun_signature")  # the first fields of a `jax.jit`'s options
 
 
-def _wrapped_and_info(jitted: Any) -> tuple[Any, Any]:
-    """The function behind a `jax.jit` and its options. A copied or unpickled one has lost its attributes, so both are
-    read from the closure of its `_cache_miss`.
+def _parts(jitted: Any) -> tuple[Any, tuple[str, ...], tuple[Any, ...]]:
+    """The function behind a `jax.jit`, and the names and values of its options; no options if this jax does not have
+    them. A copied or unpickled one has lost its attributes, so both are read from the closure of its `_cache_miss`.
     """
-    if hasattr(jitted, "__wrapped__"):
-        return jitted.__wrapped__, _attribute(jitted, "_jit_info")
-    miss = inspect.unwrap(_attribute(jitted, "_cache_miss"))
-    names = _attribute(_attribute(miss, "__code__"), "co_freevars") or ()
-    cells: dict[str, Any] = {
-        name: cell.cell_contents for name, cell in zip(names, _attribute(miss, "__closure__") or (), strict=True)
-    }
-    return cells.get("fun"), cells.get("jit_info")
-
-
-@functools.cache
-def _option_names(cls: type) -> tuple[str, ...]:
-    """The options among the fields of a `jax.jit`'s information; empty if this jax does not have them."""
-    names = tuple(name for name in getattr(cls, "_fields", ()) if name not in _NO_OPTIONS)
-    return names if _NEEDED_OPTIONS.issubset(names) else ()
-
-
-@functools.cache
-def _options_of(cls: type) -> Callable[[Any], tuple[Any, ...]]:
-    return operator.attrgetter(*_option_names(cls))
+    wrapped, info = _attribute(jitted, "__wrapped__"), _attribute(jitted, "_jit_info")
+    if wrapped is None:
+        miss = inspect.unwrap(_attribute(jitted, "_cache_miss"))
+        names = _attribute(_attribute(miss, "__code__"), "co_freevars") or ()
+        cells: Any = dict(zip(names, _attribute(miss, "__closure__") or (), strict=True))
+        wrapped, info = (cell and cell.cell_contents for cell in (cells.get("fun"), cells.get("jit_info")))
+    names = _attribute(type(info), "_fields") or ()
+    return (wrapped, names[2:], info[2:]) if names[:2] == _OF_FUNCTION else (wrapped, (), ())
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """The options of a `jax.jit` by name, or None if this jax does not have them."""
-    _, info = _wrapped_and_info(jitted)
-    return {name: getattr(info, name) for name in _option_names(type(info))} or None
+    return dict(zip(*_parts(jitted)[1:], strict=True)) or None
 
 
 def jit_parts(jitted: Any) -> tuple[Any, Any]:
     """The function behind a `jax.jit` and its options, or a new object if this jax does not have them."""
-    wrapped, info = _wrapped_and_info(jitted)
-    cls = type(info)
-    return wrapped, _options_of(cls)(info) if _option_names(cls) else object()
+    wrapped, _, options = _parts(jitted)
+    return wrapped, options or object()
 
 
 def direct_call(compiled: Any) -> Callable[..., Any]:

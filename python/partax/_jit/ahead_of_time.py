@@ -28,10 +28,9 @@ class Program:
         forwarded, _ = _core.output_info(outputs)
         leaves = list(call.leaves)
         infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
-        self._forwarded = [
-            (info, getattr(leaves[i], "sharding", None)) for i, info in zip(forwarded, infos, strict=True)
-        ]
+        self._forwarded: list[tuple[Any, Any]] = []  # the shape and the sharding of each forwarded array
         for i, info in zip(forwarded, infos, strict=True):
+            self._forwarded.append((info, getattr(leaves[i], "sharding", None)))
             leaves[i] = info
         result = call.result(outputs, tuple(leaves))
         self.out_info = result if call.objects is None else result.abstract_result(call.objects)

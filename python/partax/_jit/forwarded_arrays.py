@@ -10,8 +10,10 @@ from jax.core import Tracer
 from partax import _core
 from partax._jax.private import runs_without_jit, under_trace
 
-_USED = "use a buffer that was previously donated in the same call to Execute()"
-_TWICE = "donate the same buffer twice in Execute()"
+_SHOWN = 5  # paths that are named
+
+_NAMES_ARRAYS = "names_arrays"
+"""The attribute of an error whose text or notes have the paths."""
 
 
 def to_device(value: Any) -> jax.Array:
@@ -34,19 +36,18 @@ def refuse_lost_arrays(
     if index is None:
         refuse_lost_in(target.trace(*leaves).out_info, target, leaves, donated)
         return
-    is_donated = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
-    raise _donation_error(target, leaves, donated, index) if is_donated else _deleted(target, leaves, index)
+    first = _donation_of(leaves, donated, index)
+    raise _lost_array(target, leaves, index, first, first is not None or (was_there and any(donated)))
 
 
 def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
     """The same by the result that the program has."""
     for i in sorted(_core.output_info(node)[0]):
-        if isinstance(leaves[i], Tracer) or not isinstance(leaves[i], jax.Array):
+        if not _is_concrete(leaves[i]):
             continue
-        if leaves[i].is_deleted():
-            raise _deleted(target, leaves, i)
-        if _donation_of(leaves, donated, i) is not None and not under_trace():
-            raise _donation_error(target, leaves, donated, i)
+        first = None if leaves[i].is_deleted() or under_trace() else _donation_of(leaves, donated, i)
+        if first is not None or leaves[i].is_deleted():
+            raise _lost_array(target, leaves, i, first, first is not None)
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:
@@ -54,35 +55,20 @@ def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | N
     return next((i for i, leaf in enumerate(leaves) if donated[i : i + 1] == b"\1" and leaf is leaves[index]), None)
 
 
-def _path(target: Any, index: int) -> str:
-    return target.__wrapped__.__signature__.names[index]
-
-
-def _deleted(target: Any, leaves: tuple[Any, ...], index: int) -> Exception:
-    error = RuntimeError(f"Array has been deleted with shape={jax.typeof(leaves[index]).str_short()}.")
-    error.add_note(f"partax: it is `{_path(target, index)}`, which the function returns")
-    vars(error)[_NAMES_ARRAYS] = True
-    return error
-
-
-def _donation_error(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int) -> Exception:
-    first = _donation_of(leaves, donated, index)
-    places = f"`{_path(target, index)}`" + (f", first use: `{_path(target, first)}`" if first is not None else "")
-    if index in target.__wrapped__.to_donate:
-        what, example = _TWICE, "f(donate(a), donate(a))"
+def _lost_array(target: Any, leaves: tuple[Any, ...], index: int, first: int | None, is_donated: bool) -> Exception:
+    function = target.__wrapped__
+    path = f"`{function.__signature__.names[index]}`"
+    if is_donated:
+        twice = "donate the same buffer twice in Execute()"
+        used = "use a buffer that was previously donated in the same call to Execute()"
+        place = path if first is None else f"{path}, first use: `{function.__signature__.names[first]}`"
+        what = twice if index in function.to_donate else used
+        error: Exception = jax.errors.JaxRuntimeError(f"INVALID_ARGUMENT: Attempt to {what} ({place})")
     else:
-        what, example = _USED, "f(donate(a), a)"
-    error = jax.errors.JaxRuntimeError(
-        f"INVALID_ARGUMENT: Attempt to {what} ({places}). Toy example for this bug: `{example}`."
-    )
+        error = RuntimeError(f"Array has been deleted with shape={jax.typeof(leaves[index]).str_short()}.")
+        error.add_note(f"partax: it is {path}, which the function returns")
     vars(error)[_NAMES_ARRAYS] = True
     return error
-
-
-_SHOWN = 5  # paths that are named
-
-_NAMES_ARRAYS = "names_arrays"
-"""The attribute of an error whose text or notes have the paths."""
 
 
 def is_of_lost_arrays(error: BaseException) -> bool:
@@ -100,35 +86,30 @@ def name_lost_arrays(
 ) -> None:
     """Notes at an error for which `is_of_lost_arrays` is true which of the call's array leaves it is about."""
     vars(error)[_NAMES_ARRAYS] = True
-    arrays = [
-        (i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
-    ]
-    gone = [paths[i] for i, leaf in arrays if leaf.is_deleted()]
+    gone = [path for path, leaf in zip(paths, leaves, strict=False) if _is_concrete(leaf) and leaf.is_deleted()]
+    shared = [same for same in arrays_in_several_places(leaves) if any(donated[i] for i in same)]
     if gone:
         are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
         error.add_note(
             f"partax: {listed(gone)} {are} deleted already, by an earlier call that donates {them} or by `delete()`"
         )
-        return
-    shared = [same for same in arrays_in_several_places(leaves) if any(donated[i] for i in same)]
-    if not shared:
-        return
-    same, *more_leaves = shared
-    donated_paths = [paths[i] for i in same if donated[i]]
-    whole = "all of them" if len(same) > 2 else "both"
-    where = whole if len(donated_paths) == len(same) else listed(donated_paths)
-    num_more = f"{len(more_leaves):,} more arrays" if len(more_leaves) > 1 else "one more array"
-    error.add_note(
-        f"partax: {listed([paths[i] for i in same])} are one array, and the call donates {where}: pass a copy "
-        f"(`jnp.copy`) in one of the places, or do not donate it{f'; so it is with {num_more}' if more_leaves else ''}"
-    )
+    elif shared:
+        error.add_note(
+            f"partax: {listed([paths[i] for i in shared[0]])} are one array, and the call donates "
+            f"{listed([paths[i] for i in shared[0] if donated[i]])}: pass a copy (`jnp.copy`) in one of the places, or "
+            "do not donate it"
+        )
+
+
+def _is_concrete(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
 
 
 def arrays_in_several_places(leaves: Sequence[Any]) -> list[list[int]]:
     """The indices of leaves that are one array for XLA, those of each such array together."""
     places: dict[Any, list[int]] = {}
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and not leaf.is_deleted():
+        if _is_concrete(leaf) and not leaf.is_deleted():
             places.setdefault(_buffer_of(leaf), []).append(i)
     return [same for same in places.values() if len(same) > 1]
 

@@ -1,9 +1,8 @@
 """Changes of nnx objects by a function that gets copies of them: the caller's objects would stay unchanged."""
 
-import contextlib
-import contextvars
 import sys
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -41,22 +40,8 @@ class Change(NamedTuple):
         return self.name == _VALUE
 
 
-_is_making = contextvars.ContextVar("changes of nnx objects are made", default=False)
-
-
-@contextlib.contextmanager
-def make_changes() -> Generator[None]:
-    """While it is entered, whoever has called the function does to the caller's objects what it does to its own."""
-    token = _is_making.set(True)
-    try:
-        yield
-    finally:
-        _is_making.reset(token)
-
-
-def is_making_changes() -> bool:
-    """Return whether the function under way is one of `partax.nnx.jit`, or a step that changes objects in place."""
-    return _is_making.get()
+makes_changes: ContextVar[bool] = ContextVar("changes of nnx objects are made", default=False)
+"""Whether the function under way is one of `partax.nnx.jit`, or a step that changes objects in place."""
 
 
 def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:

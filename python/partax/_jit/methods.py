@@ -13,7 +13,7 @@ from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._jax.private import configuration, every_setting, mesh_of_call
-from partax._jit.options import ANY_SIGNATURE, is_of_nnx, signature_of
+from partax._jit.options import is_of_nnx, signature_of
 from partax._pytree.call_site import call_site, run_for
 from partax._pytree.short_text import short_text
 from partax._pytree.spec_data import leaf_paths
@@ -37,8 +37,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
       The `Traced` call.
 
     Raises:
-      RetraceError, TypeError: Same as for a call. An exception that the function raises when traced is raised
-        unchanged.
+      RetraceError, TypeError: Same as for a call; and what the function raises when it is traced.
 
     See Also:
       The guide "Ahead-of-time compilation and export".
@@ -65,9 +64,6 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
 
     Raises:
       RetraceError, TypeError: Same as in `trace`.
-
-    See Also:
-      The guide "Ahead-of-time compilation and export".
     """
     return trace(self, *args, **kwargs).lower()
 
@@ -109,25 +105,22 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
         number of processors.
 
     Raises:
-      TypeError: A call is neither a tuple nor a dictionary; or same as for the call. An exception that the function
-        raises when traced has a note that names the call; the other calls are compiled nevertheless.
+      TypeError: A call is neither a tuple nor a dictionary; or same as for the call. What the function raises has a
+        note that names the call; the other calls are compiled nevertheless.
       ValueError: `threads` is not positive.
-
-    See Also:
-      The guide "Ahead-of-time compilation and export".
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"found threads={short_text(threads)}, expected a positive number of threads")
     for i, call in enumerate(calls):
         if not isinstance(call, (tuple, dict)):
             raise TypeError(
-                f"found a `{type(call).__name__}` as call {i + 1}, expected a tuple of its arguments, or a dictionary "
-                f"of them by name"
+                f"found a `{type(call).__name__}` as call {i + 1}, expected a tuple or a dictionary of its arguments"
             )
     import concurrent.futures  # which few programs need
 
     with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
-        each = pool.map if pool.submit(_in_force).result() == _in_force() else map
+        # The settings of `with` statements hold in their thread alone.
+        each = pool.map if pool.submit(_settings).result() == _settings() else map
         errors = list(each(functools.partial(run_for, call_site(), _error_of, self), calls))
     for i, error in enumerate(errors):
         if error is not None:
@@ -135,8 +128,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
             raise error
 
 
-def _in_force() -> tuple[Any, ...]:
-    """Return the settings of this thread: those of `with` statements hold in their thread alone."""
+def _settings() -> tuple[Any, ...]:
     return configuration(), every_setting(), mesh_of_call()
 
 
@@ -193,26 +185,17 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
-    signature = signature_of(wrapper.__wrapped__) or ANY_SIGNATURE
+    signature = signature_of(wrapper.__wrapped__)
     try:
         signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
     changes_objects = wrapper._options.graph is not None
-    names = [*signature.parameters]
-    args = tuple(_snapshot(names[min(i, len(names) - 1)], value, changes_objects) for i, value in enumerate(args))
-    kwargs = {name: _snapshot(name, value, changes_objects) for name, value in kwargs.items()}
+    args = tuple(_as_now(value, changes_objects) for value in args)
+    kwargs = {name: _as_now(value, changes_objects) for name, value in kwargs.items()}
     # If a callable may change, each call reads it.
     keeps_callable = all(_as_now(part, changes_objects) is part for part in (wrapper._function, wrapper.__self__))
     return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
-
-
-def _snapshot(name: str, value: Any, changes_objects: bool) -> Any:
-    try:
-        return _as_now(value, changes_objects)
-    except RecursionError:
-        text = f"`{name}`: found a tree that is nested too deeply or contains itself, expected a finite, flatter tree"
-        raise RecursionError(text) from None
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
@@ -259,7 +242,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     if len(args) > len(bound):
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
-    signature = signature_of(self.func.__wrapped__) or ANY_SIGNATURE
+    signature = signature_of(self.func.__wrapped__)
     names = [p.name for p in signature.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
         if name in names[: len(args)]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import functools
 import inspect
 import os
 import types
@@ -178,7 +177,7 @@ class CallShape(NamedTuple):
         names = [""] if self.has_callable else []
         names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
         names += [parameter_at(parameters, parameters.num_positional + i) for i in range(self.num_extra)]
-        return names + [parameter_of_keyword(parameters, name) for name in self.keywords]
+        return names + [name if name in parameters.shown_named else parameters.var_names[1] for name in self.keywords]
 
 
 ANY_SIGNATURE = inspect.signature(lambda *args, **kwargs: None)
@@ -188,36 +187,25 @@ _VARIABLE = (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)
 _NAMED = (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)
 
 
-def _without_wrappers(fun: Any) -> Callable[..., Any] | None:
-    """A callable with the parameters by which `fun` is really called, or None if they are unknown. `__wrapped__` and
-    `__signature__` are for readers: a wrapper may add, drop, rename and reorder parameters.
+def _real_signature(fun: Any) -> inspect.Signature:
+    """The parameters by which `fun` is really called: `__wrapped__` and `__signature__` are for readers, as a wrapper
+    may add, drop, rename and reorder parameters.
     """
+    # Other objects of partax that pass their arguments to a wrapped function have this attribute.
+    while isinstance(fun, _core.JitFunction) or getattr(type(fun), "_is_called_as_wrapped", False) is True:
+        fun = fun.__wrapped__
+    if is_module(type(fun)) and type(fun).__name__ == "BoundMethod":  # Equinox makes a module of a method
+        fun = types.MethodType(fun.__func__, fun.__self__)
+    method = inspect.getattr_static(type(fun), "__call__", None)
+    if isinstance(method, staticmethod):  # which `inspect` reads wrongly before Python 3.13
+        return ANY_SIGNATURE
+    if isinstance(method, types.FunctionType):
+        fun = types.MethodType(method, fun)
     if isinstance(fun, types.FunctionType):
-        plain = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
-        plain.__kwdefaults__ = fun.__kwdefaults__
-        return plain
-    if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
-        return _without_wrappers(fun.__wrapped__)
-    if isinstance(fun, functools.partial):
-        inner = _without_wrappers(fun.func) if type(fun).__call__ is functools.partial.__call__ else None
-        return None if inner is None else functools.partial(inner, *fun.args, **fun.keywords)
-    # Equinox makes a module of a method that is looked up.
-    is_of_module = is_module(type(fun)) and type(fun).__name__ == "BoundMethod"
-    if isinstance(fun, types.MethodType) or is_of_module:
-        method = fun.__func__
-    else:
-        method = getattr(type(fun), "__call__", None)  # noqa: B004 - not whether there is one, but which
-        static_method = inspect.getattr_static(type(fun), "__call__", None)
-        is_function = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
-        if not is_function or isinstance(static_method, staticmethod):
-            return None
-    inner = _without_wrappers(method)
-    return None if inner is None else types.MethodType(inner, inner)
-
-
-def _is_called_as_wrapped(fun: Any) -> bool:
-    """Return whether `fun` is an object of partax that passes its arguments to a wrapped function."""
-    return getattr(type(fun), "_is_called_as_wrapped", False) is True
+        defaults = fun.__kwdefaults__
+        fun = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
+        fun.__kwdefaults__ = defaults
+    return signature_of(fun, follow_wrapped=False)
 
 
 def names_of(fun: Any) -> tuple[str, str]:
@@ -227,19 +215,16 @@ def names_of(fun: Any) -> tuple[str, str]:
     return named.__name__, attribute_of(named, "__qualname__", named.__name__)
 
 
-def signature_of(fun: Any) -> inspect.Signature | None:
+def signature_of(fun: Any, **options: Any) -> inspect.Signature:
     try:
-        return inspect.signature(fun)
+        return inspect.signature(fun, **options)
     except (TypeError, ValueError):
-        return None
+        return ANY_SIGNATURE
 
 
 def call_parameters(fun: Any) -> CallParameters:
     """Describe how `fun` is called. Called by the native wrapper."""
-    plain = _without_wrappers(fun)
-    called_as = (None if plain is None else signature_of(plain)) or ANY_SIGNATURE
-    public = (signature_of(fun) or called_as).parameters.values()
-    real = called_as.parameters.values()
+    real, public = _real_signature(fun).parameters.values(), signature_of(fun).parameters.values()
     positional = [p for p in real if p.kind in _POSITIONAL]
     by_name = positional + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
     names = tuple(p.name for p in by_name)
@@ -274,11 +259,6 @@ def parameter_at(parameters: CallParameters, position: int) -> str:
         return parameters.names[position]
     displayed = parameters.shown_positional
     return (displayed[i] if i < len(displayed) else "") or parameters.var_names[0]
-
-
-def parameter_of_keyword(parameters: CallParameters, name: str) -> str:
-    """The parameter for a value in `**kwargs`."""
-    return name if name in parameters.shown_named else parameters.var_names[1]
 
 
 def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:

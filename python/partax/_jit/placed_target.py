@@ -47,11 +47,7 @@ def default_device() -> Any:
     return jax.local_devices(backend=default)[0] if default is None or isinstance(default, str) else default
 
 
-def _is_elsewhere(leaf: Any) -> bool:
-    """Return whether an uncommitted array is not where an uncommitted program runs."""
-    return isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default_device()}
-
-
+@dataclasses.dataclass
 class _Choice:
     """A function that returns the jax.jit for a call: that of the function, or one that also returns some leaves."""
 
@@ -84,8 +80,10 @@ class _Choice:
         committed = [i for i in forwarded if shardings[i] is not None]
         # Where these are on different devices, they do not decide.
         decide = not is_placed and len({frozenset(shardings[i].device_set) for i in committed}) == 1
-        is_through = [shardings[i] is None and (is_placed or decide or _is_elsewhere(leaves[i])) for i in forwarded]
-        through = tuple(i for i, goes in zip(forwarded, is_through, strict=True) if goes)
+        uncommitted = [(i, leaves[i]) for i in forwarded if shardings[i] is None]
+        here = {default_device()}  # where an uncommitted program runs
+        elsewhere = [i for i, leaf in uncommitted if isinstance(leaf, jax.Array) and leaf.sharding.device_set != here]
+        through = tuple([i for i, _ in uncommitted] if is_placed or decide else elsewhere)
         has_outputs = bool(through or traced.jaxpr.out_avals)
         decisive = committed[0] if decide and has_outputs else None
         if not through and decisive is None:

@@ -1,9 +1,7 @@
 """Shardings of a call's arrays, from prefixes of the user's own trees; arrays of a tree placed on devices."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from itertools import chain, zip_longest
 from typing import Any
 
 import jax
@@ -30,14 +28,6 @@ class PrefixOfValue:
 
     def of(self, value: Any) -> Any:
         raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class NoEntry(PrefixOfValue):
-    """The entry of `in_shardings` for an argument without one from the user, which messages do not count."""
-
-    def of(self, value: Any) -> Any:
-        return None
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
@@ -72,35 +62,19 @@ def leaf_in_shardings(options: Options, call: CallShape, values: Sequence[Any]) 
     prefix = options.in_shardings
     entries = [prefix] * arguments
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
-        entries = _entries_of_call(prefix, call)
+        entries = [entry for i, entry in enumerate(prefix) if i not in call.left_out]  # of defaults
         if len(entries) > arguments:
-            every_name = call._replace(left_out=(), has_callable=False).value_names  # also those that a call leaves out
-            pairs = zip_longest(every_name, prefix)
-            takers = [name for name, entry in pairs if name and not isinstance(entry, NoEntry)]
-            raise ValueError(f"{_count_text(prefix)}, expected at most one for each argument ({', '.join(takers)})")
+            every_name = call._replace(left_out=(), has_callable=False).value_names
+            raise ValueError(f"in_shardings has more entries than there are arguments ({', '.join(every_name)})")
     shardings: list[Any] = []
     entries = [*[None] * num_callables, *entries]
     for i, (name, value, parameter) in enumerate(zip(names, values, call.value_parameters, strict=True)):
         is_traced = functools.partial(options.traces, parameter)
         of_value = array_shardings(entries[i] if i < len(entries) else None, value, "in_shardings", name, is_traced)
         if of_value and i >= len(entries):
-            raise ValueError(f"{_count_text(prefix)} and none for the arrays of `{name}`; use None to leave it to jax")
+            raise ValueError(f"in_shardings has no entry for the arrays of `{name}`; use None to leave it to jax")
         shardings += of_value
     return shardings
-
-
-def _entries_of_call(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
-    """The entries of `in_shardings` for the arguments of a call, from the first."""
-    parameters, left_out, num_extra, keywords, _ = call
-    entries = list(prefix)
-    while len(entries) > len(parameters.names) + num_extra + len(keywords) and isinstance(entries[-1], NoEntry):
-        entries.pop()
-    return [entry for i, entry in enumerate(entries) if i not in left_out]  # a default that is left out
-
-
-def _count_text(prefix: tuple[Any, ...]) -> str:
-    count = sum(not isinstance(entry, NoEntry) for entry in prefix)
-    return f"in_shardings has {count} {'entry' if count == 1 else 'entries'}"
 
 
 def misplaced_leaf(
@@ -134,8 +108,7 @@ def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
         return None
     # Of an object that is changed in place, the result is a field of what the program returns.
     pairs = [(prefix, result)] if options.graph is None else zip(prefix, result, strict=True)
-    every = [array_shardings(part, value, "out_shardings", "the result") for part, value in pairs]
-    return tuple(chain.from_iterable(every))
+    return tuple([one for part, value in pairs for one in array_shardings(part, value, "out_shardings", "the result")])
 
 
 def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
@@ -170,26 +143,26 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     See Also:
       The guide "Donation and shardings".
     """
-    shardings = array_shardings(sharding, tree, "sharding", "tree", _can_be_placed)
-    spec, arrays, rest = flat_partition(tree, _can_be_placed)
-    pairs = list(zip(arrays, shardings, strict=True))
-    for path, entry in pairs:
-        if not isinstance(entry, (Sharding, PartitionSpec, jax.Device, type(None))):
-            raise TypeError(
-                f"`tree{path}`: found a `{type(entry).__name__}` as its sharding, expected a `jax.sharding.Sharding`, "
-                "a device, a `jax.sharding.PartitionSpec`, or None to leave it where it is"
-            )
-    placed = {path: _placed(path, arrays[path], entry) for path, entry in pairs if entry is not None}
-    return flat_combine(spec, {**arrays, **placed}, rest)
 
+    def can_be_placed(leaf: Any) -> bool:
+        return is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
-def _can_be_placed(leaf: Any) -> bool:
-    return is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+    shardings = array_shardings(sharding, tree, "sharding", "tree", can_be_placed)
+    spec, arrays, rest = flat_partition(tree, can_be_placed)
+    pairs = zip(arrays.items(), shardings, strict=True)
+    return flat_combine(spec, {path: _placed(path, leaf, entry) for (path, leaf), entry in pairs}, rest)
 
 
 def _placed(path: str, leaf: Any, sharding: Any) -> Any:
+    if sharding is None:
+        return leaf
     if isinstance(sharding, jax.Device):
         sharding = SingleDeviceSharding(sharding)
+    if not isinstance(sharding, (Sharding, PartitionSpec)):
+        raise TypeError(
+            f"`tree{path}`: found a `{type(sharding).__name__}` as its sharding, expected a `jax.sharding.Sharding`, "
+            "a device, a `jax.sharding.PartitionSpec`, or None to leave it where it is"
+        )
     try:
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf.update(sharding=sharding)
@@ -213,6 +186,5 @@ def _is_explicit(sharding: Any) -> bool:
     spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     has_explicit = AxisType.Explicit in types.values()
-    entries = [entry for entry in spec if entry not in (None, PartitionSpec.UNCONSTRAINED)]
-    axes = [axis for entry in entries for axis in (entry if isinstance(entry, (tuple, list)) else [entry])]
+    axes = [axis for axis in jax.tree.leaves(tuple(spec)) if axis is not PartitionSpec.UNCONSTRAINED]
     return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in axes)

@@ -20,9 +20,9 @@ from partax._pytree.short_text import repr_text
 from partax._pytree.spec_data import SpecData, static_path
 
 _MAX_OBJECTS = 1000  # that are looked into for one variable
-_MAX_COMPARED = 1 << 22
 _PLAIN = {bool, int, float, complex, str, bytes, type(None), types.BuiltinFunctionType}
 _BY_CONTENT = (list, dict, tuple, functools.partial, types.MethodType)
+_ATTRIBUTES = {types.MethodType: ("__self__",), functools.partial: ("func", "args", "keywords")}
 _NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, jax.Array, np.ndarray)
 
 
@@ -53,12 +53,9 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
 
 def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
     """Return the parts of an object, by the segments of their paths."""
-    if issubclass(cls, types.MethodType):
-        yield ".__self__", value.__self__
-    elif issubclass(cls, functools.partial):
-        yield ".func", value.func
-        yield from ((f".args[{i}]", item) for i, item in enumerate(value.args))
-        yield from ((f".keywords[{name!r}]", item) for name, item in value.keywords.items())
+    names = [name for kind, names in _ATTRIBUTES.items() if issubclass(cls, kind) for name in names]
+    if names:
+        yield from ((f".{name}", getattr(value, name)) for name in names)
     elif issubclass(cls, dict):
         yield from ((f"[{repr_text(key)}]", item) for key, item in list(dict.items(value)))
     elif issubclass(cls, (list, tuple, collections.deque)):
@@ -73,16 +70,11 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
 
 def is_held_by(constant: Any, array: Any) -> bool:
     """Return whether a constant of a program is this array."""
-    if constant is array:
-        return True
+    if constant is array or isinstance(constant, jax.Array) or not isinstance(array, np.ndarray):
+        return constant is array
     # jax keeps NumPy arrays in a wrapper of its own, or as a copy.
-    if isinstance(constant, jax.Array) or not isinstance(array, np.ndarray) or constant.shape != array.shape:
-        return False
-    values = np.asarray(constant)
-    if values.ctypes.data == array.ctypes.data:
-        return True
-    is_alike = values.dtype.kind == array.dtype.kind and values.size <= _MAX_COMPARED
-    return is_alike and np.array_equal(values, array.astype(values.dtype))
+    is_alike = constant.shape == array.shape and constant.dtype.kind == array.dtype.kind
+    return is_alike and np.array_equal(np.asarray(constant), array.astype(constant.dtype))
 
 
 def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[ArrayPlace]]:
@@ -125,24 +117,19 @@ def warn_of_constants(record: Any, result: Any) -> None:
     ids = set(map(id, constants or ()))
     for places in record.static_arrays:
         for path, array, holder in places:
-            if constants is None or id(array) in ids or any(is_held_by(value, array) for value in constants):
-                _warn_once(path, holder, record.history)
-                break
-
-
-def _warn_once(path: str, holder: Any, history: Any) -> None:
-    cls = type(holder)
-    key = (history.name, history.defined, cls.__module__, cls.__qualname__, path)
-    if key in _warned:
-        return
-    warnings.warn_explicit(
-        f"`{path}` is an array in a static `{cls.__qualname__}`: it is a constant of the program, and another array "
-        f"there later is not seen. Pass the array as an argument, or make `{cls.__qualname__}` a pytree, as an Equinox "
-        "module or with jax.tree_util.register_dataclass",
-        UserWarning,
-        *call_site(),
-    )
-    _warned.add(key)
+            if not (constants is None or id(array) in ids or any(is_held_by(value, array) for value in constants)):
+                continue
+            name = type(holder).__qualname__
+            key = (record.history.name, record.history.defined, type(holder).__module__, name, path)
+            if key not in _warned:
+                text = (
+                    f"`{path}` is an array in a static `{name}`: it is a constant of the program, and another array "
+                    f"there later is not seen. Pass the array as an argument, or make `{name}` a pytree, as an Equinox "
+                    "module or with jax.tree_util.register_dataclass"
+                )
+                warnings.warn_explicit(text, UserWarning, *call_site())
+                _warned.add(key)
+            break
 
 
 def refuse_static_trees(data: SpecData) -> None:

@@ -10,7 +10,8 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._jit.lost_changes import make_changes, refuse_lost, watch_named
+from partax._jit.lost_changes import makes_changes, refuse_lost, watch_named
+from partax._jit.record_at_work import during
 from partax._steps.places import Places, find_carry, part_at, with_parts
 from partax._transforms.carry import in_place_of
 from partax._transforms.loops import scan
@@ -74,7 +75,7 @@ class _Chunk:
             arguments = {**fixed_spec.rebuild(fixed), **batch, **carried}
             contents = watch_named(arguments.items())
             by_position, by_name = bind_arguments(signature, {**arguments, **copies})
-            with make_changes():
+            with during(makes_changes, True):
                 result = self.step(*by_position, **by_name)
             refuse_lost(contents, result)
             return result, {_OBJECTS: objects.state_after(copies, result)} if objects else {}

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.placed_target import default_device
-from partax._jit.shardings import NoEntry, is_sharding_leaf
+from partax._jit.shardings import is_sharding_leaf
 from partax._store import UnstoredError
 from partax._store.content import dtype_content, layout_content, placement_content
 
@@ -54,15 +54,13 @@ def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
     """The shardings that a wrapper asks for, as plain values, and their devices."""
     devices: dict[Any, None] = {}
     prefixes = (options.in_shardings, options.out_shardings)
-    leaves, structure = jax.tree.flatten(
-        prefixes, is_leaf=lambda entry: entry is not None and (is_sharding_leaf(entry) or isinstance(entry, NoEntry))
-    )
+    leaves, structure = jax.tree.flatten(prefixes, is_leaf=lambda entry: entry is not None and is_sharding_leaf(entry))
     return (str(structure), tuple([_sharding(leaf, devices) for leaf in leaves])), tuple(devices)
 
 
 def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
     """As plain values; adds its devices."""
-    if isinstance(sharding, (NoEntry, PartitionSpec)):
+    if isinstance(sharding, PartitionSpec):
         return repr(sharding)
     if not isinstance(sharding, Sharding) or not sharding.is_fully_addressable:
         raise UnstoredError(f"arrays that lie by a `{type(sharding).__name__}` over several processes")

@@ -15,8 +15,8 @@ from partax._jit.lost_changes import (
     can_make,
     changes,
     has_nnx,
-    is_making_changes,
     make_change,
+    makes_changes,
     nnx_objects,
     refuse_lost,
     watch_named,
@@ -77,8 +77,8 @@ class Objects:
         def watched(*args: Any, **kwargs: Any) -> Any:
             out, seen = self._run(fun, args, kwargs)
             every = list(changes(seen))
-            if not (is_making_changes() and all(can_make(change, seen) for change in every)):
-                self._refuse(seen, returned(out), _OTHERWISE if is_making_changes() else _IN_JIT)
+            if not (makes_changes.get() and all(can_make(change, seen) for change in every)):
+                self._refuse(seen, returned(out), _OTHERWISE if makes_changes.get() else _IN_JIT)
                 every = []
             return out, [(one.path, one.number, one.name, one.value) for one in every]
 

@@ -17,8 +17,9 @@ from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
 from partax._jax.private import is_untraced
-from partax._jit.lost_changes import make_changes
-from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
+from partax._jit.lost_changes import makes_changes
+from partax._jit.record_at_work import during
+from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
 from partax._libraries.flax.find_changes import DELETED, Change, Snapshot
 from partax._libraries.flax.graph import Variable, is_object
@@ -87,7 +88,7 @@ def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
 def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
     if not isinstance(prefix, tuple) or is_sharding_leaf(prefix):
         return (prefix,) * count
-    return tuple([None if isinstance(part, NoEntry) else part for part in prefix])
+    return prefix
 
 
 def shardings_by_leaf(in_shardings: Any, values: tuple[Any, ...]) -> dict[int, Any]:
@@ -191,7 +192,7 @@ class GraphMode(enum.Enum):
                 refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
             if self is GraphMode.TREE:
                 extract.check_no_aliases("jit", args=built)
-            with make_changes():
+            with during(makes_changes, True):
                 result = call.call(fun, built)
             changes = before.changes()
             if self is not GraphMode.GRAPH:

@@ -11,7 +11,6 @@ from flax.nnx import Module, extract, graphlib
 from partax._core import JitFunction
 from partax._jit.filter_jit import check_names, wrapper_of
 from partax._jit.options import Options, call_parameters, parameter_at
-from partax._jit.shardings import NoEntry
 from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
 
@@ -43,7 +42,7 @@ def wrapper_for_nnx(
     positions, names = _chosen(fun, "donate", donate_argnums, donate_argnames)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
         by_position = _by_position(fun, static_positions, static_names, list(in_shardings))
-        in_shardings = (NoEntry(), *by_position) if is_argument else by_position  # the object itself has none in nnx
+        in_shardings = (None, *by_position) if is_argument else by_position  # the object itself has none in nnx
     names += _names_at(fun, positions)
     graph = graphlib.set_graph_mode.current_value() if graph is None else graph
     graph_updates = graphlib.set_graph_updates.current_value() if graph_updates is None else graph_updates
@@ -110,5 +109,5 @@ def _by_position(
     static |= {in_order.index(name) for name in static_names if name in in_order}
     for i in sorted(static):
         if i <= len(shardings):
-            shardings.insert(i, NoEntry())
+            shardings.insert(i, None)
     return tuple(shardings)
