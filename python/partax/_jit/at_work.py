@@ -12,9 +12,13 @@ inside the user's function.
 
 
 @contextlib.contextmanager
-def working_for(work: Any) -> Generator[None]:
-    token = at_work.set(work)
+def during(variable: ContextVar[Any], value: Any) -> Generator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        at_work.reset(token)
+        variable.reset(token)
+
+
+def working_for(work: Any) -> contextlib.AbstractContextManager[None]:
+    return during(at_work, work)

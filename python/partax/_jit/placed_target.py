@@ -47,7 +47,6 @@ def default_device() -> Any:
     return jax.local_devices(backend=default)[0] if default is None or isinstance(default, str) else default
 
 
-@dataclasses.dataclass
 class _Choice:
     """A function that returns the jax.jit for a call: that of the function, or one that also returns some leaves."""
 

@@ -10,8 +10,8 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
+from partax._jit.at_work import during
 from partax._jit.lost_changes import makes_changes, refuse_lost, watch_named
-from partax._jit.record_at_work import during
 from partax._steps.places import Places, find_carry, part_at, with_parts
 from partax._transforms.carry import in_place_of
 from partax._transforms.loops import scan

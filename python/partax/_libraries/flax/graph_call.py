@@ -17,8 +17,8 @@ from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
 from partax._jax.private import is_untraced
+from partax._jit.at_work import during
 from partax._jit.lost_changes import makes_changes
-from partax._jit.record_at_work import during
 from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._libraries.flax import graph
 from partax._libraries.flax.find_changes import DELETED, Change, Snapshot
