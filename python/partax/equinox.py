@@ -39,10 +39,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     *(name for name in dir(_equinox) if not name.startswith("_")),
 ]
 
-OURS = {
-    **{name: "partax" for name in __all__ if name in _names_of_partax},
-    "tree_at": "partax.tree",
-}
+OURS = {**{name: "partax" for name in __all__ if name in _names_of_partax}, "tree_at": "partax.tree"}
 """The module with partax's version of each name; `partax.tree` has it without `tree_`. `tree_equal` stays Equinox's,
 which returns an array, since `partax.tree.equal` returns a bool.
 """

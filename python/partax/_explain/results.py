@@ -4,8 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
-from partax._pytree.short_text import printable, record_text
-from partax._pytree.table import counted, table_lines
+from partax._pytree.short_text import counted, printable, record_text, table_lines
 
 _HEADINGS = ("trace", "static key", "calls", "trace s", "lower s", "compile s")
 

@@ -66,7 +66,14 @@ def at(
     leaves, structure = _core.tree_flatten(pytree, is_leaf_too)
     # Each leaf in an object of its own, since small ints, strings and None can be the same object in many places.
     wrapped = _core.tree_unflatten(structure, list(map(CellType, leaves)))
-    expected, selection = where(pytree), _select(where, wrapped)
+    expected = where(pytree)
+    try:
+        selection: Any = where(wrapped)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TypeError(
+            f"`where`: found that it computes with a leaf or looks into one ({error}), expected it to return leaves or "
+            "subtrees of `pytree` as they stand there, as in `lambda tree: tree.layers[0].weight`"
+        ) from error
     # An empty tuple of the tree is wrapped, so an empty tuple in the selection was created by `where`.
     leaves, structure = _core.tree_flatten(expected, is_leaf if _is_empty_tuple(selection) else is_leaf_too)
     selected_leaves, selected_structure = _core.tree_flatten(selection, None)
@@ -81,12 +88,10 @@ def at(
     counts = Counter(map(id, leaves))
     if id(selection) in counts or not isinstance(selection, Sequence):
         nodes, replace = [selection], (replace if replace is _UNSET else [replace])
-    if any(counts[id(node)] == 0 for node in nodes):
-        raise ValueError("`where` does not specify an element or elements of `pytree`.")
-    if any(counts[id(node)] > 1 for node in nodes):
+    if any(counts[id(node)] != 1 for node in nodes):
         raise ValueError(
-            "`where` does not uniquely identify a single element of `pytree`; to replace a None, give "
-            "`is_leaf=lambda x: x is None`, as for (None, None, 1)"
+            "`where` does not uniquely identify elements of `pytree`; to replace a None of (None, None, 1), give "
+            "`is_leaf=lambda x: x is None`"
         )
     values = replace if replace_fn is _UNSET else [replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes]
     if len(nodes) != len(values):
@@ -100,16 +105,6 @@ def at(
 
 def _is_empty_tuple(node: Any) -> bool:
     return type(node) is tuple and not node
-
-
-def _select(where: Callable[[Any], Any], wrapped: Any) -> Any:
-    try:
-        return where(wrapped)
-    except (TypeError, AttributeError, IndexError) as error:
-        raise TypeError(
-            f"`where`: found that it computes with a leaf or looks into one ({error}), expected it to return leaves or "
-            "subtrees of `pytree` as they stand there, as in `lambda tree: tree.layers[0].weight`"
-        ) from error
 
 
 def _unwrapped(leaf: Any) -> Any:
@@ -151,7 +146,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
     """
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")
-    is_exact = isinstance(rtol, int | float) and isinstance(atol, int | float) and rtol == 0 and atol == 0
+    is_exact = all(isinstance(tolerance, int | float) and tolerance == 0 for tolerance in (rtol, atol))
     first, structure = _core.tree_flatten(pytrees[0], None)
     pending: list[Any] = []  # results that are on a device, or traced
     for tree in pytrees[1:]:
@@ -167,12 +162,10 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
                 return False
             elif is_exact or not jnp.issubdtype(a.dtype, jnp.inexact):
                 is_on_host = _is_on_host(a) and _is_on_host(b)
-                result = bool((np.asarray(a) == np.asarray(b)).all()) if is_on_host else _all_equal(a, b)
+                result = bool((np.asarray(a) == np.asarray(b)).all()) if is_on_host else jnp.all(a == b)
             else:
-                allclose: Any = (
-                    np.allclose if not isinstance(a, jax.Array) and not isinstance(b, jax.Array) else jnp.allclose
-                )
-                result = allclose(a, b, rtol=rtol, atol=atol)
+                library: Any = jnp if isinstance(a, jax.Array) or isinstance(b, jax.Array) else np
+                result = library.allclose(a, b, rtol=rtol, atol=atol)
             if result is False:
                 return False
             if result is not True:
@@ -189,8 +182,3 @@ def _is_on_host(array: Any) -> bool:
     if isinstance(array, Tracer) or jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.is_fully_addressable:
         return False
     return all(device.platform == "cpu" for device in array.devices())
-
-
-@jax.jit
-def _all_equal(a: Any, b: Any) -> jax.Array:
-    return jnp.all(a == b)

@@ -75,14 +75,11 @@ class Predicate(Filter):
         return self.__name__
 
 
-def _predicate(function: Callable[[Any], bool]) -> Predicate:
+def _predicate(function: Any) -> Predicate:
     predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
+    names = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
     vars(predicate).update(
-        __name__=function.__name__,
-        __qualname__=function.__name__,
-        __module__="partax",
-        __doc__=function.__doc__,
-        __signature__=inspect.signature(function),
+        names, __module__="partax", __doc__=function.__doc__, __signature__=inspect.signature(function)
     )
     return predicate
 
@@ -139,7 +136,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
         pattern.search("")
     except (re.error, TypeError) as error:
         kind = ValueError if isinstance(error, re.error) else TypeError
-        raise kind(f"by_path: found the regex {regex!r}, expected a regular expression for str: {error}") from error
+        raise kind(f"by_path: found the regex {regex!r}, expected one for str: {error}") from error
     return Filter(("regex", pattern))
 
 
@@ -154,9 +151,12 @@ def _joined(kind: Literal["any", "all"], left: FilterSpec, right: FilterSpec) ->
 
 def _text(filter: FilterSpec, *, is_member: bool = False) -> str:
     """The filter as Python parses it, with parentheses if it is a combination within another."""
+    if isinstance(filter, tuple) and filter and all(isinstance(item, type) for item in filter):
+        return f"({', '.join(map(_text, filter))})"
     if not isinstance(filter, Filter):
-        name = filter_name(filter)
-        return f"({name})" if isinstance(filter, types.UnionType) else name
+        name = getattr(filter, "__qualname__", None)
+        text = name_text(name) if isinstance(name, str) else short_text(filter, LONGEST)
+        return f"({text})" if isinstance(filter, types.UnionType) else text
     kind, argument = filter._described
     if kind in _SIGNS:
         text = _SIGNS[kind].join(_text(member, is_member=True) for member in argument)
@@ -166,14 +166,6 @@ def _text(filter: FilterSpec, *, is_member: bool = False) -> str:
     if kind == "predicate":
         return argument.__name__
     return f"by_path({argument!r})" if kind == "glob" else f"by_path(regex={argument.pattern!r})"
-
-
-def filter_name(filter: FilterSpec) -> str:
-    """The name of a filter in an error message."""
-    if isinstance(filter, tuple) and filter and all(isinstance(item, type) for item in filter):
-        return f"({', '.join(filter_name(item) for item in filter)})"
-    name = getattr(filter, "__qualname__", None)
-    return name_text(name) if isinstance(name, str) else short_text(filter, LONGEST)
 
 
 def install() -> None:

@@ -2,17 +2,15 @@
 
 import copyreg
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 
 from partax import _core
 from partax._core import FlatSpec, Static
-from partax._pytree.filters import FilterSpec, check_used, nearest_paths
+from partax._pytree.filters import FilterSpec, IsLeaf, check_used, nearest_paths
 from partax._pytree.partition import PyTree
-
-__all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
 
 _SHOWN_KEYS = 100
 _MOST_COMPARED = 10
@@ -23,7 +21,7 @@ def flat_partition(
     *filters: FilterSpec,
     separator: str | None = None,
     rest: Literal["dict", "static"] = "dict",
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf = None,
     strict: bool = False,
 ) -> tuple[Any, ...]:
     """Split a tree into its structure and dictionaries from path to leaf.

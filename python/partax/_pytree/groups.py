@@ -11,7 +11,7 @@ from partax import _core
 from partax._pytree.filters import FilterSpec, IsLeaf
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.table import table_lines
+from partax._pytree.short_text import table_lines
 
 _SHOWN_PATHS = 5  # in a message
 

@@ -5,8 +5,7 @@ import re
 import sys
 import time
 
-from partax._pytree.short_text import printable
-from partax._pytree.table import table_lines
+from partax._pytree.short_text import printable, table_lines
 from partax._store.folder import Folder
 from partax._store.records import read_record
 
