@@ -98,11 +98,10 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
       2
 
     Args:
-      fun: The result of `assert_max_traces`, or a wrapper around it: a `filter_jit`, `jax.jit` or `eqx.filter_jit`, a
-        partial, a method. Of several nested limits, the outermost one counts.
+      fun: The result of `assert_max_traces`, or a wrapper around it: a compiled function, a partial, a method.
 
     Returns:
-      The number of traces, including those that raised an exception, without those that were refused.
+      The number of traces, also of those that raised an exception, without those that were refused.
 
     Raises:
       ValueError: `fun` does not contain an `assert_max_traces`.

@@ -40,10 +40,7 @@ except ImportError as _error:
     raise ImportError("partax.nnx needs flax: install the extra `partax[flax]`", name="flax") from _error
 if not hasattr(_nnx, "prefix"):
     _found = _import_module("flax").__version__
-    raise ImportError(
-        f"partax.nnx needs flax 0.12.8 or newer, found {_found}: install the extra `partax[flax]`", name="flax"
-    )
-
+    raise ImportError(f"partax.nnx needs flax 0.12.8 or newer, found {_found}: install `partax[flax]`", name="flax")
 
 from partax._jit.filter_jit import compilation
 from partax._libraries.flax.options import wrapper_for_nnx
@@ -92,8 +89,7 @@ def jit(
     Args:
       fun: What to compile: a function, an unbound method, or a callable nnx object. Default: None, to return a
         decorator.
-      in_shardings: Same as in `filter_jit`, with `nnx.StateSharding` and the results of `nnx.prefix`, as in `nnx.jit`.
-        A Variable that the function changes keeps its sharding. Default: None.
+      in_shardings: Same as in `filter_jit`, with `nnx.StateSharding` and `nnx.prefix` as in `nnx.jit`. Default: None.
       out_shardings: A pytree prefix of the result with shardings. Default: None.
       static_argnums, static_argnames: Accepted without effect, except that `in_shardings` has no entries for these
         arguments. Default: None.
@@ -102,8 +98,7 @@ def jit(
       keep_unused, inline: Same as in `filter_jit`. Default: False.
       graph, graph_updates: Same as in `nnx.jit`, False for tree mode. Default: None, for nnx's own switches.
       donate: Same as in `filter_jit`, instead of the two options above. Default: `"none"`.
-      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces: Same as in `filter_jit`.
-      store: Same as in `filter_jit`. Default: None.
+      compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces, store: Same as in `filter_jit`.
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,

@@ -51,18 +51,14 @@ def run_for(site: tuple[str, int], do: Callable[..., _Result], *args: Any) -> _R
     return do(*args)
 
 
-def file_text(filename: str) -> str:
-    """The name of a file relative to the working directory or to the directory of installed packages."""
-    installed = filename.rpartition(f"site-packages{os.sep}")[2]
-    if installed != filename:
-        return installed
-    try:
-        relative = os.path.relpath(filename)
-    except (ValueError, OSError):
-        return filename
-    return filename if relative.startswith("..") else relative
-
-
 def site_text(site: tuple[str, int]) -> str:
-    """`train.py:41`."""
-    return f"{file_text(site[0])}:{site[1]}" if site[1] else site[0]
+    """`train.py:41`, relative to the working directory or to the directory of installed packages."""
+    filename, line = site
+    _, directory, text = filename.rpartition(f"site-packages{os.sep}")
+    if not directory:
+        try:
+            text = os.path.relpath(filename)
+        except (ValueError, OSError):
+            text = filename
+        text = filename if text.startswith("..") else text
+    return f"{text}:{line}" if line else filename

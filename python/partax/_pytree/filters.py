@@ -77,7 +77,7 @@ class Predicate(Filter):
 
 def _predicate(function: Any) -> Predicate:
     predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
-    names = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
+    names: dict[str, Any] = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
     vars(predicate).update(
         names, __module__="partax", __doc__=function.__doc__, __signature__=inspect.signature(function)
     )

@@ -75,8 +75,7 @@ def filter(
       pytree: Any pytree.
       filter_spec: A filter. Same as in `partition`.
       inverse: Whether to keep the leaves that the filter does not match instead. Default: False.
-      replace: The value for the leaves that are not kept. Default: None.
-      is_leaf: Same as in `partition`. Default: None.
+      replace, is_leaf: Same as in `partition`. Default: None.
 
     Returns:
       A tree of the structure of `pytree`.
@@ -89,10 +88,8 @@ def filter(
       The guide "Partition and combine trees".
     """
     if not isinstance(inverse, bool):
-        raise TypeError(
-            f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
-            "`&`, `|` and `~`"
-        )
+        found = type(inverse).__name__
+        raise TypeError(f"filter: found a `{found}` as `inverse`, expected a bool; `&`, `|` and `~` combine filters")
     result, num_matches = _core.filter(pytree, filter_spec, inverse, replace, is_leaf)
     if num_matches == 0:
         check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
@@ -107,8 +104,7 @@ def combine(*pytrees: PyTree, is_leaf: IsLeaf = None) -> PyTree:
       >>> partax.combine(rest, arrays)
       {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
 
-    Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
-    tree that is not None there.
+    Keys, static fields and aux data must be equal by `==`; the result has those of the first tree that is not None.
 
     Args:
       *pytrees: One or more trees of one structure, in any order, with None for the leaves of another part.
@@ -139,15 +135,13 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
 
     Args:
       model: Any pytree.
-      updates: A tree of the structure of `model`, or a prefix of it with None for unchanged parts, such as the updates
-        of an optax optimizer.
+      updates: A tree of the structure of `model`, or a prefix of it, with None for unchanged parts.
 
     Returns:
       The updated model. Leaves without an update are the same objects.
 
     Raises:
-      ValueError: The structure of `updates` does not match `model`; the message has the path.
-      TypeError: An update cannot be added to its part of the model; the message has the path.
+      ValueError, TypeError: `updates` does not match `model`, or cannot be added to it; the message has the path.
 
     See Also:
       The guide "Gradients and freezing".

@@ -17,8 +17,6 @@ DICTS = ("dict", "ordered_dict", "default_dict")
 
 
 class Node(NamedTuple):
-    """One node. A node with static fields has a second entry after its children, of kind "end"."""
-
     kind: str  # its family; a leaf of arity n > 0 is n consecutive leaves
     cls: Any  # None for leaves
     type_name: str
@@ -52,9 +50,8 @@ def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None =
     """The fields and the path of each node: as `jax.tree_util.keystr` writes it, or segments joined by a separator."""
     nodes, all_keys = names
     keys = iter(all_keys)
-    parent: Any = None  # the open node
-    levels: list[tuple[Any, ...]] = []  # the same six values for each node above the open one
-    parent_path, start, segments, arity, i = "", "", roots, len(roots) + 1, 0
+    levels: list[tuple[Any, ...]] = []  # the same four values for each node above the open one
+    start, segments, arity, i = "", roots, len(roots) + 1, 0
     for node in nodes:
         kind, _, _, size, _, children, _ = node
         is_leaf = kind == "dynamic_leaf" or kind == "static_leaf"
@@ -69,15 +66,13 @@ def walk_paths(names: NodeNames, roots: tuple[str, ...], separator: str | None =
         yield node, path
         if not is_leaf:
             below = path + separator if separator is not None and levels else path
-            levels.append((parent, parent_path, start, segments, arity, i))
+            levels.append((start, segments, arity, i))
             if kind != "call":
                 has_keys = kind in DICTS or kind in _NAMED_BY_FUNCTIONS
                 segments = _segments(kind, size, next(keys, ()) if has_keys else children, separator)
-            parent, parent_path, start, arity, i = node, path, below, size, 0
+            start, arity, i = below, size, 0
         while i >= arity:
-            if parent[-1]:
-                yield ("end", *parent[1:]), parent_path
-            parent, parent_path, start, segments, arity, i = levels.pop()
+            start, segments, arity, i = levels.pop()
 
 
 def _segments(kind: str, arity: int, names: tuple[Any, ...], separator: str | None) -> Sequence[str]:
@@ -150,10 +145,6 @@ def details(data: SpecData) -> Iterator[Detail]:
         if kind == "dynamic_leaf":
             array = node
             yield path, ARRAY, None
-        elif kind == "end":
-            for i, name in enumerate(fields, first):
-                if statics[i] != ():
-                    yield f"{path}.{name}", FIELD, value(i)
         elif kind == "static_leaf":
             yield from ((leaf, VALUE, value(i)) for i, leaf in enumerate(leaf_paths_of(arity, path), first))
         elif kind == "static":
@@ -168,6 +159,9 @@ def details(data: SpecData) -> Iterator[Detail]:
                 yield f"{path}.<aux data>", FIELD, value(first)
             if kind in DICTS:
                 yield from ((path + _key_text(statics[i]), KEY, value(i)) for i in range(first, first + arity))
+            for i, name in enumerate(fields, first):
+                if statics[i] != ():
+                    yield f"{path}.{name}", FIELD, value(i)
 
 
 def leaf_paths(data: SpecData) -> list[str]:
@@ -178,12 +172,7 @@ def leaf_paths(data: SpecData) -> list[str]:
 
 def node_path(data: SpecData, index: int) -> str:
     """The path of a node of a tree without runs of leaves. Called by C++."""
-    return entry_at(data, index)[1]
-
-
-def entry_at(data: SpecData, index: int) -> tuple[Node, str]:
-    """A node of a tree without runs of leaves, and its path."""
-    return [(Node(*node), path) for node, path in zip(data[0], data[2], strict=True) if node[0] != "end"][index]
+    return data[2][index]
 
 
 def leaf_owners(data: SpecData) -> list[int]:
@@ -191,8 +180,6 @@ def leaf_owners(data: SpecData) -> list[int]:
     owners: list[int] = []
     owner, left = -1, 0  # the remaining nodes and leaves of this argument
     for kind, _, _, arity, *_ in data[0][1:]:
-        if kind == "end":
-            continue
         if left == 0:
             owner, left = owner + 1, 1
         left += -max(arity, 1) if kind in ("dynamic_leaf", "static_leaf") else arity - 1

@@ -4,7 +4,7 @@ from typing import Any
 
 from partax import _core
 from partax._pytree.short_text import LONGEST, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, alike, entry_at, static_path
+from partax._pytree.spec_data import DICTS, Node, SpecData, alike, static_path
 
 _LONGEST_VALUE = 200  # in a message
 
@@ -47,7 +47,7 @@ def difference(
     `type_name` is the type of the actual one. Called by C++.
     """
     expected_index, actual_index, index = places
-    (wanted, _), (node, path) = entry_at(expected, expected_index), entry_at(actual, actual_index)
+    wanted, node, path = Node(*expected[0][expected_index]), Node(*actual[0][actual_index]), actual[2][actual_index]
     if index < 0:
         text = _node_words(node, actual[1], node.cls is wanted.cls)
         if node.kind in ("dynamic_leaf", "static_leaf"):

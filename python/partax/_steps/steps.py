@@ -34,7 +34,7 @@ def scan_steps(
     runs by itself. If `over` raises, the batches already read run first.
 
     Args:
-      step: The result of `filter_jit` or `partax.nnx.jit`. Its options apply, and its `clear_cache` clears the chunks.
+      step: The result of `filter_jit` or `nnx.jit`. Its options apply, and its `clear_cache` clears the chunks.
       size: The number of steps in a chunk, at least 1.
       carry: For each carried argument, its place in the result: a position, a key, or a tuple of these; all others stay
         the same. Default: the one part of the result that matches each.
