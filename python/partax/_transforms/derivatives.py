@@ -35,10 +35,11 @@ class _Derivative(Transformed[..., Any]):
         check_first(self, args)
         first, *rest = args
         objects = Objects.of_call(name, self.__wrapped__, args, kwargs)
+        others = Split.of((rest, kwargs))
         split_aux = functools.partial(value_and_aux, has_aux=has_aux, function=self.__name__)
 
         def on_leaves(split: Split) -> Any:
-            args, named = objects.copies((rest, kwargs))
+            args, named = others.tree  # objects in it are copies
             function = objects.return_changes(self.__wrapped__, lambda out: split_aux(out)[1])
             out, changes = function(split.tree, *args, **named)
             value, aux = split_aux(out)
@@ -78,8 +79,7 @@ def filter_grad(
     """Compute the gradient of a function with respect to the inexact arrays of its first argument.
 
     Example:
-      >>> def loss(model, x):
-      ...     return jnp.sum(model["activation"](model["weight"] * x) ** 2)
+      >>> loss = lambda model, x: jnp.sum(model["activation"](model["weight"] * x) ** 2)
       >>> model = {"weight": jnp.array([1.0, 2.0]), "activation": jax.nn.relu}
       >>> partax.filter_grad(loss)(model, 3.0)
       {'activation': None, 'weight': Array([18., 36.], dtype=float32)}
@@ -259,9 +259,10 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         leaves = tangents_by_path(tangents[i], primals[i], name, "tangent")
         tangent_leaves |= {f"[{i}]{path}": leaf for path, leaf in leaves.items()}
     split = Split.of(list(primals), True).only(tangent_leaves)
+    others = Split.of(kwargs)
 
     def on_leaves(split: Split) -> Any:
-        out, changes = objects.return_changes(fn)(*split.tree, **objects.copies(kwargs))
+        out, changes = objects.return_changes(fn)(*split.tree, **others.tree)  # objects in it are copies
         result = Split.of(out)
         dependent = _dependent_leaves(split, result)
         return dependent, (result.update(dict.fromkeys(dependent, 0)), Split.of((None, changes)))

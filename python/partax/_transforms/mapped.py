@@ -161,19 +161,16 @@ def filter_vmap(
     """Map a function over an axis of arrays. Same as `jax.vmap`, for any pytree: everything else is passed unchanged.
 
     Example:
-      >>> def predict(model, x):
-      ...     return model["activation"](model["weight"] @ x)
+      >>> predict = lambda model, x: model["activation"](model["weight"] @ x)
       >>> model = {"weight": jnp.ones((2, 3)), "activation": jax.nn.relu}
       >>> batched = partax.filter_vmap(predict, in_axes={"model": None, "x": 0})
       >>> batched(model, jnp.ones((5, 3))).shape
       (5, 2)
 
-    An axis is an int; None, for no axis; or a function `(leaf) -> int or None`. As the entry of a part of a tree, it is
-    for all leaves of that part.
+    An axis is an int, None for no axis, or a function `(leaf) -> int or None`; it is for a leaf or all of a subtree.
 
     Args:
-      fun: A function of any trees. Arrays that it holds itself, as a module does, have no axis. Default: return a
-        decorator.
+      fun: A function of any trees. Arrays that it holds, as a module does, have no axis. Default: return a decorator.
       in_axes: One axis for all arguments; a tuple of axes, or of prefixes of the arguments, one for each by position;
         or a dictionary from names of arguments to these, where `*args` and `**kwargs` are one argument each. Default,
         also for arguments that a dictionary leaves out: 0 for arrays, None for other leaves.
@@ -186,8 +183,7 @@ def filter_vmap(
       A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
 
     Raises:
-      TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an option has an axis for a leaf
-        that is not an array; the message has the path.
+      TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an axis is given to a non-array.
       ValueError: When called: axes do not fit the arguments or the result; the message has the path.
 
     See Also:
@@ -250,15 +246,14 @@ def filter_shard_map(
     Example:
       >>> from jax.sharding import Mesh, PartitionSpec
       >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
-      >>> def total(batch, scale):
-      ...     return jax.lax.psum(batch["x"].sum() * scale, "data")
+      >>> total = lambda batch, scale: jax.lax.psum(batch["x"].sum() * scale, "data")
       >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
       >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
       Array(4., dtype=float32)
 
     Args:
-      fun: A function of any trees, with any result. Each device has all of the arrays that it holds itself, as a module
-        does. Default: return a decorator.
+      fun: A function of any trees, with any result. Each device has all arrays that it holds, as a module does.
+        Default: return a decorator.
       mesh: The devices. Default: those of `jax.set_mesh`.
       in_specs: `jax.sharding.PartitionSpec`s for the arguments, given as `in_axes` of `filter_vmap`. With None, or
         without an entry, each device has all of an argument. Default: those of the arrays, over `Explicit` axes.

@@ -7,8 +7,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import jax
-
 from partax._jit.lost_changes import (
     Change,
     Seen,
@@ -46,17 +44,11 @@ class Objects:
         cls, name: str, fun: Any, args: Iterable[Any], kwargs: dict[str, Any], takes_fun: bool = False
     ) -> "Objects":
         """Return the objects of the arguments of a function; with `takes_fun`, also of the function itself."""
-        if not has_nnx():
-            return cls(name, ())
         values = tuple(args)
         positional = list(zip(names_of_arguments(fun, len(values)), values, strict=True))
         if takes_fun:
             positional.insert(0, (getattr(fun, "__name__", type(fun).__name__), fun))
         return cls(name, [*positional, *sorted(kwargs.items())])
-
-    def copies(self, values: Any) -> Any:
-        """Copy the objects in arguments that the function would otherwise share with the caller, for its own trace."""
-        return jax.tree.map(_same, values) if self._originals else values
 
     def refuse_changes(self, fun: Callable[..., Any], returned: Callable[[Any], Any] = _same) -> Callable[..., Any]:
         """Return a function of copies that raises a ValueError if it changes one that is not in `returned(result)`."""

@@ -31,17 +31,12 @@ class _Checkpoint(Transformed[..., Any]):
 
 @transformation
 def filter_checkpoint(
-    fun: Callable[..., Any] | None = None,
-    *,
-    prevent_cse: bool = True,
-    policy: Callable[..., Any] | None = None,
+    fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None
 ) -> Any:
     """Compute intermediate values again for the gradient, to save memory. Same as `jax.checkpoint`, for any pytree.
 
     Example:
-      >>> @partax.filter_checkpoint
-      ... def layer(model, x):
-      ...     return model["activation"](model["weight"] * x)
+      >>> layer = partax.filter_checkpoint(lambda model, x: model["activation"](model["weight"] * x))
       >>> loss = lambda model, x: layer(model, x).sum()
       >>> partax.filter_grad(loss)({"weight": jnp.ones(2), "activation": jax.nn.relu}, jnp.array([1.0, 2.0]))
       {'activation': None, 'weight': Array([1., 2.], dtype=float32)}
@@ -76,8 +71,7 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
 
     Args:
       fun: A function of any trees, with any result.
-      *args: Its arguments; a `jax.ShapeDtypeStruct` represents an array.
-      **kwargs: Its arguments by name.
+      *args, **kwargs: Its arguments; a `jax.ShapeDtypeStruct` represents an array.
 
     Returns:
       The result. Leaves that are not arrays are unchanged.
@@ -177,8 +171,7 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     """Convert a function to a pytree of the arrays that it captures. Same as `jax.closure_convert`, for any pytree.
 
     Example:
-      >>> def scaler(weight):
-      ...     return lambda x: weight * x
+      >>> scaler = lambda weight: lambda x: weight * x
       >>> scale = partax.filter_closure_convert(scaler(jnp.array([1.0, 2.0])), 3.0)
       >>> scale.consts
       [Array([1., 2.], dtype=float32)]
@@ -190,8 +183,7 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
 
     Args:
       fn: A function of any trees, with any result.
-      *args: Arguments like those of later calls; a `jax.ShapeDtypeStruct` represents an array.
-      **kwargs: Its arguments by name.
+      *args, **kwargs: Arguments like those of later calls; a `jax.ShapeDtypeStruct` represents an array.
 
     Returns:
       A function of arguments of these types, and a pytree of its arrays, `consts`. It has `in_struct` and `out_struct`,
@@ -222,8 +214,7 @@ def filter_pure_callback(
     """Call a Python function without side effects from a program. Same as `jax.pure_callback`, for any pytree.
 
     Example:
-      >>> def on_host(tree):
-      ...     return {"x": tree["x"] * 2, "name": tree["name"]}
+      >>> on_host = lambda tree: {"x": tree["x"] * 2, "name": tree["name"]}
       >>> like = {"x": jax.ShapeDtypeStruct((2,), "float32"), "name": "a"}
       >>> step = partax.filter_jit(lambda tree: partax.filter_pure_callback(on_host, tree, result_shape_dtypes=like))
       >>> step({"x": jnp.ones(2), "name": "a"})
