@@ -85,17 +85,17 @@ def common_types(trees: Mapping[str, Split], root: str, rule: str) -> dict[str, 
     """The types of the arrays of trees by path, and of the numbers that are not equal in all. A TypeError with a `rule`
     if the trees, which messages call by the words before them, differ in anything else.
     """
-    (words, first), *others = trees.items()
+    (words, first), *rest = trees.items()
 
     def fail(difference: Difference, other_words: str) -> None:
         path, text, other_text, note = difference
         raise TypeError(f"`{path}`: {text} {words}, {other_text} {other_words}{note}; {rule}")
 
-    for other_words, other in others:
+    for other_words, other in rest:
         if difference := first_difference(first, other, root, _may_become_same):
             fail(difference, other_words)
     types: dict[str, ArrayType] = {}
-    values = {other_words: other.values for other_words, other in others}
+    values = {other_words: other.values for other_words, other in rest}
     for path, leaf in first.values.items():
         leaves = {other_words: leaves[path] for other_words, leaves in values.items()}
         if not is_typed(leaf) and all(not is_typed(other) and is_same(leaf, other) for other in leaves.values()):

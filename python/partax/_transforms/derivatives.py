@@ -35,11 +35,11 @@ class _Derivative(Transformed[..., Any]):
         check_first(self, args)
         first, *rest = args
         objects = Objects.of_call(name, self.__wrapped__, args, kwargs)
-        others = Split.of((rest, kwargs))
+        constants = Split.of((rest, kwargs))
         split_aux = functools.partial(value_and_aux, has_aux=has_aux, function=self.__name__)
 
         def on_leaves(split: Split) -> Any:
-            args, named = others.tree  # objects in it are copies
+            args, named = constants.tree  # objects in it are copies
             function = objects.return_changes(self.__wrapped__, lambda out: split_aux(out)[1])
             out, changes = function(split.tree, *args, **named)
             value, aux = split_aux(out)
@@ -259,10 +259,10 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         leaves = tangents_by_path(tangents[i], primals[i], name, "tangent")
         tangent_leaves |= {f"[{i}]{path}": leaf for path, leaf in leaves.items()}
     split = Split.of(list(primals), True).only(tangent_leaves)
-    others = Split.of(kwargs)
+    constants = Split.of(kwargs)
 
     def on_leaves(split: Split) -> Any:
-        out, changes = objects.return_changes(fn)(*split.tree, **others.tree)  # objects in it are copies
+        out, changes = objects.return_changes(fn)(*split.tree, **constants.tree)  # objects in it are copies
         result = Split.of(out)
         dependent = _dependent_leaves(split, result)
         return dependent, (result.update(dict.fromkeys(dependent, 0)), Split.of((None, changes)))

@@ -193,7 +193,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
 def _split_by_axis(
     tree: Any, root: str, length: int | None = None, whose: str = "`length` says", instead: str = ""
 ) -> Split:
-    """Split a tree whose arrays have a leading axis of one length: `length`, else that of the first. If there are no
+    """Split a tree whose arrays have a leading axis of one length: `length`, else that of the first. Without
     arrays, `instead` says what else gives the length.
     """
     split = Split.of(tree, root=root)
@@ -235,14 +235,14 @@ def stack(layers: Iterable[_T]) -> _T:
     every = list(layers)
     if not every or isinstance(layers, dict):
         raise ValueError(f"`layers`: found {'a `dict`' if every else 'none'}, expected a list of one or more")
-    first, *others = [Split.of(layer, root=f"layers[{i}]") for i, layer in enumerate(every)]
-    for i, other in enumerate(others, 1):
+    first, *rest = [Split.of(layer, root=f"layers[{i}]") for i, layer in enumerate(every)]
+    for i, other in enumerate(rest, 1):
         if difference := first_difference(first, other, f"layers[{i}]"):
             raise ValueError(
                 f"`{difference.path}`: found {difference.second}, expected {difference.first}, as `layers[0]` has"
                 f"{difference.note}; layers of a stack may differ only in the values of arrays"
             )
-    columns = zip(first.leaves.values(), *(other.leaves.values() for other in others), strict=True)
+    columns = zip(first.leaves.values(), *(other.leaves.values() for other in rest), strict=True)
     return first.replace(map(jnp.stack, columns)).tree
 
 

@@ -26,7 +26,7 @@ class Rest:
         if not isinstance(other, Rest):
             return NotImplemented
         try:
-            return self is other or (self.structure == other.structure and _same_values(self.values, other.values))
+            return self is other or (self.structure == other.structure and _are_same(self.values, other.values))
         except TypeError:  # a static field that cannot be compared
             return False
 
@@ -34,8 +34,8 @@ class Rest:
         return hash(Rest)  # few are ever compared
 
 
-def _same_values(values: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    return values.keys() == others.keys() and all(is_same(value, others[path]) for path, value in values.items())
+def _are_same(values: Mapping[str, Any], other_values: Mapping[str, Any]) -> bool:
+    return values.keys() == other_values.keys() and all(map(is_same, values.values(), map(other_values.get, values)))
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -66,7 +66,7 @@ class Split:
         return self.build({path: parts(leaf) for path, leaf in self.leaves.items()})
 
     def build(self, values: Mapping[str, Any], otherwise: Callable[[], Mapping[str, Any]] | None = None) -> Any:
-        """Build the tree with these leaves, and None for others; if a user's node refuses them, with others."""
+        """Build the tree with these leaves, and None for others; if a user's node refuses them, with `otherwise`."""
         structure = self.rest.structure
         try:
             return _core.tree_unflatten(structure, [values.get(path) for path in structure.paths])
@@ -176,21 +176,20 @@ def first_difference(
     first: Split, other: Split, root: str, is_same: Callable[[Any, Any], bool] = is_same
 ) -> Difference | None:
     """Return the first place where two trees differ, whose leaves `is_same` compares."""
-    if first.rest.structure == other.rest.structure:
-        others = other.values
-        if all(is_same(leaf, others[path]) for path, leaf in first.values.items()):
-            return None
-    entries, others = dict(_entries(first, root)), dict(_entries(other, root))
+    has_one_structure = first.rest.structure == other.rest.structure
+    if has_one_structure and all(map(is_same, first.values.values(), other.values.values())):
+        return None
+    entries, other_entries = dict(_entries(first, root)), dict(_entries(other, root))
     paths = [
         path
-        for path in entries | others
-        if path not in entries or path not in others or not _equal(entries[path], others[path], is_same)
+        for path in entries | other_entries
+        if path not in entries or path not in other_entries or not _equal(entries[path], other_entries[path], is_same)
     ]
     if not paths:
         return None
     # What a library keeps of the fields of an object, such as their number, says less than the field.
     path = min(paths, key=lambda path: path.rpartition(".")[2].startswith("_"))
-    text, other_text = (_text(*each[path]) if path in each else "nothing" for each in (entries, others))
+    text, other_text = (_text(*each[path]) if path in each else "nothing" for each in (entries, other_entries))
     return Difference(path, text, other_text, alike(text, other_text))
 
 
