@@ -219,7 +219,9 @@ void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) c
   options.callables = cache_.callables;
   if (cache_.rule.any()) {
     options.rule = &cache_.rule;
-    options.rule_values = cache_.rule.values(bound_.size(), call_shape(cache_.parameters, bound_));
+    const Ref shape = call_shape(cache_.parameters, bound_);
+    options.rule_values = cache_.rule.values(bound_.size(), shape);
+    options.static_values = cache_.rule.static_values(shape);
   }
   flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }

@@ -38,7 +38,7 @@ CallCache::CallCache(PyObject* function, PyObject* wrapper_options)
       options(Ref::borrow(wrapper_options)),
       table(size_of_number(attribute(wrapper_options, "cache_size").get())),
       callables(callables_of(wrapper_options)),
-      rule(attribute(wrapper_options, "dynamic").get()),
+      rule(attribute(wrapper_options, "dynamic").get(), attribute(wrapper_options, "static_parameters").get()),
       graph(Ref::borrow(null_if_none(attribute(wrapper_options, "graph").get()))) {}
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
@@ -97,6 +97,7 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
   LeafBuffer leaves;
   FlattenOptions flatten_options;
   flatten_options.callables = callables;
+  flatten_options.static_values = {has_whole_callable(options)};
   PyObject* const values[] = {function, key.get()};
   flatten_values(spec, leaves, flatten_options, values, 2, root_names);
   return spec;

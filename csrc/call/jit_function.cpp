@@ -187,10 +187,13 @@ void check_is_wrapper(PyObject* object) {
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 
+bool has_whole_callable(PyObject* options) { return attribute(options, "static_parameters").get() != Py_None; }
+
 Ref make_jit_function(PyObject* function, PyObject* options) {
   const Ref graph = attribute(options, "graph");
   // A method of a tree is its function with the instance as first argument.
-  const bool is_split = PyMethod_Check(function) && (graph.get() != Py_None || is_tree(PyMethod_GET_SELF(function)));
+  const bool is_split = PyMethod_Check(function) && !has_whole_callable(options) &&
+                        (graph.get() != Py_None || is_tree(PyMethod_GET_SELF(function)));
   return new_jit(function, is_split ? PyMethod_GET_FUNCTION(function) : function,
                  is_split ? PyMethod_GET_SELF(function) : nullptr, options);
 }

@@ -20,6 +20,8 @@ struct JitFunction {
 
 // Adds the Python types to the module.
 void register_jit_function_types(PyObject* module);
+// Whether the wrapped callable is a static value as a whole, as in jax.jit, though it may be a tree.
+bool has_whole_callable(PyObject* options);
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);
 // As a pytree: the children are the callable and the bound instance, the aux data the options.

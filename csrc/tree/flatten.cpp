@@ -28,6 +28,14 @@ void mix(std::size_t& seed, std::size_t value) noexcept {
   seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31);
 }
 
+// For each value of a call, whether an option with these names and positions means it.
+std::vector<bool> values_meant(const Ref& names, const Ref& shape) {
+  std::vector<bool> flags;
+  const Ref meant = python::values_meant(names, shape);
+  for (PyObject* is_meant : Items(meant.get())) flags.push_back(is_meant == Py_True);
+  return flags;
+}
+
 // Equinox stores its marker of an absent field in instances that it rebuilds.
 Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() : std::move(value); }
 
@@ -54,7 +62,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   const std::size_t index = begin_node(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-    of_value(i, [&] { reading([&] { walk(values[i]); }); });
+    const bool is_static = i < options_.static_values.size() && options_.static_values[i];
+    of_value(i, [&] { reading([&] { is_static ? leaf(values[i], false) : walk(values[i]); }); });
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
@@ -95,8 +104,13 @@ void Flattener::leaf(PyObject* object, bool dynamic) {
 }
 
 bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
-  return options_.every_leaf || is_dynamic_sort(sort, options_.abstract) ||
-         (traces_more_ && options_.rule->holds(object));
+  if (options_.every_leaf || is_dynamic_sort(sort, options_.abstract)) return true;
+  if (!traces_more_) return false;
+  if (options_.rule->holds(object)) return true;
+  if (!options_.rule->refuses_others()) return false;
+  throw WalkError::diagnosed(PyExc_TypeError, "found a `" + type_name(object) +
+                                                  "`, expected an array or a number; name the argument in "
+                                                  "static_argnames if it is to be static");
 }
 
 void Flattener::walk(PyObject* object) {
@@ -299,7 +313,12 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
 
 // ---- What else is traced.
 
-DynamicRule::DynamicRule(PyObject* option) {
+DynamicRule::DynamicRule(PyObject* option, PyObject* static_parameters) {
+  if (static_parameters != Py_None) {
+    native_ = Predicate::kIsArrayLike;
+    static_parameters_ = Ref::borrow(static_parameters);
+    return;
+  }
   if (option == Py_None) return;
   const int native = predicate_of(option);
   if (PyTuple_Check(option)) {
@@ -313,11 +332,11 @@ DynamicRule::DynamicRule(PyObject* option) {
 }
 
 std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const {
-  if (!names_) return std::vector<bool>(count, true);
-  std::vector<bool> applies;
-  const Ref meant = python::values_meant(names_, shape);
-  for (PyObject* is_meant : Items(meant.get())) applies.push_back(is_meant == Py_True);
-  return applies;
+  return names_ ? values_meant(names_, shape) : std::vector<bool>(count, true);
+}
+
+std::vector<bool> DynamicRule::static_values(const Ref& shape) const {
+  return static_parameters_ ? values_meant(static_parameters_, shape) : std::vector<bool>();
 }
 
 bool DynamicRule::holds(PyObject* leaf) const {

@@ -13,24 +13,32 @@
 
 namespace partax {
 
-// Which leaves other than arrays are traced: filter_jit's option `dynamic`.
+// Which leaves other than arrays are traced: `dynamic` of filter_jit, or all but static arguments, as in jax.jit.
 class DynamicRule {
  public:
   DynamicRule() noexcept = default;  // arrays alone
-  // From None, a predicate on leaves, or a tuple of names of arguments.
-  explicit DynamicRule(PyObject* option);
+  // From None, a predicate on leaves, or a tuple of names of arguments. With `static_parameters`, unless it is None,
+  // all other arguments consist of arrays and numbers.
+  DynamicRule(PyObject* dynamic, PyObject* static_parameters);
 
   bool any() const noexcept { return native_ || predicate_; }
+  // Whether a leaf that is neither an array nor a number is refused.
+  bool refuses_others() const noexcept { return static_cast<bool>(static_parameters_); }
+  // For each value of a call, whether it is a static argument.
+  std::vector<bool> static_values(const Ref& shape) const;
   // For each of `count` values of a call, whether the rule applies to it; `shape` is their `CallShape`.
   std::vector<bool> values(std::size_t count, const Ref& shape) const;
   // Whether a leaf that is not an array is traced. Raises a WalkError.
   bool holds(PyObject* leaf) const;
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, predicate_, names_); }
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, predicate_, names_, static_parameters_);
+  }
 
  private:
   std::optional<Predicate> native_;
   Ref predicate_;  // if it is not a native one
   Ref names_;      // of the values that it applies to; empty if to all
+  Ref static_parameters_;  // names and positions; empty for filter_jit
 };
 
 struct FlattenOptions {
@@ -38,6 +46,7 @@ struct FlattenOptions {
   Callables callables = Callables::kByStructure;
   const DynamicRule* rule = nullptr;       // the leaves other than arrays that are dynamic,
   std::vector<bool> rule_values;           // in these values of the call
+  std::vector<bool> static_values;         // values of the call that are static as a whole, even if they are trees
   bool hashed = true;                      // compute the hash; refuses values that cannot be static
   bool keyed = false;                      // store the keys of the children of registered nodes
   bool every_leaf = false;                 // every leaf counts as dynamic (jax.tree.flatten)

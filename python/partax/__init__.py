@@ -13,7 +13,7 @@ from partax._jit import filter_jit as _filter_jit
 from partax._jit.filter_jit import filter_jit
 from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
-from partax._pytree.filters import Filter, by_path, is_array, is_array_like, is_inexact_array
+from partax._pytree.filters import by_path, is_array, is_array_like, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._store import install as _store_install
@@ -29,6 +29,7 @@ if _TYPE_CHECKING:
     from partax._explain.function_reports import report
     from partax._functions.pure import declare_pure
     from partax._io.save_and_load import load, save
+    from partax._jit.jit import jit
     from partax._jit.shardings import filter_shard
     from partax._steps.steps import scan_steps
     from partax._store.switch import store
@@ -57,14 +58,15 @@ if _TYPE_CHECKING:
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
-    "Filter", "RetraceError", "RetraceWarning", "apply_updates", "by_path",
+    "RetraceError", "RetraceWarning", "apply_updates", "by_path",
     "combine", "declare_pure", "doctor", "explain", "filter",
     "filter_checkpoint", "filter_closure_convert", "filter_cond", "filter_custom_jvp", "filter_custom_vjp",
     "filter_eval_shape", "filter_fori_loop", "filter_grad", "filter_hessian", "filter_io_callback", "filter_jacfwd",
     "filter_jacrev", "filter_jit", "filter_jvp", "filter_make_jaxpr", "filter_map",
     "filter_pure_callback", "filter_scan", "filter_shard", "filter_shard_map", "filter_switch", "filter_value_and_grad",
     "filter_vjp", "filter_vmap", "filter_while_loop", "flat_combine", "flat_partition", "is_array", "is_array_like",
-    "is_inexact_array", "load", "partition", "register_fields", "report", "save", "scan_layers", "scan_steps", "store",
+    "is_inexact_array", "jit", "load", "partition", "register_fields", "report", "save", "scan_layers",
+    "scan_steps", "store",
 ]  # fmt: skip
 
 _families.install()
@@ -83,6 +85,7 @@ _OF_MODULES = {
     "_doctor.doctor": "doctor",
     "_functions.pure": "declare_pure",
     "_io.save_and_load": "load save",
+    "_jit.jit": "jit",
     "_jit.shardings": "filter_shard",
     "_explain.function_reports": "report",
     "_steps.steps": "scan_steps",

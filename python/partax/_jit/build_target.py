@@ -106,7 +106,7 @@ def traced_function(call: _core.Call, trace: Callable[[_core.Program, tuple[Any,
     """What jax traces for the new static key of a call, which calls `trace` with its program and the leaves."""
     options, fun, leaves, program = call.options, call.function, call.leaves, call.program
     described, _ = call.describe()
-    donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
+    donated_values = options.donated_values(call.shape)
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
@@ -124,6 +124,8 @@ def traced_function(call: _core.Call, trace: Callable[[_core.Program, tuple[Any,
     function.program = program  # type: ignore[attr-defined]
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
     function.warns_of_donation = options.warns_of_donation  # type: ignore[attr-defined]
+    if options.static_parameters is not None:  # each result is an array of its own, as in jax.jit
+        through_xla = bytearray([True]) * len(leaves)
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
     shards_outputs = options.out_shardings is not None

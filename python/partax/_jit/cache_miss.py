@@ -10,6 +10,7 @@ from typing import Any
 from partax import _core
 from partax._jit.at_work import working_for
 from partax._jit.build_target import build_target, traced_function
+from partax._jit.jit import arrays_of
 from partax._jit.lost_changes import call_watched
 from partax._jit.observers import observers
 from partax._jit.runtime_errors import explain_failure, holds_errors
@@ -69,4 +70,6 @@ def trace(program: _core.Program, leaves: tuple[Any, ...]) -> Any:
 def _call_function(call: _core.Call, values: tuple[Any, ...]) -> Any:
     fun = values[0] if call.shape.has_callable else call.function
     graph = call.options.graph
+    if call.options.static_parameters is not None:
+        return arrays_of(fun, call.call(fun, values))
     return call_watched(call, fun, values) if graph is None else graph.trace(call, fun, values)

@@ -15,7 +15,7 @@ from partax import _core
 from partax._core import JitFunction
 from partax._functions.classes import register_parts
 from partax._jit import methods
-from partax._jit.options import Options, argument_names, names_of
+from partax._jit.options import Options, check_names
 from partax._pytree.short_text import wrapper_text
 
 _O = ParamSpec("_O")
@@ -117,17 +117,6 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     for part in name.split("."):
         value = getattr(value, part, None)
     return name if value is wrapper else None
-
-
-def check_names(fun: Any, option: str, names: Any) -> None:
-    """Raise a ValueError if an option names an argument that a callable does not have."""
-    for name in names if isinstance(names, tuple) else ():
-        expected_names = argument_names(fun)
-        if name not in expected_names:
-            raise ValueError(
-                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: "
-                f"{', '.join(expected_names)}"
-            )
 
 
 class Compilation(Protocol[_O]):

@@ -42,8 +42,10 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
     See Also:
       The guide "Ahead-of-time compilation and export".
     """
-    from partax._jit import ahead_of_time  # which few programs need
+    from partax._jit import ahead_of_time, jax_options  # which few programs need
 
+    if self._options.static_parameters is not None:
+        return jax_options.jax_jit_of(self).trace(*args, **kwargs)
     return ahead_of_time.trace(self, args, kwargs)
 
 

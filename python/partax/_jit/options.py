@@ -43,6 +43,8 @@ class Options:
     graph: Any = None  # a GraphMode: how objects in the arguments are changed in place, for `partax.nnx`; None: not
     donates_returned: bool = False  # whether an array that is donated and returned is another one then, as with jax.jit
     warns_of_donation: bool = True  # whether jax warns about donated arrays that it could not use; Equinox does not
+    # Of `jit`: the static arguments, by name or position; all others consist of arrays and numbers. Else None.
+    static_parameters: tuple[str | int, ...] | None = None
     store: Any = None  # the folder for its programs; False for none, None for that of `partax.store`
 
     def __post_init__(self) -> None:
@@ -51,7 +53,9 @@ class Options:
         check_max_traces(self.max_traces)
         if not isinstance(self.reuse_equal_functions, bool):
             raise TypeError(f"found reuse_equal_functions={self.reuse_equal_functions!r}, expected True or False")
-        self.donate, self.dynamic, self.store = _donated(self.donate), _dynamic(self.dynamic), _folder(self.store)
+        if self.static_parameters is None:  # else `jit` has checked what to donate, by position too
+            self.donate = _donated(self.donate)
+        self.dynamic, self.store = _dynamic(self.dynamic), _folder(self.store)
         self.inline = self.inline if isinstance(self.inline, enum.Enum) else bool(self.inline)
         self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)
         self.compiler_options = None if self.compiler_options is None else dict(self.compiler_options)
@@ -76,18 +80,20 @@ class Options:
         """Return whether a leaf is traced in a value of this parameter."""
         if is_traced_array(leaf):
             return True
+        if self.static_parameters is not None:
+            return _core.is_array_like(leaf)
         if isinstance(self.dynamic, tuple):
             return parameter in self.dynamic and _core.is_array_like(leaf)
         return self.dynamic is not None and bool(self.dynamic(leaf))
 
-    def donated_values(self, parameters: list[str], has_callable: bool) -> set[int]:
-        """Return the indices of the values of a call whose arrays are donated, by their parameters."""
+    def donated_values(self, call: "CallShape") -> set[int]:
+        """Return the indices of the values of a call whose arrays are donated."""
         if self.donate == "none":
             return set()
         if isinstance(self.donate, tuple):
-            return {i for i, parameter in enumerate(parameters) if parameter in self.donate}
-        first = {int(has_callable)} if self.donate == "all-except-first" else set[int]()
-        return {*range(len(parameters))} - first
+            return {i for i, is_meant in enumerate(values_meant(self.donate, call)) if is_meant}
+        first = {int(call.has_callable)} if self.donate == "all-except-first" else set[int]()
+        return {*range(len(call.value_parameters))} - first
 
 
 def check_max_traces(max_traces: Any) -> None:
@@ -252,6 +258,17 @@ def argument_names(fun: Any) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
 
+def check_names(fun: Any, option: str, names: Any) -> None:
+    """Raise a ValueError if an option names an argument that a callable does not have."""
+    for name in names if isinstance(names, tuple) else ():
+        expected_names = argument_names(fun)
+        if name not in expected_names:
+            raise ValueError(
+                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: "
+                f"{', '.join(expected_names)}"
+            )
+
+
 def parameter_at(parameters: CallParameters, position: int) -> str:
     """Return the parameter of the value at a position."""
     i = position - parameters.num_positional
@@ -261,6 +278,12 @@ def parameter_at(parameters: CallParameters, position: int) -> str:
     return (displayed[i] if i < len(displayed) else "") or parameters.var_names[0]
 
 
-def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:
-    """Return whether an option with these names means each value of a call. Called by the native wrapper."""
-    return tuple(parameter in names for parameter in call.value_parameters)
+def values_meant(chosen: tuple[str | int, ...], call: CallShape) -> tuple[bool, ...]:
+    """Return whether an option with these names and positions means each value of a call. Called by the native wrapper.
+    A position is that of a value in `*args`, and a value in `**kwargs` also has its own name.
+    """
+    parameters, first = call.value_parameters, len(call.value_parameters) - len(call.keywords) - call.num_extra
+    own: list[str | int] = [*parameters[:first]]
+    own += range(call.parameters.num_positional, call.parameters.num_positional + call.num_extra)
+    own += call.keywords
+    return tuple(parameter in chosen or name in chosen for parameter, name in zip(parameters, own, strict=True))

@@ -83,7 +83,7 @@ def explain_failure(error: BaseException, call: _core.Call) -> BaseException:
         return as_equinox_raises(error)
     if not in_body and is_of_lost_arrays(error):
         described, leaves = call.describe()
-        donated_values = options.donated_values(call.shape.value_parameters, call.shape.has_callable)
+        donated_values = options.donated_values(call.shape)
         donated = [owner in donated_values for owner in leaf_owners(described)[: len(leaves)]]
         name_lost_arrays(error, leaf_paths(described), leaves, donated)
         return error

@@ -84,7 +84,7 @@ def _predicate(function: Any) -> Predicate:
     return predicate
 
 
-Filter.__module__ = "partax"  # the public module, which pickles also name
+Filter.__module__ = "partax.tree"  # the public module, which pickles also name
 
 is_array = _predicate(_core.is_array)
 is_array_like = _predicate(_core.is_array_like)
