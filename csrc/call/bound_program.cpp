@@ -10,7 +10,17 @@ namespace partax {
 namespace {
 
 // The fields of partax._jax.programs.DirectRun.
-enum : std::uint8_t { kProperties, kReadContext, kContext, kSettings, kExecute, kHandlers, kArguments, kPlaces };
+enum : std::uint8_t {
+  kProperties,
+  kReadContext,
+  kContext,
+  kSettings,
+  kExecute,
+  kHandlers,
+  kArguments,
+  kPlaces,
+  kSignatures
+};
 
 // Most often of the very same items.
 bool are_equal_tuples(PyObject* left, PyObject* right) {
@@ -28,18 +38,14 @@ Ref read(PyObject* property, PyObject* object) {
 
 }  // namespace
 
-Ref BoundProgram::property(std::size_t which, PyObject* array) const {
-  return read(Items(part(kProperties)).begin()[which], array);
-}
-
-bool BoundProgram::has_signature(PyObject* array, Signature& last_signature) const {
+bool BoundProgram::has_signature(PyObject* array, PyObject* signature) const {
   if (!is_array(array)) return false;
-  for (std::size_t i = 0; i < kNumProperties && last_signature[i]; ++i) {
-    Ref now = property(i, array);
-    if (last_signature[i].get() == now.get()) continue;
-    const Ref compared = last_signature[i];  // another thread may take its place meanwhile
-    if (!are_equal(now.get(), compared.get())) return false;
-    last_signature[i].swap(now);  // it is known by identity from then on: arrays of one program have it in common
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(signature); ++i) {
+    Ref value = read(Items(part(kProperties)).begin()[i], array);
+    const Ref last_value = Ref::borrow(PyList_GET_ITEM(signature, i));  // another thread may replace it meanwhile
+    if (value.get() == last_value.get()) continue;
+    if (!are_equal(value.get(), last_value.get())) return false;
+    PyList_SetItem(signature, i, value.release());  // the same object next time: arrays of one program share it
   }
   return true;
 }
@@ -88,10 +94,7 @@ std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, cons
   for (std::size_t i = 0; i < free.size(); ++i) {
     FreeLeaf& each = bound->free_[i];
     each.place = PyLong_AsSsize_t(Items(bound->part(kPlaces)).begin()[i]);
-    const bool is_committed = bound->property(kCommitted, leaves[each.leaf]).get() == Py_True;
-    for (std::size_t which = 0; which < (is_committed ? kNumProperties : kLayout); ++which) {
-      each.signature[which] = bound->property(which, leaves[each.leaf]);
-    }
+    each.signature = Ref::borrow(Items(bound->part(kSignatures)).begin()[i]);
     kept_leaves.replace(each.leaf, Py_None);
   }
   if (is_output_node(returned.get())) bound->node_ = returned;
@@ -112,7 +115,7 @@ bool BoundProgram::is_for(LeafBuffer& leaves) {
     }
     PyObject* const array = leaves[each.leaf];
     const bool is_same = !each.is_dropped && each.place >= 0 && PyList_GET_ITEM(part(kArguments), each.place) == array;
-    if (!is_same && !has_signature(array, each.signature)) return false;
+    if (!is_same && !has_signature(array, each.signature.get())) return false;
   }
   for (PyObject* setting : Items(part(kSettings))) {
     PyObject* const* const items = Items(setting).begin();  // its reader, the object, and the value

@@ -1,8 +1,6 @@
 // A compiled program that calls with bound arguments run past jax's dispatch, on a list of arrays.
 #pragma once
 
-#include <array>
-
 #include "call/program_table.h"
 #include "tree/kept_values.h"
 
@@ -33,23 +31,18 @@ class BoundProgram {
   }
 
  private:
-  // What jax tells programs apart by: its properties of an array, or the values of one. It looks at the layout of those
-  // that are committed alone.
-  enum : std::uint8_t { kAval, kSharding, kCommitted, kLayout, kNumProperties };
-  using Signature = std::array<Ref, kNumProperties>;
   struct FreeLeaf {
     std::size_t leaf;
     Ref variable;     // in what is bound, whose value each call reads; null for a leaf that is free
     bool is_dropped;  // after each run; the value of a Variable that the call does not set is most often the same again
     Py_ssize_t place;  // in the list; -1 where the program does not need it
-    Signature signature;
+    Ref signature;     // what jax tells programs apart by: the values of some properties of an array, a list
     int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, variable, signature); }
   };
 
   bool find_free_leaves(const Program& program, const LeafBuffer& leaves);
   PyObject* part(std::size_t field) const noexcept { return Items(plan_.get()).begin()[field]; }
-  Ref property(std::size_t which, PyObject* array) const;
-  bool has_signature(PyObject* array, Signature& last_signature) const;
+  bool has_signature(PyObject* array, PyObject* signature) const;
 
   std::weak_ptr<Program> program_;
   KeptValues kept_values_;

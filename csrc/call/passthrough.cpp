@@ -1,8 +1,8 @@
 // Which nodes of a result are nodes of an argument, to be returned unchanged.
 
 #include <algorithm>
-#include <deque>
-#include <unordered_map>
+#include <list>
+#include <map>
 
 #include "call/output.h"
 
@@ -29,123 +29,63 @@ bool is_frozen(const Node& node) {
   }
 }
 
-bool is_dynamic_leaf(const Node& node) noexcept { return node.kind == Kind::kDynamicLeaf; }
-
-// For each node, and one past the last, how many before it.
-using Counts = std::vector<std::uint32_t>;
-
-template <typename Count>
-Counts counted(const TreeSpec& spec, Count&& count) {
-  Counts counts{0};
-  for (const Node& node : spec.nodes) counts.push_back(counts.back() + static_cast<std::uint32_t>(count(node)));
+// How many dynamic leaves are before each node, and in all.
+std::vector<std::uint32_t> leaves_before(const TreeSpec& spec) {
+  std::vector<std::uint32_t> counts{0};
+  for (const Node& node : spec.nodes) counts.push_back(counts.back() + (node.kind == Kind::kDynamicLeaf ? 1 : 0));
   return counts;
 }
 
-class Finder {
- public:
-  Finder(TraceOutput& output, const TreeSpec& arguments)
-      : output_(output),
-        result_(output.spec),
-        arguments_(arguments),
-        leaves_before_(counted(arguments, is_dynamic_leaf)),
-        leaves_before_in_result_(counted(result_, is_dynamic_leaf)),
-        changeable_(counted(arguments, [](const Node& node) { return is_frozen(node) ? 0 : 1; })) {
-    for (const StaticValue& value : arguments.statics) {
-      const bool may_change = value.identity() == nullptr || holds_mutable(value.identity());
-      changeable_statics_.push_back(changeable_statics_.back() + (may_change ? 1 : 0));
-    }
-    for (std::size_t i = 0; i < arguments.nodes.size(); ++i) {
-      if (!may_come_back(i)) continue;
-      const std::size_t first = leaves_before_[i], count = leaves_before_[i + arguments.nodes[i].extent] - first;
-      candidates_[hash(arguments, i, count, first)].push_back(i);
-    }
+// Whether a part of the result, with leaves from `leaf` on, is one of the arguments, with leaves from `input` on, in
+// which nothing can change.
+bool is_same(const TraceOutput& output, const SpecPart& part, std::size_t leaf, const TreeSpec& arguments,
+             const SpecPart& argument, std::uint32_t input) {
+  const std::size_t num_nodes = part.end_node - part.first_node, num_statics = part.end_static - part.first_static;
+  if (argument.end_node - argument.first_node != num_nodes ||
+      argument.end_static - argument.first_static != num_statics)
+    return false;
+  for (std::size_t i = 0; i < num_nodes; ++i) {
+    const Node& node = output.spec.nodes[part.first_node + i];
+    if (!is_frozen(node) || !is_same_node(node, arguments.nodes[argument.first_node + i])) return false;
+    if (node.kind == Kind::kDynamicLeaf && output.source[leaf++] != ~static_cast<std::int32_t>(input++)) return false;
   }
-
-  void find() {
-    for (std::size_t i = 0; i < result_.nodes.size();) i += gives_back(i) ? result_.nodes[i].extent : 1;
+  for (std::size_t i = 0; i < num_statics; ++i) {
+    PyObject* const object = output.spec.statics[part.first_static + i].identity();
+    if (object == nullptr || object == equinox().missing.get() || holds_mutable(object)) return false;
+    if (object != arguments.statics[argument.first_static + i].identity()) return false;
   }
-
- private:
-  // Whether nothing in this node of the arguments can change.
-  bool may_come_back(std::size_t at) const {
-    const Node& node = arguments_.nodes[at];
-    if (node.info == nullptr || node.kind == Kind::kStatic) return false;
-    if (node.kind == Kind::kTuple && node.arity == 0) return false;  // there is only one
-    const SpecPart part = arguments_.part(at);
-    return changeable_[at] == changeable_[part.end_node] &&
-           changeable_statics_[part.first_static] == changeable_statics_[part.end_static];
-  }
-
-  // Of what two equal nodes have in common.
-  static std::size_t hash(const TreeSpec& spec, std::size_t at, std::size_t leaf_count, std::size_t first_leaf) {
-    const SpecPart part = spec.part(at);
-    auto seed = reinterpret_cast<std::size_t>(spec.nodes[at].info);
-    for (std::size_t i = part.first_static; i < part.end_static; ++i) {
-      seed += reinterpret_cast<std::size_t>(spec.statics[i].identity());
-    }
-    for (const std::size_t property :
-         {part.end_static - part.first_static, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
-      seed = (seed ^ property) * 0x9E3779B97F4A7C15ull;
-    }
-    return seed;
-  }
-
-  bool gives_back(std::size_t at) {
-    const Node& node = result_.nodes[at];
-    if (node.info == nullptr || !is_frozen(node)) return false;
-    const std::size_t first = leaves_before_in_result_[at];
-    const std::size_t count = leaves_before_in_result_[at + node.extent] - first;
-    const auto input_of = [&](std::size_t leaf) { return ~static_cast<std::size_t>(output_.source[leaf]); };
-    const std::size_t input = count > 0 ? input_of(first) : 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (output_.source[first + i] >= 0 || input_of(first + i) != input + i) return false;
-    }
-    const auto group = candidates_.find(hash(result_, at, count, input));
-    if (group == candidates_.end()) return false;
-    // In order, and each once: where nodes without arrays are equal, they come back where they came from.
-    auto& candidates = group->second;
-    const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t argument) {
-      return (count == 0 || leaves_before_[argument] == input) && is_same(at, argument);
-    });
-    if (same == candidates.end()) return false;
-    output_.passthroughs.push_back(
-        PassthroughNode{static_cast<std::uint32_t>(*same), leaves_before_[*same], static_cast<std::uint32_t>(count)});
-    candidates.erase(same);
-    result_.mark_passthrough(at);
-    return true;
-  }
-
-  bool is_same(std::size_t at, std::size_t argument) const {
-    const SpecPart result_part = result_.part(at), argument_part = arguments_.part(argument);
-    const std::size_t end = result_part.end_node, argument_end = argument_part.end_node,
-                      count = result_part.end_static - result_part.first_static;
-    if (count != argument_part.end_static - argument_part.first_static) return false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const StaticValue &argument_value = arguments_.statics[argument_part.first_static + i],
-                        &value = result_.statics[result_part.first_static + i];
-      PyObject* const object = argument_value.identity();
-      if (object == nullptr || object == equinox().missing.get() || object != value.identity()) return false;
-    }
-    for (; at < end && argument < argument_end; ++at, ++argument) {
-      const Node &node = result_.nodes[at], &argument_node = arguments_.nodes[argument];
-      if (node.kind != argument_node.kind || node.arity != argument_node.arity || node.info != argument_node.info ||
-          node.has_wrapper_fields) {
-        return false;
-      }
-    }
-    return at == end && argument == argument_end;
-  }
-
-  TraceOutput& output_;
-  TreeSpec& result_;
-  const TreeSpec& arguments_;
-  const Counts leaves_before_, leaves_before_in_result_, changeable_;
-  Counts changeable_statics_{0};
-  std::unordered_map<std::size_t, std::deque<std::size_t>> candidates_;
-};
+  return true;
+}
 
 }  // namespace
 
-void TraceOutput::find_passthroughs(const TreeSpec& arguments) { Finder(*this, arguments).find(); }
+void TraceOutput::find_passthroughs(const TreeSpec& arguments) {
+  constexpr std::size_t kNone = ~std::size_t{0};
+  const std::vector<std::uint32_t> inputs = leaves_before(arguments), leaves = leaves_before(spec);
+  // By type and first leaf, in order. Each is used once: of equal nodes without arrays, all come back in their order.
+  std::map<std::pair<const TypeInfo*, std::size_t>, std::list<std::size_t>> candidates;
+  for (std::size_t i = 0; i < arguments.nodes.size(); ++i) {
+    const Node& node = arguments.nodes[i];
+    const bool is_only_one = node.kind == Kind::kTuple && node.arity == 0;
+    if (node.info == nullptr || node.kind == Kind::kStatic || is_only_one) continue;
+    candidates[{node.info, inputs[i + node.extent] > inputs[i] ? inputs[i] : kNone}].push_back(i);
+  }
+  for (std::size_t at = 0; at < spec.nodes.size();) {
+    const Node& node = spec.nodes[at];
+    const std::uint32_t leaf = leaves[at], num_leaves = leaves[at + node.extent] - leaf;
+    auto& group = candidates[{node.info, num_leaves > 0 ? ~static_cast<std::size_t>(source[leaf]) : kNone}];
+    const auto argument = std::find_if(group.begin(), group.end(), [&](std::size_t i) {
+      return is_same(*this, spec.part(at), leaf, arguments, arguments.part(i), inputs[i]);
+    });
+    if (argument == group.end()) {
+      ++at;
+      continue;
+    }
+    passthroughs.push_back({static_cast<std::uint32_t>(*argument), inputs[*argument], num_leaves});
+    group.erase(argument);
+    spec.mark_passthrough(at);
+    at += node.extent;
+  }
+}
 
 }  // namespace partax

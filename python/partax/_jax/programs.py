@@ -190,6 +190,7 @@ class DirectRun(NamedTuple):
     handlers: Any  # of the results
     arguments: list[Any]  # with None for the free leaves
     places: tuple[int, ...]  # in `arguments`, of each free leaf; -1 if the program does not use it
+    signatures: tuple[list[Any], ...]  # its properties; jax compares the layouts of committed arrays only
 
 
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> DirectRun | None:
@@ -222,7 +223,9 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
         )
         readers = tuple(one.fget for one in properties)
         context = trace_context()
-        return DirectRun(readers, trace_context, context, settings, run, handlers, arguments, tuple(places.values()))
+        signatures = tuple([[read(leaves[i]) for read in readers[: 3 + leaves[i]._committed]] for i in free])
+        by_leaf = tuple(places.values())
+        return DirectRun(readers, trace_context, context, settings, run, handlers, arguments, by_leaf, signatures)
     except (AttributeError, TypeError):
         return None
 
