@@ -41,6 +41,7 @@ namespace python {
 inline PythonFunction child_keys{"partax._jax.nodes", "child_keys"};
 inline PythonFunction read_entries{"partax._families.flax", "read_entries"};
 inline PythonFunction is_inexact{"partax._families.describe", "is_inexact"};
+inline PythonFunction is_untraced{"partax._jax.private", "is_untraced"};
 inline PythonFunction jit_parts{"partax._jax.private", "jit_parts"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};

@@ -122,31 +122,4 @@ Ref value_names(const Parameters& parameters, const BoundCall& call) {
   return attribute(call_shape(parameters, call).get(), "value_names");
 }
 
-Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values) {
-  const CallShape& shape = call.shape();
-  std::vector<PyObject*> positional_values, by_keyword;
-  std::vector<Ref> names;
-  PyObject* const* next = values + (call.has_callable() ? 1 : 0);
-  auto left_out = shape.left_out.begin();
-  for (std::size_t i = 0; i < parameters.names.size(); ++i) {
-    if (left_out != shape.left_out.end() && *left_out == i) {
-      ++left_out;
-    } else if (i < parameters.num_positional && left_out == shape.left_out.begin()) {
-      positional_values.push_back(*next++);
-    } else {
-      names.push_back(parameters.names[i]);
-      by_keyword.push_back(*next++);
-    }
-  }
-  positional_values.insert(positional_values.end(), next, next + shape.num_extra);
-  next += shape.num_extra;
-  const std::size_t num_positional = positional_values.size();
-  names.insert(names.end(), shape.keywords.begin(), shape.keywords.end());
-  positional_values.insert(positional_values.end(), by_keyword.begin(), by_keyword.end());
-  positional_values.insert(positional_values.end(), next, next + shape.keywords.size());
-  const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
-  const Away away;
-  return Ref::checked(PyObject_Vectorcall(callable, positional_values.data(), num_positional, keyword_names.get()));
-}
-
 }  // namespace partax

@@ -65,7 +65,4 @@ Ref call_shape(const Parameters& parameters, const BoundCall& call);
 // The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
 Ref value_names(const Parameters& parameters, const BoundCall& call);
 
-// Calls `callable` with as many other values as the call has.
-Ref call_with(const Parameters& parameters, const BoundCall& call, PyObject* callable, PyObject* const* values);
-
 }  // namespace partax

@@ -61,15 +61,16 @@ bool BoundProgram::find_free_leaves(const Program& program, const LeafBuffer& le
       if (own != nullptr && holds_mutable(own)) return false;
     }
     if (!part.is_kept) {
-      for (; leaf < part.first_leaf + part.num_leaves; ++leaf) free_.push_back({leaf, {}, true, -1, {}});
+      for (; leaf < part.first_leaf + part.num_leaves; ++leaf) free_.push_back({leaf, {}, nullptr, true, -1, {}});
       continue;
     }
     for (std::size_t at = part.first_node; at < part.end_node; ++at) {
       leaf += at > part.first_node && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
-      PyObject* const object = program.objects && nodes[at].kind == Kind::kEntries ? leaves.node(at, hint) : nullptr;
-      if (object == nullptr || !is_variable(object)) continue;
-      if (nodes[at].extent != 2 || nodes[at + 1].kind != Kind::kDynamicLeaf) return false;
-      free_.push_back({leaf, Ref::borrow(object), variable_value(object).get() != leaves[leaf], -1, {}});
+      const Slot* const slot = program.objects ? variable_slot(nodes[at]) : nullptr;
+      if (slot == nullptr) continue;
+      PyObject* const variable = leaves.node(at, hint);
+      if (variable == nullptr || nodes[at].extent != 2 || nodes[at + 1].kind != Kind::kDynamicLeaf) return false;
+      free_.push_back({leaf, Ref::borrow(variable), slot, slot->owned_of(variable).get() != leaves[leaf], -1, {}});
     }
     leaf = part.first_leaf + part.num_leaves;
   }
@@ -109,7 +110,7 @@ ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
 bool BoundProgram::is_for(LeafBuffer& leaves) {
   for (FreeLeaf& each : free_) {
     if (each.variable) {
-      const Ref value = variable_value(each.variable.get());
+      const Ref value = each.slot->owned_of(each.variable.get());
       if (!value) return false;
       leaves.replace(each.leaf, value.get());
     }

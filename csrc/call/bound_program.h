@@ -33,7 +33,8 @@ class BoundProgram {
  private:
   struct FreeLeaf {
     std::size_t leaf;
-    Ref variable;     // in what is bound, whose value each call reads; null for a leaf that is free
+    Ref variable;      // in what is bound, whose value each call reads; null for a leaf that is free
+    const Slot* slot;  // where it has that
     bool is_dropped;  // after each run; the value of a Variable that the call does not set is most often the same again
     Py_ssize_t place;  // in the list; -1 where the program does not need it
     Ref signature;     // what jax tells programs apart by: the values of some properties of an array, a list

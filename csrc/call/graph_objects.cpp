@@ -1,11 +1,8 @@
 #include "call/graph_objects.h"
 
-#include <structmember.h>
-
 #include <algorithm>
-#include <cstring>
 
-#include "base/owned_reads.h"
+#include "base/python_hooks.h"
 #include "call/call.h"
 #include "classes/layout.h"
 #include "classes/type_table.h"
@@ -15,12 +12,6 @@ namespace {
 
 // The first fields of partax._libraries.flax.graph_call.Outcome.
 enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
-
-// Of the values of Variables, and its class, which lives as long as the process.
-struct ValueSlot : Slot {
-  PyTypeObject* type = nullptr;
-} value_slot;
-ImmortalRef untraced;  // partax._jax.private.is_untraced
 
 bool is_object(const Node& node) noexcept { return node.kind == Kind::kEntries && node.info->layout->is_object; }
 
@@ -46,23 +37,28 @@ std::vector<PyObject*> objects_in(const KeyObjects& key, const LeafBuffer& leave
   return objects;
 }
 
-// The Variables with these numbers, as Python has them in memory, held by the match; empty where some object is none.
-std::vector<PyObject*> variables_to_change(const KeyObjects& key, PyObject* owners, const LeafBuffer& leaves) {
-  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(PyBytes_GET_SIZE(owners)) / sizeof(std::uint32_t));
-  std::memcpy(numbers.data(), PyBytes_AS_STRING(owners), numbers.size() * sizeof(std::uint32_t));
+// Sets the Variables with these numbers, as Python has them in memory, to the values; none where some object is none.
+bool set_variables(const Program& program, const Items& values, PyObject* owners, const LeafBuffer& leaves) {
+  const auto* number = reinterpret_cast<const std::uint32_t*>(PyBytes_AS_STRING(owners));
+  const auto count = static_cast<std::size_t>(values.end() - values.begin());
+  std::vector<PyObject**> places;
   std::vector<PyObject*> variables;
-  variables.reserve(numbers.size());
+  places.reserve(count);
+  variables.reserve(count);
   std::size_t hint = 0;
-  for (const std::uint32_t number : numbers) {
-    PyObject* owner = number < key.nodes.size() ? leaves.node(key.nodes[number], hint) : nullptr;
-    if (owner == nullptr || !is_variable(owner) || !variable_value(owner)) return {};
-    variables.push_back(owner);
+  for (std::size_t i = 0; i < count; ++i, ++number) {
+    const std::uint32_t node = program.objects->nodes.at(*number);
+    const Slot* const slot = variable_slot(program.key.nodes[node]);
+    PyObject* const variable = slot == nullptr ? nullptr : leaves.node(node, hint);
+    if (variable == nullptr || !slot->owned_of(variable)) return false;
+    variables.push_back(variable);
+    places.push_back(&slot->place(variable));
   }
-  return variables;
+  std::vector<Ref> before;  // dropped at the end, since that may run any code
+  before.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) before.push_back(replaced(variables[i], *places[i], values.begin()[i]));
+  return true;
 }
-
-// A Variable is changed in the trace in which it was created alone; Python compares the two where there is one.
-bool is_under_trace() { return Ref::checked(PyObject_CallNoArgs(untraced.get())).get() != Py_True; }
 
 }  // namespace
 
@@ -105,18 +101,11 @@ Ref GraphObjects::apply(const Ref& graph, const Ref& call, const Ref& outcome, c
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
   const Items values(fields[kValues]);
-  const bool changes_any = values.begin() != values.end();
-  if (fields[kIsPlain] == Py_True && !has_read() && !(changes_any && is_under_trace())) {
-    std::vector<PyObject*> variables;
-    if (changes_any) variables = variables_to_change(*program.objects, fields[kOwners], leaves);
-    changed_values_alone_ = variables.size() == static_cast<std::size_t>(values.end() - values.begin());
-    std::vector<Ref> before;  // dropped at the end, since that may run any code
-    before.reserve(variables.size());
-    for (std::size_t i = 0; changed_values_alone_ && i < variables.size(); ++i) {
-      before.push_back(replaced(variables[i], value_slot.place(variables[i]), values.begin()[i]));
-    }
-    if (changed_values_alone_) return Ref::borrow(fields[kResult]);
-  }
+  // A Variable is changed in the trace in which it was created alone; Python compares the two where there is one.
+  const bool may_set = values.begin() == values.end() || python::is_untraced().get() == Py_True;
+  changed_values_alone_ =
+      fields[kIsPlain] == Py_True && !has_read() && may_set && set_variables(program, values, fields[kOwners], leaves);
+  if (changed_values_alone_) return Ref::borrow(fields[kResult]);
   if (!has_read()) {
     const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
     objects_ = list_of(objects.data(), objects.size());
@@ -128,10 +117,8 @@ Ref GraphObjects::apply(const Ref& graph, const Ref& call, const Ref& outcome, c
                                                  call_values.get(), nullptr));
 }
 
-Ref variable_value(PyObject* variable) noexcept { return value_slot.owned_of(variable); }
-
-bool is_variable(PyObject* object) noexcept {
-  return value_slot.type != nullptr && PyObject_TypeCheck(object, value_slot.type);
+const Slot* variable_slot(const Node& node) noexcept {
+  return is_object(node) && !node.info->layout->children.empty() ? node.info->layout->children.data() : nullptr;
 }
 
 void mark_objects(Program& program) {
@@ -142,15 +129,6 @@ void mark_objects(Program& program) {
     program.key.mark_passthrough(i);
   }
   program.objects = std::move(objects);
-}
-
-void set_variable_slot(PyObject* descriptor, PyObject* is_untraced) {
-  untraced.set(is_untraced);
-  if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return;
-  const PyMemberDef& member = *reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
-  if (member.type != T_OBJECT_EX) return;
-  value_slot.type = reinterpret_cast<PyTypeObject*>(Py_NewRef(PyDescr_TYPE(descriptor)));
-  value_slot.offset = member.offset;
 }
 
 }  // namespace partax

@@ -36,12 +36,9 @@ class GraphObjects {
   bool changed_values_alone_ = false;
 };
 
-bool is_variable(PyObject* object) noexcept;
-// Empty where it has none.
-Ref variable_value(PyObject* variable) noexcept;
+// Where a Variable of this node has its value; null for another node.
+const Slot* variable_slot(const Node& node) noexcept;
 // Has the nodes of a new key kept in a match that are such objects.
 void mark_objects(Program& program);
-// The descriptor of a Variable's value, and what says that jax does not trace now.
-void set_variable_slot(PyObject* descriptor, PyObject* is_untraced);
 
 }  // namespace partax

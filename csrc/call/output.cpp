@@ -80,11 +80,6 @@ bool is_handle(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<Hand
 // Null once the garbage collector has cleared it.
 const Handle* handle_in(PyObject* object) noexcept { return reinterpret_cast<Boxed<Handle>*>(object)->value; }
 
-OutputSlot* slot_in(PyObject* handle) noexcept {
-  const Handle* content = handle_in(handle);
-  return content == nullptr ? nullptr : content->slot.get();
-}
-
 bool has_shardings(PyObject* handle) noexcept {
   const Handle* content = handle_in(handle);
   return content != nullptr && content->has_shardings;
@@ -92,8 +87,8 @@ bool has_shardings(PyObject* handle) noexcept {
 
 // Null where nothing is left of it.
 std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
-  const OutputSlot* slot = slot_in(handle);
-  return slot == nullptr ? nullptr : slot->output;
+  const Handle* content = handle_in(handle);
+  return content == nullptr ? nullptr : content->slot->output;
 }
 
 PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
@@ -116,11 +111,9 @@ Ref make_node(Ref handle, Ref results) {
   return box(std::make_unique<OutputNode>(OutputNode{std::move(handle), std::move(results)}));
 }
 
-// Of an output node.
-const OutputNode& in_node(PyObject* node) { return Boxed<OutputNode>::in(node); }
-
-void check_is_output(PyObject* object) {
-  if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
+const OutputNode& in_node(PyObject* node) {
+  if (is_output_node(node)) return Boxed<OutputNode>::in(node);
+  raise_error(PyExc_TypeError, "expected an output node");
 }
 
 PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
@@ -170,13 +163,9 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
   return output;
 }
 
-Ref with_children(PyObject* node, Ref children) {
-  check_is_output(node);
-  return make_node(in_node(node).handle, std::move(children));
-}
+Ref with_children(PyObject* node, Ref children) { return make_node(in_node(node).handle, std::move(children)); }
 
 Ref with_leaves_through(PyObject* node, Ref children, PyObject* through) {
-  check_is_output(node);
   const auto output = output_of(node);
   std::vector<std::int32_t> source = output->source;
   auto next = static_cast<std::int32_t>(PyTuple_GET_SIZE(in_node(node).results.get()));
@@ -194,21 +183,17 @@ const std::vector<std::int32_t>& sources_of(PyObject* node) {
   return handle == nullptr || handle->source.empty() ? output_of(node)->source : handle->source;
 }
 
-Ref flatten_output(PyObject* node) {
-  check_is_output(node);
-  return tuple_of({in_node(node).results, in_node(node).handle});
-}
+Ref flatten_output(PyObject* node) { return tuple_of({in_node(node).results, in_node(node).handle}); }
 
 Ref results_of(PyObject* node) { return in_node(node).results; }
 
 void set_stored_result(PyObject* node, Ref stored) {
-  if (OutputSlot* slot = slot_in(in_node(node).handle.get())) std::swap(slot->stored, stored);
+  if (const Handle* handle = handle_in(in_node(node).handle.get())) std::swap(handle->slot->stored, stored);
 }
 
 Ref stored_result(PyObject* node) {
-  check_is_output(node);
-  const OutputSlot* slot = slot_in(in_node(node).handle.get());
-  return or_none(slot == nullptr ? Ref() : slot->stored);
+  const Handle* handle = handle_in(in_node(node).handle.get());
+  return or_none(handle == nullptr ? Ref() : handle->slot->stored);
 }
 
 Ref user_result(PyObject* returned, const LeafBuffer& inputs) {

@@ -108,12 +108,7 @@ void register_arguments(BoxedClass<CallView>& view) {
       .def_property("is_in_body", [](const CallView& view) { return view.call->progress().in_body; })
       .def_property("record", [](const CallView& view) { return or_none(view.call->progress().record); })
       .def("set_record",
-           [](const CallView& view, PyObject* record) { view.call->progress().record = Ref::borrow(record); })
-      .def("call", [](const CallView& view, PyObject* function, const py::tuple& values) {
-        const BoundCall& bound = view.call->bound();
-        if (values.size() != bound.size()) raise_error(PyExc_RuntimeError, "partax: the call has not so many values");
-        return call_with(view.call->cache().parameters, bound, function, Items(values.ptr()).begin());
-      });
+           [](const CallView& view, PyObject* record) { view.call->progress().record = Ref::borrow(record); });
 }
 
 void register_steps_of_miss(BoxedClass<CallView>& view) {
@@ -229,7 +224,6 @@ void register_call(py::module_& module) {
   define(module, "make_bound_function", &make_bound_function);
   register_output(module);
   register_program(module);
-  define(module, "set_variable_slot", &set_variable_slot);
   register_prepared_call(module);
 }
 

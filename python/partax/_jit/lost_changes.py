@@ -49,11 +49,11 @@ def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:
     places of the arguments.
     """
     if not has_nnx():
-        return call.call(fun, values)
+        return call.shape.call(fun, values)
     names = call.shape.value_names
     nnx_objects(zip(names, call.values, strict=True), "filter_jit")
     seen = watch_named(zip(names, values, strict=True))
-    result = call.call(fun, values)
+    result = call.shape.call(fun, values)
     refuse_lost(seen, result)
     return result
 

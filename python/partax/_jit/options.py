@@ -3,9 +3,10 @@
 import dataclasses
 import enum
 import inspect
+import itertools
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import jax
@@ -175,6 +176,14 @@ class CallShape(NamedTuple):
         displayed = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
         unnamed = [f"{rest}[{i}]" for i in range(self.num_extra - len(displayed))]
         return (*names, *displayed[: self.num_extra], *unnamed, *self.keywords)
+
+    def call(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+        parameters, rest = self.parameters, iter(values[int(self.has_callable) :])
+        named = {name: next(rest) for i, name in enumerate(parameters.names) if i not in self.left_out}
+        first_named = min((parameters.num_positional, *self.left_out))
+        args = [named.pop(name) for name in parameters.names[:first_named]]
+        args += itertools.islice(rest, self.num_extra)
+        return function(*args, **named, **dict(zip(self.keywords, rest, strict=True)))
 
     @property
     def value_parameters(self) -> list[str]:

@@ -17,7 +17,6 @@ from partax._jax.private import concrete_array_type
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
-VARIABLE_SLOT: Any = Variable._raw_value  # of its value
 STATE = "_pytree__state"
 """The attribute of an nnx object with the trace that it was created in."""
 

@@ -16,7 +16,6 @@ from flax.nnx import extract, graphlib
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
-from partax._jax.private import is_untraced
 from partax._jit.at_work import during
 from partax._jit.lost_changes import makes_changes
 from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, prefix_for
@@ -145,9 +144,6 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     return result
 
 
-_core.set_variable_slot(graph.VARIABLE_SLOT, is_untraced)
-
-
 class GraphMode(enum.Enum):
     """The option `graph` of `filter_jit`: what a call does with nnx objects. The native wrapper calls its methods."""
 
@@ -193,7 +189,7 @@ class GraphMode(enum.Enum):
             if self is GraphMode.TREE:
                 extract.check_no_aliases("jit", args=built)
             with during(makes_changes, True):
-                result = call.call(fun, built)
+                result = call.shape.call(fun, built)
             changes = before.changes()
             if self is not GraphMode.GRAPH:
                 variables = [owner for owner in before.objects if issubclass(type(owner), graph.Variable)]
@@ -228,7 +224,7 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
         result,
         values,
         owners=array("I", [change.place for change in sets]).tobytes(),
-        is_plain=not (reader.has_met_any or deleted) and {*names} <= {graph.VARIABLE_SLOT.__name__},
+        is_plain=not (reader.has_met_any or deleted) and {*names} <= {"_raw_value"},
         names=json.dumps(names),
         deleted=deleted,
         has_objects=reader.has_met_any,
