@@ -1,9 +1,11 @@
-// What partax._core exposes: of each folder what its own registration says, in the order in which they include another.
+// What partax._core exposes.
 #include "base/binding.h"
 #include "base/hooks.h"
 #include "classes/type_table.h"
 #include "partition/filters.h"
+#include "partition/partition.h"
 #include "statics/callable_parts.h"
+#include "statics/static_value.h"
 
 namespace partax {
 namespace {
@@ -35,24 +37,51 @@ void configure(const pybind11::kwargs& references) {
   if (known != references.size()) raise_error(PyExc_TypeError, "expected names of the table in module.cpp");
 }
 
+// Has a type described again when it is next found; older traces of it are void.
+void read_anew(PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); }
+
+// The family of a node, or the sort of a leaf.
+const char* node_kind(PyObject* object) {
+  TypeTable::instance().epoch();
+  const TypeInfo& info = TypeTable::instance().find_in_tree(object);
+  if (info.kind != Kind::kStaticLeaf) return kind_name(info.kind);
+  return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
+}
+
+bool static_equal(PyObject* a, PyObject* b) {
+  return with_path("value", [&] { return StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b); });
+}
+
+Ref hash_of_value(PyObject* value) {
+  return with_path("value", [&] { return number(static_hash(value, Unhashable::kRefuse)); });
+}
+
 }  // namespace
 
-// Each in the register_….cpp of its folder.
-void register_classes(pybind11::module_& module);
-void register_statics(pybind11::module_& module);
+// What has Python types of its own.
 void register_tree(pybind11::module_& module);
-void register_partition(pybind11::module_& module);
 void register_call(pybind11::module_& module);
 
 }  // namespace partax
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used(), pybind11::multiple_interpreters::not_supported()) {
+  using namespace partax;  // NOLINT(google-build-using-namespace)
   module.doc() = "The native stages of partax.";
-  partax::translate_exceptions();
-  partax::define(module, "configure", &partax::configure);
-  partax::register_classes(module);
-  partax::register_statics(module);
-  partax::register_tree(module);
-  partax::register_partition(module);
-  partax::register_call(module);
+  translate_exceptions();
+  define(module, "configure", &configure);
+  define(module, "read_anew", &read_anew);
+  define(module, "node_kind", &node_kind);
+  add_predicates(module.ptr());
+  define(module, "static_equal", &static_equal);
+  define(module, "static_hash", &hash_of_value);
+  register_tree(module);
+  define(module, "partition", &partition);
+  define(module, "filter", &filter);
+  define(module, "combine", &combine);
+  define(module, "broadcast_prefix", &broadcast_prefix);
+  define(module, "flat_partition", &flat_partition);
+  define(module, "tree_unflatten", &tree_unflatten);
+  define(module, "tree_flatten", &tree_flatten);
+  define(module, "have_equal_structures", &have_equal_structures);
+  register_call(module);
 }

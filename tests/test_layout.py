@@ -94,7 +94,7 @@ def called_by_python(text: str) -> set[str]:
     return {
         *re.findall(r"Py_\w+, reinterpret_cast<void\*>\((\w+)\)", text),
         *re.findall(r"reinterpret_cast<void \(\*\)\(\)>\((\w+)\)", text),
-        *re.findall(r'\{"\w+",\s*(\w+)(?:<[\w:]+>)?, (?:METH_|nullptr)', text),
+        *re.findall(r'\{"\w+",\s*(\w+)(?:<[&\w:]+>)?, (?:METH_|nullptr)', text),
     }
 
 

@@ -57,11 +57,10 @@ class BoxedClass {
   }
 
   template <typename Getter>
-  BoxedClass& def_property(const char* name, Getter&& getter, const char* doc = nullptr) {
+  BoxedClass& def_property(const char* name, Getter&& getter) {
     const pybind11::cpp_function function(std::forward<Getter>(getter), pybind11::is_method(type_),
                                           pybind11::call_guard<Turn>());
-    const pybind11::none none;
-    type_.attr(name) = pybind11::handle(reinterpret_cast<PyObject*>(&PyProperty_Type))(function, none, none, doc);
+    type_.attr(name) = pybind11::handle(reinterpret_cast<PyObject*>(&PyProperty_Type))(function);
     return *this;
   }
 

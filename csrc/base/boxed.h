@@ -31,7 +31,6 @@ struct Boxed {
   Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
-  // The value of a boxed object. Raises after the collector has cleared it.
   static Value& in(PyObject* self) {
     Value* value = reinterpret_cast<Boxed*>(self)->value;
     if (value != nullptr) return *value;

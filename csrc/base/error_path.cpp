@@ -39,7 +39,7 @@ void WalkError::raise(const std::string& root) const {
   if (count < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
 
   if (!type_) {
-    Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
+    Ref note = exact_unicode("partax: raised while " + message_ + " `" + path + "`");
     static Name add_note("add_note");
     const Ref added = Ref::steal(PyObject_CallMethodOneArg(exception_.get(), add_note.get(), note.get()));
     if (!added) PyErr_Clear();

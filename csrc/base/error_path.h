@@ -60,23 +60,9 @@ template <typename Segment, typename Body>
 auto below(Segment&& segment, Body&& body) {
   return annotate_error([&](WalkError& error) { error.prepend(segment()); }, body);
 }
-// At one of several values.
 template <typename Body>
 auto of_value(std::size_t index, Body&& body) {
   return annotate_error([&](WalkError& error) { error.set_origin(index); }, body);
-}
-
-// `body()`, or `otherwise()` where it raises what may be passed over.
-template <typename Body, typename Otherwise>
-auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const PythonError&) {
-    forgive();
-  } catch (const WalkError& error) {
-    if (error.must_pass()) throw;
-  }
-  return otherwise();
 }
 
 // Runs what reads a tree, or does something else with it: an error without a place gets one.
@@ -92,11 +78,9 @@ auto reading(Body&& body, const char* doing = "reading") {
 // The truth of `callable(argument)`; `doing` is for the note on an exception.
 bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 
-// Path segments.
 std::string attribute_segment(PyObject* name);
 inline std::string index_segment(std::size_t index) { return "[" + std::to_string(index) + "]"; }
 std::string key_segment(PyObject* key);
-// Of a child of a node, as jax names it.
 std::string child_segment(PyObject* node, std::size_t child);
 
 }  // namespace partax

@@ -13,7 +13,6 @@ class ImmortalRef {
   PyTypeObject* type() const noexcept { return reinterpret_cast<PyTypeObject*>(object_); }
   bool is(const PyTypeObject* type) const noexcept { return reinterpret_cast<const PyObject*>(type) == object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  // `object` may be null.
   void set(PyObject* object) noexcept { const Ref before = Ref::steal(std::exchange(object_, Py_XNewRef(object))); }
 
  private:

@@ -31,7 +31,6 @@ inline std::pair<Ref, Ref> next_entry(PyObject* dict, Py_ssize_t& at) noexcept {
   return {Ref::borrow(key), Ref::borrow(value)};
 }
 
-// What is at a place in an object, such as a slot.
 inline Ref part_at(PyObject* object, PyObject* const& place) noexcept {
   const Reading reading(object);
   return Ref::borrow(place);

@@ -54,7 +54,6 @@ class Ref {
   }
   ~Ref() { Py_XDECREF(object_); }
 
-  // Takes over a new reference that may be null.
   static Ref steal(PyObject* object) noexcept {
     Ref ref;
     ref.object_ = object;
@@ -105,7 +104,6 @@ Ref list_of(Item* items, std::size_t count) {
 inline Ref tuple_of(std::vector<Ref> items) { return tuple_of(items.data(), items.size()); }
 inline Ref list_of(std::vector<Ref> items) { return list_of(items.data(), items.size()); }
 
-// The message may have parts, as PyErr_Format takes them.
 template <typename... Parts>
 [[noreturn]] void raise_error(PyObject* type, const char* format, Parts... parts) {
   PyErr_Format(type, format, parts...);
@@ -119,7 +117,6 @@ inline std::size_t size_of_number(PyObject* number) {
   return size;
 }
 
-// A tuple of integers.
 template <typename Numbers>
 Ref tuple_of_numbers(const Numbers& numbers) {
   std::vector<Ref> items;
@@ -128,7 +125,6 @@ Ref tuple_of_numbers(const Numbers& numbers) {
   return tuple_of(std::move(items));
 }
 
-// PyArg_ParseTuple of what Python of ours gives.
 template <typename... Out>
 void parse_tuple(PyObject* tuple, const char* format, Out... out) {
   if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
@@ -178,15 +174,6 @@ inline void restore_exception(Ref exception) noexcept {
 #endif
 }
 
-// Calls what must disturb neither a result nor an exception that is on its way.
-template <typename... Arguments>
-void call_and_write_unraisable(PyObject* callable, Arguments... arguments) noexcept {
-  Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
-  const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(callable, arguments..., nullptr));
-  if (!done) PyErr_WriteUnraisable(callable);
-  if (exception) restore_exception(std::move(exception));
-}
-
 // Turns the C++ exception in flight into a Python one: the catch-all of every slot.
 inline void set_python_error() noexcept {
   try {
@@ -233,10 +220,6 @@ inline void forgive() {
   if (PyErr_Occurred() == nullptr) return;
   if (must_pass()) throw PythonError{};
   PyErr_Clear();
-}
-
-inline Ref unicode(const std::string& text) {
-  return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
 // The text of a str and back, exactly: lone surrogates too.

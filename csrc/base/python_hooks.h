@@ -46,6 +46,7 @@ inline PythonFunction jit_parts{"partax._jax.private", "jit_parts"};
 inline PythonFunction Proof{"partax._functions.proof", "Proof"};
 inline PythonFunction is_same{"partax._functions.proof", "is_same"};
 inline PythonFunction difference_text{"partax._functions.proof", "difference_text"};
+inline PythonFunction equal_copy{"partax._families.objects", "equal_copy"};
 inline PythonFunction describe_type{"partax._families.describe", "describe_type"};
 inline PythonFunction flat_keys{"partax._pytree.paths", "flat_keys"};
 inline PythonFunction node_path{"partax._pytree.spec_data", "node_path"};

@@ -28,7 +28,6 @@ struct StackReserve {
   }
 };
 
-// Of this thread.
 const StackReserve& stack_reserve() noexcept;
 
 }  // namespace partax

@@ -22,8 +22,8 @@ bool has_own_object(PyObject* value) {
   }
   const TypeInfo& info = TypeTable::instance().find(value);
   const CallableSort sort = callable_sort(value);
-  if (info.is_enum) return false;
-  if (form == Form::kGeneric || sort == CallableSort::kOther) return !info.is_installed;
+  if (info.traits.is_enum) return false;
+  if (form == Form::kGeneric || sort == CallableSort::kOther) return !info.traits.is_installed;
   if (form != Form::kIdentity) return sort == CallableSort::kMethod;
   return !PyType_Check(value) && !PyModule_Check(value) && PyCallable_Check(value) == 0;
 }

@@ -68,7 +68,7 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
     if (result == nullptr) throw WalkError::from_user_code(flattening(node));
     return Ref::steal(result);
   };
-  const Ref function = info.flatten_function;
+  const Ref function = info.functions.flatten;
   Ref pair = checked(PyObject_CallOneArg(function.get(), node));
   // jax's error is raised if the function returns something else.
   if (!is_pair(pair)) pair = checked(PyObject_CallOneArg(hooks().flatten_one_level.get(), node));

@@ -12,7 +12,6 @@ namespace partax {
 struct Slot {
   Ref name;
   Py_ssize_t offset;
-  // Borrowed: see Reading.
   PyObject* of(PyObject* instance) const noexcept { return place(instance); }
   Ref owned_of(PyObject* instance) const noexcept { return part_at(instance, place(instance)); }
   PyObject*& place(PyObject* instance) const noexcept {

@@ -18,9 +18,10 @@ PyObject* on_type_death(PyObject* address, PyObject* weakref) noexcept {
 
 PyMethodDef type_death_method = {"_type_died", on_type_death, METH_O, nullptr};
 
-void append_interned(std::vector<Ref>& to, PyObject* names) {
-  Ref sequence = Ref::checked(PySequence_Tuple(names));
-  for (PyObject* name : Items(sequence.get())) to.push_back(interned(name));
+std::vector<Ref> interned_names(PyObject* names) {
+  std::vector<Ref> result;
+  for (PyObject* name : Items(names)) result.push_back(interned(name));
+  return result;
 }
 
 struct Named {
@@ -70,7 +71,6 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
   }
 }
 
-// The indices of these names among the fields, children first.
 std::vector<std::uint32_t> field_indices(const TypeInfo& info, PyObject* names) {
   std::vector<std::uint32_t> indices;
   for (PyObject* name : Items(names)) {
@@ -97,24 +97,23 @@ void describe(PyObject* object, TypeInfo& info) {
     info.sort = named.sort;
   }
   const Ref traits = field("traits"), error = field("error");
-  info.is_builtin = info.is_installed = traits.get() == Py_None;
+  info.is_builtin = info.traits.is_installed = traits.get() == Py_None;
   if (info.is_builtin) return;
   if (info.kind == Kind::kEntries) info.layout = std::make_unique<const Layout>(field("layout").get());
-  append_interned(info.child_names, field("child_names").get());
-  append_interned(info.static_names, field("static_names").get());
+  info.child_names = interned_names(field("child_names").get());
+  info.static_names = interned_names(field("static_names").get());
   if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
   info.set_order = field_indices(info, field("set_order").get());
   info.is_frozen = field("is_frozen").get() == Py_True;
-  info.flatten_function = field("flatten");
-  info.unflatten_function = field("unflatten");
-  if (PyUnicode_GET_LENGTH(error.get()) != 0) info.declaration_error = error;
+  info.functions.flatten = field("flatten");
+  info.functions.unflatten = field("unflatten");
+  if (PyUnicode_GET_LENGTH(error.get()) != 0) info.functions.error = error;
   const auto trait = [&](const char* name) { return attribute(traits.get(), name); };
   const Ref compared = trait("compared");
-  info.is_frozen_dataclass = compared.get() != Py_None;
-  if (info.is_frozen_dataclass) append_interned(info.compared, compared.get());
-  info.is_installed = trait("is_installed").get() == Py_True;
-  info.is_enum = trait("is_enum").get() == Py_True;
-  info.equal_by = Ref::borrow(null_if_none(trait("equal_by").get()));
+  if (compared.get() != Py_None) info.traits.compared = interned_names(compared.get());
+  info.traits.is_installed = trait("is_installed").get() == Py_True;
+  info.traits.is_enum = trait("is_enum").get() == Py_True;
+  info.traits.equal_by = Ref::borrow(null_if_none(trait("equal_by").get()));
 }
 
 // A method as a node: its object is the child, and its function the aux data.
@@ -161,8 +160,8 @@ const TypeInfo& TypeTable::method_of_node() {
     auto info = std::make_shared<TypeInfo>();
     info->type = &PyMethod_Type;
     info->kind = Kind::kRegistered;
-    info->flatten_function = Ref::checked(PyCFunction_New(&method_functions[0], nullptr));
-    info->unflatten_function = Ref::checked(PyCFunction_New(&method_functions[1], nullptr));
+    info->functions.flatten = Ref::checked(PyCFunction_New(&method_functions[0], nullptr));
+    info->functions.unflatten = Ref::checked(PyCFunction_New(&method_functions[1], nullptr));
     method_ = std::move(info);
   }
   return *method_;

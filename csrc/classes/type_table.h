@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "base/hooks.h"
@@ -57,6 +58,20 @@ struct PlacedField {
   std::size_t index;  // into children followed by statics
 };
 
+// Of a class with registered functions. They keep nothing alive that jax does not keep for good.
+struct RegisteredFunctions {
+  Ref flatten, unflatten;
+  Ref error;  // why what a user declares of these is wrong, or null
+};
+
+// What instances are as static values: partax._families.comparison.Traits.
+struct StaticTraits {
+  std::optional<std::vector<Ref>> compared;  // of a frozen dataclass: the fields that its == compares
+  bool is_installed = false;                 // Python or an installed library defines the class
+  bool is_enum = false;                      // they are the members of an enumeration
+  Ref equal_by;                              // the attribute by whose == alone they compare, of some that do
+};
+
 // Everything partax knows about one Python type.
 struct TypeInfo {
   PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
@@ -65,21 +80,15 @@ struct TypeInfo {
   LeafSort sort = LeafSort::kOther;
   std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;         // attribute families: interned names of the static fields
-  std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
-  Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
   std::unique_ptr<const Layout> layout;  // of kEntries
-  // Of a class with registered functions. They keep nothing alive that jax does not keep for good.
-  Ref flatten_function, unflatten_function;
-  Ref declaration_error;  // why what a user declares of these is wrong, or null
+  RegisteredFunctions functions;
+  StaticTraits traits;
   // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
   std::vector<Py_ssize_t> offsets;
   // The order in which the fields of a new instance are set; empty if the class is called instead, as for a partial.
   std::vector<std::uint32_t> set_order;
-  bool is_frozen = false;  // its instances never change, and have no attributes outside of the tree
-  bool is_frozen_dataclass = false;
-  bool is_builtin = false;    // one that is read so whatever is registered
-  bool is_installed = false;  // Python or an installed library defines it
-  bool is_enum = false;       // instances are the members of an enumeration
+  bool is_frozen = false;   // its instances never change, and have no attributes outside of the tree
+  bool is_builtin = false;  // one that is read so whatever is registered
   // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
   // and of rebuilding: a guess that makes reading one pass.
   mutable std::vector<PlacedField> orders[2];

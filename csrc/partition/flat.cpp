@@ -64,7 +64,7 @@ void check_alike(const Flat& expected, std::size_t expected_node, const Flat& ac
   const auto difference = [&](Py_ssize_t index) {
     const Ref places = Ref::checked(Py_BuildValue("(nnn)", expected_node, node, index));
     const Ref texts = python::difference(data_of(expected), data_of(actual), places,
-                                         unicode(type_name(actual.objects[node].get())), exact_unicode(what));
+                                         exact_unicode(type_name(actual.objects[node].get())), exact_unicode(what));
     return std::make_pair(exact_text(PyTuple_GET_ITEM(texts.get(), 0)), exact_text(PyTuple_GET_ITEM(texts.get(), 1)));
   };
   const auto refuse = [&](Py_ssize_t index) {

@@ -35,6 +35,8 @@ class Combiner {
       of_value(flats_.size(), [&] { flats_.emplace_back(tree, is_leaf_or_none); });
     }
     at_.resize(flats_.size());
+    spec_.nodes.reserve(flats_[0].spec.nodes.size());
+    leaves_.reserve(flats_[0].leaves.size());
   }
 
   Ref combine() {

@@ -28,7 +28,6 @@ class Walk {
   Walk(PyObject* globals, std::vector<Ref>* record, const std::vector<Ref>* recorded)
       : globals_(globals), record_(record), recorded_(recorded) {}
 
-  // Whether the value can be recorded, or equals what was recorded.
   bool read(PyObject* value) {
     PyTypeObject* const type = Py_TYPE(value);
     if (is_plain(value)) return add(value);

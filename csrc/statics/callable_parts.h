@@ -32,17 +32,14 @@ enum class CallableSort : std::uint8_t {
 
 CallableSort callable_sort(PyObject* value) noexcept;
 
-// A weak reference with a callback (which may be null), or the object itself if it supports none.
 Ref weakly(PyObject* object, PyObject* on_death);
 
 // A callable by identity, held weakly. Python makes a new object at each access of a bound method, so a
 // method is identified by its function and its object.
 class CallableIdentity {
  public:
-  // `on_death` (may be null) is the callback of the weak references.
   CallableIdentity(PyObject* callable, PyObject* on_death);
   bool is(PyObject* callable) const noexcept;
-  // The callable, or empty if it is gone.
   Ref get() const;
   template <typename Visit>
   void each_weakref(Visit&& visit) const {
@@ -71,7 +68,6 @@ struct CallableRecord {
   bool is_alive() const;
   // Whether a callable is the same; a re-created one that is proven is identified from then on.
   bool accepts(PyObject* callable);
-  // Why it does not accept a callable, in words.
   std::string difference(PyObject* callable) const;
   // Before another trace: if what an identified callable reads has changed, re-created ones do not get its programs.
   void check_still_proven();

@@ -53,7 +53,7 @@ Form form_of(PyObject* value) {
     if (info.sort == LeafSort::kNumpyScalar) return Form::kNumpyScalar;
     if (info.sort >= LeafSort::kJaxArray && info.sort <= LeafSort::kNumpyArray) return Form::kArray;
   }
-  if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
+  if (info.traits.compared) return Form::kFrozenDataclass;
   if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
   for (const Container& container : kContainers) {
     if (PyType_IsSubtype(type, container.type) && is_compared_as(type, container.type)) return container.form;
@@ -107,7 +107,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       break;
   }
   if (form == Form::kGeneric) {
-    if (const Ref name = TypeTable::instance().find(right).equal_by) {
+    if (const Ref name = TypeTable::instance().find(right).traits.equal_by) {
       const auto content = [&](PyObject* of) { return Ref::checked(PyObject_GetAttr(of, name.get())); };
       return are_equal(content(left).get(), content(right).get());
     }

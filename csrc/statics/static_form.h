@@ -109,7 +109,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-      for (const Ref& name : info->compared) {
+      for (const Ref& name : *info->traits.compared) {
         located(field(value, name.get()), [&] { return attribute_segment(name.get()); });
       }
       break;
@@ -126,7 +126,6 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable);
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 
-// The note on an exception of the user's code.
 inline constexpr const char* kComparing = "comparing or hashing the static value";
 
 // How callables are compared: by what they hold and read, or by identity.

@@ -1,5 +1,7 @@
 #include "statics/static_value.h"
 
+#include "base/python_hooks.h"
+
 namespace partax {
 
 StaticValue StaticValue::loose(Ref value) noexcept {
@@ -35,8 +37,6 @@ Ref StaticValue::value() const {
   return mutable_ ? copied(held_.get()) : held_;
 }
 
-// ---- The callables in it.
-
 std::string StaticValue::difference(PyObject* other) const {
   if (is_callable()) return record_->difference(other);
   if (composite_ == nullptr || Py_TYPE(other) != composite_->type) return {};
@@ -58,8 +58,6 @@ int StaticValue::traverse(visitproc visit, void* arg) const {
   }
   return composite_.use_count() == 1 ? visit_all(visit, arg, composite_->type_ref, composite_->items) : 0;
 }
-
-// ---- Whether another value is the same static value.
 
 bool StaticValue::equals(PyObject* other) const {
   return identity() == other || reading([&] { return equals_value(other); }, kComparing);
@@ -111,23 +109,6 @@ bool StaticValue::equals(const StaticValue& other) const {
   return value && keep.equals(value.get());
 }
 
-// ---- What of a static value a key may keep: snapshots of it.
-
-namespace {
-
-// An equal copy of an object; the object itself if there is none.
-Ref deep_copy(PyObject* value) {
-  const Ref module = Ref::checked(PyImport_ImportModule("copy"));
-  const auto copy = [&] {
-    Ref copied = Ref::checked(PyObject_CallMethod(module.get(), "deepcopy", "O", value));
-    return are_equal(value, copied.get()) ? std::move(copied) : Ref::borrow(value);
-  };
-  return attempt(copy, [&] { return Ref::borrow(value); });
-}
-
-}  // namespace
-
-// Makes sealed values.
 class Sealer {
  public:
   Sealer(PyObject* on_death, Callables callables) : on_death_(on_death), callables_(callables) {}
@@ -143,7 +124,7 @@ class Sealer {
     result.held_ = is_weak ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
     if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
     // An object without a hash may change, so it is compared with a copy.
-    if (form == Form::kGeneric && result.hash_ == -1) result.held_ = deep_copy(value);
+    if (form == Form::kGeneric && result.hash_ == -1) result.held_ = python::equal_copy(value);
     return result;
   }
 

@@ -24,9 +24,7 @@ class StaticValue {
   bool equals(const StaticValue& other) const;
 
   bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
-  // Whether it is a callable that this value knows by identity.
   bool is_known_callable(PyObject* object) const noexcept { return is_callable() && record_->is_known(object); }
-  // Calls `visit` with the record of each callable in it.
   template <typename Visit>
   void each_callable(Visit&& visit) const;
   // Why another value of the same form is not equal, if that is due to a callable; else empty.
@@ -37,7 +35,6 @@ class StaticValue {
     if (is_callable()) return record_->is_original(object);
     return mode_ == Mode::kWeak ? weakly_is(held_.get(), object) : identity() == object;
   }
-  // The same value as it is held here.
   StaticValue for_result() const;
 
   // The value for user code, as a new reference; a fresh copy of a mutable container. Empty if absent or gone.

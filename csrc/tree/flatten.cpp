@@ -238,7 +238,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
   if (is_declared && !is_as_declared) return registered(object, info, index);
-  if (info.declaration_error) throw WalkError::diagnosed(PyExc_TypeError, exact_text(info.declaration_error.get()));
+  if (info.functions.error) throw WalkError::diagnosed(PyExc_TypeError, exact_text(info.functions.error.get()));
   begin_node(info.kind, children, &info);
   if (is_declared) name_children(object);
   const auto add_field = [&](PyObject* name, Ref value) {

@@ -291,23 +291,12 @@ class Rebuilder {
     return with_fields(*node.info, values);
   }
 
-  // A jax.tree_util.Partial, as its function makes one, without the class's __new__: all that this does more than that
-  // of functools.partial is to wrap a function that is a partial itself, and the one here is wrapped already.
+  // A jax.tree_util.Partial.
   Ref partial(const Node& node) {
     HeldValues values(3);
     build_fields(node, values);
-    PyObject *args = values[0], *keywords = values[1], *function = values[2];
-    PyTypeObject* base = node.info->type->tp_base;
-    if (!PyTuple_CheckExact(args) || !PyDict_CheckExact(keywords) || PyObject_TypeCheck(function, base)) {
-      const Ref children = Ref::checked(PyTuple_Pack(2, args, keywords));
-      return unflattened(node, function, children.get());
-    }
-    const Ref arguments = allocated([&] { return PyTuple_New(PyTuple_GET_SIZE(args) + 1); });
-    PyTuple_SET_ITEM(arguments.get(), 0, Py_NewRef(function));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
-      PyTuple_SET_ITEM(arguments.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
-    }
-    return allocated([&] { return base->tp_new(node.info->type, arguments.get(), keywords); });
+    PyObject* const children[] = {values[0], values[1]};
+    return unflattened(node, values[2], tuple_of(children, 2).get());
   }
 
   void build_fields(const Node& node, HeldValues& values) {
@@ -343,7 +332,7 @@ class Rebuilder {
 
   static Ref unflattened(const Node& node, PyObject* aux, PyObject* children) {
     PyObject* const arguments[] = {aux, children};
-    return Ref::checked(PyObject_Vectorcall(node.info->unflatten_function.get(), arguments, 2, nullptr));
+    return Ref::checked(PyObject_Vectorcall(node.info->functions.unflatten.get(), arguments, 2, nullptr));
   }
 
   const TreeSpec& spec_;

@@ -13,7 +13,7 @@ std::vector<Ref> entry_names(const TreeSpec& spec, const Node& node) {
   for (const Slot& slot : node.info->layout->statics) names.push_back(slot.name);
   for (std::size_t i = at.children; i < node.entries; ++i) {
     const Ref key = spec.statics[at.keys + i].value();
-    names.push_back(key ? Ref::checked(PyObject_Str(key.get())) : unicode("<dropped>"));
+    names.push_back(key ? Ref::checked(PyObject_Str(key.get())) : exact_unicode("<dropped>"));
   }
   return names;
 }

@@ -119,14 +119,9 @@ PyObject* node_repr(PyObject* self) noexcept {
 
 PyObject* node_copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
 
-// ---- FlatSpec.
-
-PyObject* spec_paths(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(part_of(self).keys.get()); });
-}
-
-PyObject* spec_separator(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(part_of(self).separator.get()); });
+template <Ref StaticPart::* part>
+PyObject* get_part(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef((part_of(self).*part).get()); });
 }
 
 // ---- Static.
@@ -155,13 +150,11 @@ PyMethodDef static_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | 
                                 {"__copy__", node_copy, METH_NOARGS, nullptr},
                                 {"__deepcopy__", node_copy, METH_O, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};
-PyMethodDef spec_methods[] = {{"__copy__", node_copy, METH_NOARGS, nullptr},
-                              {"__deepcopy__", node_copy, METH_O, nullptr},
-                              {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef spec_getset[] = {
-    {"paths", spec_paths, nullptr, "The path of each leaf that is in a dictionary, in tree order.", nullptr},
-    {"separator", spec_separator, nullptr, "What stands between the segments of the paths, or None.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef spec_getset[] = {{"paths", get_part<&StaticPart::keys>, nullptr,
+                              "The path of each leaf that is in a dictionary, in tree order.", nullptr},
+                             {"separator", get_part<&StaticPart::separator>, nullptr,
+                              "What stands between the segments of the paths, or None.", nullptr},
+                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyGetSetDef static_getset[] = {{"value", static_value_of, nullptr,
                                 "The value; a copy, where it is or holds a mutable built-in container.", nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -198,7 +191,7 @@ PyTypeObject* add_node_type(PyObject* module, const char* name, const char* doc,
 }  // namespace
 
 void register_static_node_types(PyObject* module) {
-  flat_spec_type = add_node_type(module, "partax.tree.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
+  flat_spec_type = add_node_type(module, "partax.tree.FlatSpec", kSpecDoc, static_methods + 1, spec_getset, nullptr);
   static_type = add_node_type(module, "partax.tree.Static", kStaticDoc, static_methods, static_getset, static_new);
 }
 

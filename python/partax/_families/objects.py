@@ -1,5 +1,6 @@
 """How users' objects are read: attributes that may raise, past what a metaclass makes up."""
 
+import copy
 import functools
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,17 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
         raise
     except Exception:
         return default
+
+
+def equal_copy(value: Any) -> Any:
+    """A deep copy, or the object itself if there is none that is equal. Called by C++."""
+    try:
+        copied = copy.deepcopy(value)
+        return copied if copied == value else value
+    except MemoryError:
+        raise
+    except Exception:
+        return value
 
 
 def unwrapped(fun: Any) -> Any:
