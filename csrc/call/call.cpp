@@ -226,14 +226,16 @@ void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) c
   flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }
 
-Ref Call::described() const {
-  TreeSpec spec;
-  LeafBuffer leaves;
+CallDescription& Call::description() {
+  if (description_) return *description_;
+  auto description = std::make_unique<CallDescription>();
   FlattenOptions options;
   options.hashed = false;
   options.keyed = true;
-  flatten(spec, leaves, options);
-  return tuple_of({spec_data(spec, names()), leaves.tuple()});
+  flatten(description->spec, description->leaves, options);
+  description->data = spec_data(description->spec, names());
+  description_ = std::move(description);
+  return *description_;
 }
 
 void Call::read_objects() {

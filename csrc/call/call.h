@@ -11,17 +11,24 @@ namespace partax {
 
 // What Python is asked to do for a call leaves this in it.
 struct CallProgress {
-  Ref view;       // what Python has of the call, a CallView
-  Ref described;  // its values, as its key has them, for the trace that begins next
-  Ref record;     // of the trace that this call has made or is compiled for, if any
-  Ref stored;     // the `Programs` that it has asked for its program, before it traced
+  Ref view;    // what Python has of the call, a CallView
+  Ref record;  // of the trace that this call has made or is compiled for, if any
+  Ref stored;  // the `Programs` that it has asked for its program, before it traced
   bool traced = false;
   bool in_body = false;  // of its trace; it stays so where the body has failed
   bool loaded = false;   // it has a stored program
   bool is_new = false;   // it has built the target of its program
 
   bool is_miss() const noexcept { return traced || loaded || is_new; }
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, described, record, stored); }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, record, stored); }
+};
+
+// The values of a call flattened with the keys of their nodes, for messages and for a trace.
+struct CallDescription {
+  TreeSpec spec;
+  LeafBuffer leaves;
+  Ref data;  // of the spec, as `spec_data` gives it
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, spec, leaves, data); }
 };
 
 class Call {
@@ -57,8 +64,10 @@ class Call {
 
   // Flattens the values by the cache's options and these; raises PythonError.
   void flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options = {}) const;
-  // (what they are flattened to, as `spec_data` gives it, array leaves).
-  Ref described() const;
+  // Made when it is asked for.
+  CallDescription& description();
+  // (its data, its leaves).
+  Ref described() { return tuple_of({description().data, description().leaves.tuple()}); }
   // Has Python read the objects that the function may change, if it may.
   void read_objects();
   // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may be null) keeps
@@ -76,7 +85,7 @@ class Call {
   Ref finish(const Ref& returned, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
-    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_, progress_);
+    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_, progress_, description_);
   }
 
  private:
@@ -93,6 +102,7 @@ class Call {
   GraphObjects objects_;
   LeafBuffer leaves_;
   ProgramPtr program_;
+  std::unique_ptr<CallDescription> description_;
   CallProgress progress_;
 };
 

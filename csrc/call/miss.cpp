@@ -23,7 +23,7 @@ void keep_to_its_functions(const Call& call) {
 
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
-Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const TreeSpec& arguments, PyObject* inputs,
+Ref pack_output(Call& call, PyObject* result, PyObject* shardings, PyObject* inputs,
                 std::shared_ptr<std::size_t>& calls) {
   Program& program = *call.program();
   const std::vector<std::uint8_t>& not_forwardable = program.leaves.not_forwardable;
@@ -62,8 +62,8 @@ Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const T
   if (is_single_array && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
-  output->find_passthroughs(arguments);
-  output->find_static_sources(arguments, program.key);
+  output->find_passthroughs(call.description().spec);
+  output->find_static_sources(call.description().spec, program.key);
   if (output->has_own_objects) keep_to_its_functions(call);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
@@ -80,6 +80,13 @@ Ref pack_output(const Call& call, PyObject* result, PyObject* shardings, const T
   return node;
 }
 
+Ref output_node(Call& call, PyObject* result, PyObject* shardings, PyObject* inputs,
+                std::shared_ptr<std::size_t>& calls) {
+  Ref node;
+  while (!node) node = pack_output(call, result, shardings, inputs, calls);
+  return node;
+}
+
 // Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
 void check_still_proven(const Call& call) {
   const auto check = [](const TreeSpec& spec) {
@@ -91,17 +98,17 @@ void check_still_proven(const Call& call) {
   if (root && cache.has_traced) check(root->key);
 }
 
-void flatten_unchanged(const Call& call, TreeSpec& spec, LeafBuffer& arrays) {
-  FlattenOptions options;
-  options.keyed = true;
-  call.flatten(spec, arrays, options);
+// Whether a program for the key is one for the values.
+void check_unchanged(Call& call) {
   const TreeSpec& key = call.program()->key;
+  TreeSpec& spec = call.description().spec;
   spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
   const auto names = [&] { return call.names(); };
   if (with_static_path(spec, names, [&] { return key.equals(spec); })) return;
   raise_error(PyExc_RuntimeError,
-              "an argument changed while its call was being traced, expected arguments to stay as they are; do not "
-              "mutate them from `__eq__`, `__hash__` or other threads");
+              "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
+              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind again what you "
+              "change, as by `model.eval()`");
 }
 
 // For each leaf 1 or 0.
@@ -126,10 +133,8 @@ Ref running_call(const ProgramView& view) {
 Trace::Trace(const ProgramView& view, PyObject* tracers) : call_(running_call(view)), tracers_(Ref::borrow(tracers)) {
   if (call_.get() == Py_None) raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
   Call& call = running();
-  flatten_unchanged(call, spec_, arrays_);
+  check_unchanged(call);
   check_still_proven(call);
-  described_ = std::move(call.progress().described);
-  if (!described_) described_ = spec_data(spec_, call.names());
   call.progress().traced = true;
   ++program().tracing;
 }
@@ -141,16 +146,14 @@ bool Trace::is_full() const {
 
 Ref Trace::arguments() const {
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(tracers_.get()));
-  Ref values = rebuild(spec_, Items(tracers_.get()).begin(), count);
+  Ref values = rebuild(running().description().spec, Items(tracers_.get()).begin(), count);
   running().progress().in_body = true;
   return values;
 }
 
 Ref Trace::output(PyObject* result, PyObject* shardings) {
   running().progress().in_body = false;
-  Ref node;
-  while (!node) node = pack_output(running(), result, shardings, spec_, tracers_.get(), calls_);
-  return node;
+  return output_node(running(), result, shardings, tracers_.get(), calls_);
 }
 
 void Trace::end(std::size_t number, bool failed) {
@@ -161,14 +164,10 @@ void Trace::end(std::size_t number, bool failed) {
   program().traces.push_back(ProgramTrace{number, calls_});
 }
 
-Ref restore_output(const Call& call, PyObject* result, PyObject* inputs) {
-  TreeSpec spec;
-  LeafBuffer arrays;
-  flatten_unchanged(call, spec, arrays);
+Ref restore_output(Call& call, PyObject* result, PyObject* inputs) {
+  check_unchanged(call);
   std::shared_ptr<std::size_t> calls;
-  Ref node;
-  while (!node) node = pack_output(call, result, Py_None, spec, inputs, calls);
-  return node;
+  return output_node(call, result, Py_None, inputs, calls);
 }
 
 // ---- The target of a new program.

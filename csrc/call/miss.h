@@ -21,13 +21,10 @@ struct ProgramView {
 // One trace of a call's target.
 class Trace {
  public:
-  // Flattens the values of the call for which this thread runs the program; its key must still describe them.
+  // Of the call for which this thread runs the program; its key must still describe the values.
   Trace(const ProgramView& program, PyObject* tracers);
 
   Ref call() const { return call_; }
-  // What the values are flattened to, as `spec_data` has it.
-  Ref described() const { return described_; }
-  Ref values() const { return arrays_.tuple(); }
   // The number of the first trace of the static key; 0 for that one.
   std::size_t first() const { return program().traces.empty() ? 0 : program().traces.front().number; }
   bool is_full() const;
@@ -40,17 +37,13 @@ class Trace {
   Ref output(PyObject* result, PyObject* shardings);
   // The trace is over; `number` counts it among the callable's, if it has been recorded.
   void end(std::size_t number, bool failed);
-  int traverse(visitproc visit, void* arg) const {
-    return visit_all(visit, arg, call_, tracers_, described_, spec_, arrays_);
-  }
+  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, call_, tracers_); }
 
  private:
   Call& running() const { return *Boxed<CallView>::in(call_.get()).call; }
   Program& program() const { return *running().program(); }
 
-  Ref call_, tracers_, described_;
-  TreeSpec spec_;
-  LeafBuffer arrays_;
+  Ref call_, tracers_;
   std::shared_ptr<std::size_t> calls_;  // of the program, where its result has them
 };
 
@@ -58,7 +51,7 @@ class Trace {
 Ref running_call(const ProgramView& program);
 // The output node of a result that was stored: with these arrays, of which `inputs` are the arguments', instead of
 // tracers.
-Ref restore_output(const Call& call, PyObject* result, PyObject* inputs);
+Ref restore_output(Call& call, PyObject* result, PyObject* inputs);
 
 // ---- The target of a new program, which several threads may build at once.
 

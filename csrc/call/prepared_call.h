@@ -12,7 +12,7 @@ class PreparedCall {
 
   // The same program's call with other arguments, or None if their static part differs.
   Ref rebind(PyObject* args, PyObject* kwargs) const;
-  // What this call, or one with other arguments, is flattened to: see Call::described.
+  // What this call, or one with other arguments, is flattened to: see Call::description.
   Ref described() const { return call().described(); }
   Ref described_of(PyObject* args, PyObject* kwargs) const;
   // Drops the arguments; all but `rebind`, `program`, `jit` and `described_of` raises from now on.

@@ -98,12 +98,7 @@ void register_arguments(BoxedClass<CallView>& view) {
                     [](const CallView& view) { return call_shape(view.call->cache().parameters, view.call->bound()); })
       .def_property("values", [](const CallView& view) { return view.call->values(); })
       .def_property("leaves", [](const CallView& view) { return view.call->leaves().tuple(); })
-      .def("describe",
-           [](const CallView& view) {
-             const Ref described = view.call->described();
-             view.call->progress().described = Ref::borrow(PyTuple_GET_ITEM(described.get(), 0));
-             return described;
-           })
+      .def("describe", [](const CallView& view) { return view.call->described(); })
       .def_property("has_traced", [](const CallView& view) { return view.call->progress().traced; })
       .def_property("is_in_body", [](const CallView& view) { return view.call->progress().in_body; })
       .def_property("record", [](const CallView& view) { return or_none(view.call->progress().record); })
@@ -180,8 +175,6 @@ void register_program(py::module_& module) {
       .def_property("traces", &traces_of);
   BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.", {})
       .def_property("call", &Trace::call)
-      .def_property("described", &Trace::described)
-      .def_property("values", &Trace::values)
       .def_property("first", &Trace::first)
       .def_property("is_full", &Trace::is_full)
       .def_property("epoch", &Trace::epoch)

@@ -258,8 +258,8 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
 
 def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
     """Record a trace that begins, or refuse it; see `History.begin`."""
-    history, described = history_of(call), trace.described
-    description = Description([described], trace.values, tracers)
+    history, (described, values) = history_of(call), call.describe()
+    description = Description([described], values, tracers)
     record = Record(description, trace.first, trace.epoch, trace.difference, trace.is_full)
     if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         return record
