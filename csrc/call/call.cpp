@@ -167,7 +167,7 @@ Ref Call::finish(const Ref& returned, bool liveness_checked) {
   Ref result = user_result(returned.get(), leaves_);
   if (!cache_.graph) return result;
   objects_.record_completeness(*program_, leaves_);
-  return objects_.apply(cache_.graph, view(), result, *program_, leaves_);
+  return objects_.apply(*this, result, *program_, leaves_);
 }
 
 // Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
@@ -239,7 +239,7 @@ CallDescription& Call::description() {
 }
 
 void Call::read_objects() {
-  if (cache_.graph) objects_.read(cache_.graph, view());
+  if (cache_.graph) objects_.read(*this);
 }
 
 Call::~Call() {

@@ -75,12 +75,13 @@ bool GraphObjects::are_matched(const Program& program, const LeafBuffer& leaves)
   return true;
 }
 
-void GraphObjects::read(const Ref& graph, const Ref& call) {
+void GraphObjects::read(Call& call) {
+  const Ref &graph = call.cache().graph, &view = call.view();
   static Name method("read");
   const Ref call_values = tuple_of(call_.values(), call_.size());
   const Ref read = [&] {
     const Away away;
-    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), call_values.get(), nullptr));
+    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), view.get(), call_values.get(), nullptr));
   }();
   PyObject *values = nullptr, *objects = nullptr;
   parse_tuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects);
@@ -96,8 +97,7 @@ void GraphObjects::record_completeness(const Program& program, const LeafBuffer&
                                  std::equal(objects.begin(), objects.end(), all.begin(), all.end());
 }
 
-Ref GraphObjects::apply(const Ref& graph, const Ref& call, const Ref& outcome, const Program& program,
-                        const LeafBuffer& leaves) {
+Ref GraphObjects::apply(Call& call, const Ref& outcome, const Program& program, const LeafBuffer& leaves) {
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
   const Items values(fields[kValues]);
@@ -110,10 +110,11 @@ Ref GraphObjects::apply(const Ref& graph, const Ref& call, const Ref& outcome, c
     const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
     objects_ = list_of(objects.data(), objects.size());
   }
+  const Ref &graph = call.cache().graph, &view = call.view();
   static Name method("apply");
   const Ref call_values = tuple_of(call_.values(), call_.size());
   const Away away;
-  return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), outcome.get(), objects_.get(),
+  return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), view.get(), outcome.get(), objects_.get(),
                                                  call_values.get(), nullptr));
 }
 

@@ -9,6 +9,8 @@
 
 namespace partax {
 
+class Call;
+
 // Of one call of a cache with the option `graph`.
 class GraphObjects {
  public:
@@ -17,14 +19,13 @@ class GraphObjects {
   // Whether arguments that match the program's key need no Python: their objects are the nodes of the key, and each is
   // in one place. `leaves` are those of the match.
   bool are_matched(const Program& program, const LeafBuffer& leaves) const;
-  // Has the option `graph` find the objects, and replaces the arguments by what it makes of them. `call` is what Python
-  // has of the call.
-  void read(const Ref& graph, const Ref& call);
+  // Has the option `graph` find the objects, and replaces the arguments by what it makes of them.
+  void read(Call& call);
   bool has_read() const noexcept { return static_cast<bool>(objects_); }
   // After a call: records in the program whether others with the same key need no Python.
   void record_completeness(const Program& program, const LeafBuffer& leaves) const;
   // Makes the changes in the outcome of a trace, all or none, and returns the result of the function.
-  Ref apply(const Ref& graph, const Ref& call, const Ref& outcome, const Program& program, const LeafBuffer& leaves);
+  Ref apply(Call& call, const Ref& outcome, const Program& program, const LeafBuffer& leaves);
   // After `apply`: the call has set values of Variables at most, and needed no Python.
   bool changed_values_alone() const noexcept { return changed_values_alone_; }
   // All objects, a list, if Python has read them.
