@@ -104,7 +104,7 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__)))
 
-        def run_rule(primals: tuple[Split], tangents: tuple[Split]) -> tuple[Split, Split]:
+        def run_on_splits(primals: tuple[Split], tangents: tuple[Split]) -> tuple[Split, Split]:
             (call,), (slopes,) = primals, tangents
             along = {
                 path: tangent
@@ -118,24 +118,19 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
                         f"{self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                     )
             directions, _ = build_tangent(call, along)
-
-            def on_primals(*primals: Any, **named: Any) -> Any:
-                return rule(primals, directions, **named)
-
+            run_rule = objects.refuse_changes(
+                lambda *args, **more: rule(args, directions, **more), operator.itemgetter(0)
+            )
             args, kwargs = call.tree
-            out, slope = objects.refuse_changes(on_primals, operator.itemgetter(0))(*args, **kwargs)
+            out, slope = run_rule(*args, **kwargs)
             slopes = tangents_by_path(slope, out, "the result", "tangent")
             # JAX runs a rule on the numbers themselves if no array has been made of them: it may return numbers.
             result = Split.of(out, True)
             result = result.only(path for path, leaf in result.leaves.items() if is_array(leaf) or path in slopes)
-            return result, result.update(
-                {
-                    path: slopes[path] if path in slopes else zero_from_primal(leaf, symbolic_zeros=True)
-                    for path, leaf in result.leaves.items()
-                }
-            )
+            constants = {path: leaf for path, leaf in result.leaves.items() if path not in slopes}
+            return result, result.update(slopes | zero_from_primal(constants, symbolic_zeros=True))
 
-        run.defjvp(run_rule, symbolic_zeros=True)
+        run.defjvp(run_on_splits, symbolic_zeros=True)
         return run(Split.of((args, kwargs))).tree
 
 

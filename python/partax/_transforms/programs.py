@@ -96,9 +96,7 @@ class _MakeJaxpr(Transformed[..., Any]):
 def _program_of(
     name: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[ClosedJaxpr, Split]:
-    """The program of a call, for the transformation `name`, and its result with a `jax.ShapeDtypeStruct` for each
-    array.
-    """
+    """The program of a call, for the transformation `name`, and the types of its result."""
     fun = Objects.of_call(name, fun, args, kwargs).refuse_changes(fun)
     return jax.make_jaxpr(on_split(fun), return_shape=True)(Split.of((args, kwargs), _described))
 
