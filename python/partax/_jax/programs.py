@@ -116,25 +116,21 @@ def chosen(
     then on. All of this is done within `working()`. The fallback calls `choose` in each call.
     """
 
-    def miss(*args: Any) -> Any:
-        with working():
-            return choose(args)._cache_miss(*args)
+    def of_chosen(method: str) -> Any:
+        def run(*args: Any) -> Any:
+            with working():
+                return getattr(choose(args), method)(*args)
 
-    def trace(*args: Any) -> Any:
-        with working():
-            return choose(args).trace(*args)
+        return run
 
-    def run_uncached(*args: Any) -> Any:
-        with working():
-            return choose(args)(*args)
-
-    call: Any = None if _attribute(jitted, "_cache_miss") is None else _native(jitted.__name__, jitted._fun, miss)
+    call: Any = None
+    if _attribute(jitted, "_cache_miss") is not None:
+        call = _native(jitted.__name__, jitted._fun, of_chosen("_cache_miss"))
     if call is None:
-        call = run_uncached
+        call = of_chosen("__call__")
     else:
         call._jit_info = jitted._jit_info
-    call.__wrapped__, call.__name__ = jitted.__wrapped__, jitted.__name__
-    call.trace = trace
+    call.__wrapped__, call.__name__, call.trace = jitted.__wrapped__, jitted.__name__, of_chosen("trace")
     return call
 
 

@@ -48,8 +48,6 @@ def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:
     """Call a traced function, and refuse changes of nnx objects that it does not return. An object may not be in two
     places of the arguments.
     """
-    if not has_nnx():
-        return call.shape.call(fun, values)
     names = call.shape.value_names
     nnx_objects(zip(names, call.values, strict=True), "filter_jit")
     seen = watch_named(zip(names, values, strict=True))
@@ -58,18 +56,12 @@ def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:
     return result
 
 
-def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen] | None:
-    if not has_nnx():
-        return None
+def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen]:
     return [Seen(path, owner, _contents(owner)) for path, owner in nnx_objects(values)]
 
 
 def has_nnx() -> bool:
-    return hasattr(_nnx(), "Pytree")
-
-
-def _nnx() -> Any:
-    return sys.modules.get("flax.nnx")
+    return hasattr(sys.modules.get("flax.nnx"), "Pytree")
 
 
 def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
@@ -78,8 +70,8 @@ def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = 
     """
     places: dict[int, str] = {}
     objects: list[tuple[str, Any]] = []
-    for name, value in values:
-        for path, owner in _objects(_nnx(), value, name, places.keys()):
+    for name, value in values if has_nnx() else ():
+        for path, owner in _objects(sys.modules["flax.nnx"], value, name, places.keys()):
             first = places.setdefault(id(owner), path)
             if first is path:
                 objects.append((path, owner))
@@ -93,27 +85,24 @@ def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = 
 
 
 def refuse_lost(
-    watched: list[Seen] | None,
+    watched: list[Seen],
     result: Any,
     function: str = "the function",
     remedy: str = "use `partax.nnx.jit`, which changes the caller's objects in place, or return the object",
 ) -> None:
     """Raise if the function has changed an nnx object and does not return the change."""
-    every = list(changes(watched)) if watched else []
+    every = list(changes(watched))
     if not every:
         return
     returned = set(map(id, jax.tree.leaves(result)))
     returned |= {id(owner) for _, owner in nnx_objects([("the result", result)])}
     for change in every:
-        owner = change.object
-        if id(owner) in returned or (
-            change.is_value and {id(leaf) for leaf in jax.tree.leaves(change.value)} <= returned
-        ):
-            continue
-        raise ValueError(
-            f"`{change.path}`: {function} has changed this of an nnx object, and the caller's would stay as it is; "
-            f"{remedy}"
-        )
+        is_returned = change.is_value and {id(leaf) for leaf in jax.tree.leaves(change.value)} <= returned
+        if not is_returned and id(change.object) not in returned:
+            raise ValueError(
+                f"`{change.path}`: {function} has changed this of an nnx object, and the caller's would stay as it is; "
+                f"{remedy}"
+            )
 
 
 def changes(watched: list[Seen]) -> Iterator[Change]:
@@ -140,13 +129,11 @@ def make_change(change: Change, original: Any) -> None:
 
 def can_make(change: Change, watched: list[Seen]) -> bool:
     """Whether it is the value of a Variable, or an attribute that is none of the objects that there were."""
-    nnx = _nnx()
+    nnx, cls = sys.modules["flax.nnx"], type(change.object)
     if change.is_value:
         return True
-    if not issubclass(type(change.object), nnx.Pytree) or issubclass(type(change.object), nnx.List):
+    if not issubclass(cls, nnx.Pytree) or issubclass(cls, nnx.List):
         return False
-    if change.value is DELETED:
-        return True
     before = {id(one.object) for one in watched}
     return not any(id(owner) in before for _, owner in nnx_objects([("", change.value)]))
 

@@ -111,8 +111,7 @@ def _names(names: Any) -> tuple[str, ...] | None:
 def _donated(donate: Any) -> str | tuple[str, ...]:
     names = _names(donate)
     if names is None:
-        modes = ", ".join(map(repr, _MODES))
-        raise ValueError(f"found donate={donate!r}, expected one of {modes} or names of arguments")
+        raise ValueError(f"found donate={donate!r}, expected one of {_MODES} or names of arguments")
     return donate if isinstance(donate, str) and donate in _MODES else names
 
 

@@ -58,7 +58,7 @@ class ObjectsInPlace:
     def copies(self, state: Any) -> dict[str, Any]:
         """Return the arguments of one step."""
         values = nnx.merge(self._graph, state)
-        self._copies, self._contents = _objects(values), watch_named(values.items()) or []
+        self._copies, self._contents = _objects(values), watch_named(values.items())
         return values
 
     def state_after(self, values: dict[str, Any], result: Any) -> Any:

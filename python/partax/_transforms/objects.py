@@ -37,7 +37,7 @@ class Objects:
         self._name = name
         pairs = list(values)
         self._names = [name for name, _ in pairs]
-        self._originals = [value for _, value in nnx_objects(pairs, name)] if has_nnx() else []
+        self._originals = [value for _, value in nnx_objects(pairs, name)]
 
     @classmethod
     def of_call(
@@ -86,7 +86,7 @@ class Objects:
 
     def _run(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Seen]]:
         named = [*zip(self._names, args, strict=False), *sorted(kwargs.items())] if self._originals else []
-        seen = watch_named(named) or []
+        seen = watch_named(named)
         return fun(*args, **kwargs), seen
 
     def _refuse(self, seen: list[Seen], result: Any, remedy: str) -> None:
