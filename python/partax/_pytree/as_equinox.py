@@ -179,6 +179,10 @@ def _is_on_host(array: Any) -> bool:
     """Whether NumPy reads an array without a copy; it is much faster than a program of JAX for small arrays."""
     if not isinstance(array, jax.Array):
         return True
-    if isinstance(array, Tracer) or jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.is_fully_addressable:
-        return False
-    return all(device.platform == "cpu" for device in array.devices())
+    return not isinstance(array, Tracer) and _is_host_memory(array.dtype, array.sharding)
+
+
+@functools.lru_cache
+def _is_host_memory(dtype: Any, sharding: Any) -> bool:
+    is_cpu = all(device.platform == "cpu" for device in sharding.device_set)
+    return is_cpu and sharding.is_fully_addressable and not jnp.issubdtype(dtype, jax.dtypes.extended)
