@@ -17,10 +17,7 @@ _SHOWN_PATHS = 5  # in a message
 
 
 def labels(
-    pytree: PyTree,
-    groups: Mapping[Any, FilterSpec],
-    default: Hashable = None,
-    is_leaf: IsLeaf = None,
+    pytree: PyTree, groups: Mapping[Any, FilterSpec], default: Hashable = None, is_leaf: IsLeaf = None
 ) -> PyTree:
     """Return the tree of labels for `optax.multi_transform`: for each leaf, the name of its group.
 
@@ -34,7 +31,7 @@ def labels(
 
     Args:
       pytree: Any pytree. Its static leaves get labels too, which optax ignores if the parameters have None there.
-      groups: A mapping from each label to a filter. Same as in `partition`. Under a jit, optax sorts the labels.
+      groups: A mapping from each label to a filter. Under a jit, optax sorts the labels.
       default: The label of the leaves that no group matches. Default: None, which is an error if there are any.
       is_leaf: Same as in `partition`. Default: None.
 

@@ -12,11 +12,7 @@ PyTree = Any
 
 
 def partition(
-    pytree: PyTree,
-    *filters: FilterSpec,
-    replace: Any = None,
-    is_leaf: IsLeaf = None,
-    strict: bool = False,
+    pytree: PyTree, *filters: FilterSpec, replace: Any = None, is_leaf: IsLeaf = None, strict: bool = False
 ) -> tuple[PyTree, ...]:
     """Split a tree into parts by filters.
 
@@ -59,11 +55,7 @@ def partition(
 
 
 def filter(
-    pytree: PyTree,
-    filter_spec: FilterSpec,
-    inverse: bool = False,
-    replace: Any = None,
-    is_leaf: IsLeaf = None,
+    pytree: PyTree, filter_spec: FilterSpec, inverse: bool = False, replace: Any = None, is_leaf: IsLeaf = None
 ) -> PyTree:
     """Keep the leaves that a filter matches, and replace all others.
 
