@@ -185,11 +185,12 @@ void set_target(Call& call, const Ref& jitted, PyObject* flags) {
   Target& target = call.program()->target;
   LeafUse& use = call.program()->leaves;
   Flags donated = read_flags(flags);
+  if (target.jitted) return;  // another thread was first, and has dropped the function
   const bool takes_tuple = attribute(target.function.get(), "takes_tuple").get() == Py_True;
   const Ref& stored = call.progress().stored;
   Ref callable = stored ? attribute(stored.get(), "program") : jitted;
   // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
-  if (target.jitted) return;  // another thread was first
+  if (target.jitted) return;
   const auto is_donated = [&](std::uint32_t leaf) { return donated.at(leaf) != 0; };
   if (std::any_of(use.forwarded.begin(), use.forwarded.end(), is_donated)) return;
   for (std::size_t i = 0; i < donated.size(); ++i) use.not_forwardable[i] |= donated[i];
