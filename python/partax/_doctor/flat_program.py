@@ -95,9 +95,9 @@ class FlatProgram:
         self.values = 0  # how many numbers there are
         self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
         self.operations: list[Operation] = []
+        self.size = 0  # how many operations there are, with those of their bodies
         self.inputs = self._new(jaxpr.invars)
         self.results = self._read(self.call, jaxpr, constants, self.inputs)
-        self.size = sum(operation.size for operation in self.operations)
 
     def _new(self, variables: Sequence[Any]) -> tuple[int, ...]:
         first, self.values = self.values, self.values + len(variables)
@@ -111,14 +111,16 @@ class FlatProgram:
         for eqn in jaxpr.eqns:
             name = eqn.primitive.name
             reads = tuple([LITERAL if type(var) is Literal else numbers[var] for var in eqn.invars])
-            _, holder, inner = next(held_programs(eqn) if name in _INLINED else iter(()), (None, None, None))
-            if inner is not None and len(inner.invars) == len(reads):
-                writes: Sequence[int] = self._read(Call(eqn, call, self), inner, getattr(holder, "consts", ()), reads)
+            inner = next(held_programs(eqn), None) if name in _INLINED else None
+            if inner is not None and len(inner[2].invars) == len(reads):
+                _, holder, program = inner
+                writes: Sequence[int] = self._read(Call(eqn, call, self), program, getattr(holder, "consts", ()), reads)
             else:
                 writes = self._new(eqn.outvars)
                 has_bodies = name not in TREATMENT and name != "pallas_call"  # its arrays are in the memory of a core
                 bodies = tuple(self._bodies(eqn, call, reads)) if has_bodies else ()
                 self.operations.append(Operation(eqn, reads, writes, call, bodies))
+                self.size += 1 + sum([body.program.size for body in bodies])
             numbers.update(zip(eqn.outvars, writes, strict=True))
         return [LITERAL if type(var) is Literal else numbers[var] for var in jaxpr.outvars]
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import re
 import time
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -43,11 +42,6 @@ def wrapper_kind(wrapper: Any) -> Kind:
     if equinox_jit is not None and isinstance(wrapper, equinox_jit):
         return "equinox"
     return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
-
-
-def argument_name(path: str) -> str:
-    """The argument that a path begins with: `model` of `model.layers[0].weight`."""
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def names_text(names: Sequence[str]) -> str:

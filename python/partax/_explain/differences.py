@@ -1,14 +1,14 @@
 """The differences between two described calls: the outermost places, each with what was there and what is there now."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from partax._explain.description import Description, Entry, are_equal
 
-_NUMBERS = ("static int", "static float", "static complex")
+_NUMBERS = {"static int", "static float", "static complex"}
 _LISTED = 5  # differences in one line
 
 
@@ -42,14 +42,13 @@ class Difference(NamedTuple):
 
     @property
     def is_recreated(self) -> bool:
-        return self._is_pair(lambda old, new: old.text == new.text and old.compared_by == new.compared_by == "identity")
+        is_same = self.old is not None and self.new is not None and self.old.text == self.new.text
+        return is_same and {entry and entry.compared_by for entry in self[1:]} == {"identity"}
 
     @property
     def is_number(self) -> bool:
-        return self._is_pair(lambda old, new: old.label == new.label and new.label in _NUMBERS and new.role != "part")
-
-    def _is_pair(self, condition: Callable[[Entry, Entry], bool]) -> bool:
-        return self.old is not None and self.new is not None and condition(self.old, self.new)
+        labels = {entry and entry.label for entry in self[1:]}
+        return len(labels) == 1 and labels <= _NUMBERS and self.new is not None and self.new.role != "part"
 
     @property
     def advice(self) -> str:
@@ -59,8 +58,13 @@ class Difference(NamedTuple):
             return f"it is aux data of `{owner}`: make it a child that is an array"
         if self.new is not None and self.new.role == "field":
             return f"it is a static field of `{owner}`: make it one that holds an array"
-        argument = re.split(r"[.\[]", self.path, maxsplit=1)[0]
+        argument = argument_of(self.path)
         return f"pass jnp.asarray({name})" + (f', or dynamic=("{argument}",)' if argument != "self" else "")
+
+
+def argument_of(path: str) -> str:
+    """The argument that a path begins with: `model` of `model.layers[0].weight`."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def reason_of(differences: Sequence[Difference]) -> str:

@@ -1,5 +1,7 @@
 """The `report` of wrappers, imported when it is called, and the traces of the stages that JAX reports."""
 
+import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -59,19 +61,12 @@ def _record_of_call() -> "Record | None":
     return record
 
 
-def _before_trace(call: _core.Call, trace: _core.Trace, tracers: tuple[Any, ...]) -> "Record":
-    from partax._explain.history import begin_trace
-
-    return begin_trace(call, trace, tracers)
-
-
-def _after_trace(record: "Record", failed: bool) -> None:
-    from partax._explain.history import end_trace
-
-    end_trace(record, failed)
+def _in_history(name: str) -> Callable[..., Any]:
+    """A function of the module of histories, which is imported when it is called."""
+    return lambda *args: getattr(importlib.import_module("partax._explain.history"), name)(*args)
 
 
 def install() -> None:
-    observers.before_trace, observers.after_trace = _before_trace, _after_trace
+    observers.before_trace, observers.after_trace = _in_history("begin_trace"), _in_history("end_trace")
     _core.JitFunction.report = _report  # type: ignore[method-assign]
     jax.monitoring.register_event_duration_secs_listener(_on_duration)

@@ -50,6 +50,12 @@ class TraceReport:
         """The sum of the trace, lowering and compile seconds."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
+    def _row(self) -> tuple[str, ...]:
+        number, calls = f"{self.number}{' failed' if self.failed else ''}", "-" if self.calls is None else self.calls
+        seconds = [f"{stage:.4f}" for stage in (self.trace_seconds, self.lower_seconds, self.compile_seconds)]
+        executables = f" ({self.executables} x)" if self.executables > 1 else ""
+        return number, self.static or "-", str(calls), *seconds[:2], seconds[2] + executables
+
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
@@ -129,7 +135,7 @@ class FunctionReport:
         loads = f"{len(self.loads)} loaded, " if self.loads else ""
         head = f"{self.name} ({self.defined}): {calls}, {counted(len(self.traces), 'trace')}, {loads}"
         lines = [f"{head}{self.seconds:.3g} s to trace and compile"]
-        lines += table_lines([_HEADINGS, *map(_row, self.traces)], {1})
+        lines += table_lines([_HEADINGS, *(trace._row() for trace in self.traces)], {1})
         lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
         lines += [f"loaded at {load.site} in {load.seconds:.2g} s (saves {load.saves:.2g} s)" for load in self.loads]
         return "\n  ".join(map(printable, lines))
@@ -161,14 +167,3 @@ class Report:
 
 for _public in (TraceReport, LoadReport, FunctionReport, Report):
     _public.__module__ = "partax.reports"  # where users find them, and pickles too
-
-
-def _row(trace: TraceReport) -> tuple[str, ...]:
-    return (
-        f"{trace.number}{' failed' if trace.failed else ''}",
-        trace.static or "-",
-        "-" if trace.calls is None else str(trace.calls),
-        f"{trace.trace_seconds:.4f}",
-        f"{trace.lower_seconds:.4f}",
-        f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
-    )

@@ -6,8 +6,9 @@ from partax._doctor.figures import bytes_text, type_of
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
-from partax._doctor.program import Program, argument_name, names_text
+from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
+from partax._explain.differences import argument_of
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
@@ -42,10 +43,10 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
     """The bytes of each argument that come back with the same types, and are not donated. An argument that is one array
     counts if it is the first: a later one is as often data.
     """
-    counts = group_by(program.arguments, lambda leaf: argument_name(leaf.path))
+    counts = group_by(program.arguments, lambda leaf: argument_of(leaf.path))
     sizes: dict[str, int] = {}
     for argument, aval in updates_of(program):
-        name = argument_name(argument.path)
+        name = argument_of(argument.path)
         is_first = argument.path == program.arguments[0].path
         if type_of(argument.aval) == type_of(aval) and not argument.donated and (is_first or len(counts[name]) > 1):
             sizes[name] = sizes.get(name, 0) + argument.bytes

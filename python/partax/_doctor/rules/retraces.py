@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from partax._doctor.figures import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.program import Program, argument_name, names_text
+from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
 from partax._explain.description import Entry, are_equal, array_entry, describe
+from partax._explain.differences import argument_of
 
 _DEEPEST = 2  # containers in which a part of an argument or a result is looked for
 _MOST_PARTS = 50
@@ -91,7 +92,7 @@ def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
     """
 
     def depth(path: str) -> int:
-        return sum(path[len(argument_name(path)) :].count(mark) for mark in ".[")
+        return sum(path[len(argument_of(path)) :].count(mark) for mark in ".[")
 
     is_leaf = {path: entry.aval is not None or entry.label in _NUMBERS for path, entry in entries.items()}
     nodes = [path for path, entry in entries.items() if not (is_leaf[path] or entry.label) and depth(path) <= _DEEPEST]
@@ -114,7 +115,7 @@ def _counts(program: Program, path: str, change: Change) -> bool:
     if kind in ("number", "array"):
         return inside != "" or before.label not in _NUMBERS
     if kind == "grown":
-        return f"{path}{inside}" != argument_name(path) or len(program.bound_arguments) > 1
+        return f"{path}{inside}" != argument_of(path) or len(program.bound_arguments) > 1
     updates = updates_of(program)
     if before.aval.dtype != after.aval.dtype:
         return any(type_of(update.argument.aval) == type_of(update.aval) for update in updates)
