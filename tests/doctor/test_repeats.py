@@ -67,25 +67,6 @@ def test_a_loop_over_a_function_of_several_lines_names_the_loop() -> None:
         assert (finding.file, finding.line) == (__file__, line)
 
 
-def norm(x: Any) -> Any:
-    return (x - jnp.mean(x)) / jnp.sqrt(jnp.var(x) + 1e-6) * jnp.tanh(x.sum()) + jnp.max(x)  # here
-
-
-def test_a_function_called_in_many_places_is_found() -> None:
-    def everywhere(x: Any) -> Any:
-        a = norm(x)
-        b = norm(a) ** 2
-        c = norm(b[::-1]) - a
-        d = norm(jnp.sort(c, 0)) * 2
-        e = norm(d) + norm(c)
-        f = norm(e / 3) + d
-        return norm(jnp.cos(f)) + norm(jnp.floor(f))
-
-    (finding,) = findings_of("repeat", everywhere, X)
-    assert (finding.file, finding.line, finding.figures["repetitions"]) == (__file__, marked(norm), 9)
-    assert "`norm`" in finding.advice
-
-
 def test_inside_of_a_scan() -> None:
     def scanned(w: Any, xs: Any) -> Any:
         def body(carry: Any, x: Any) -> Any:

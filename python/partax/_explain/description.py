@@ -5,7 +5,7 @@ import enum
 import functools
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -110,10 +110,9 @@ class Description:
             elif kind == NODE:
                 entries[path] = _node_entry(*value)
             elif kind != KEY:
-                below = entries_of(value)
+                entries.update((path + segment, entry) for segment, entry in entries_of(value).items())
                 if kind == FIELD:
-                    below = {**below, "": below[""]._replace(role="field")}
-                entries.update((path + segment, entry) for segment, entry in below.items())
+                    entries[path] = entries[path]._replace(role="field")
         return entries
 
 
@@ -154,15 +153,11 @@ def _place_of(array: Any) -> Any:
     return array.sharding if isinstance(array, jax.Array) and array.committed else ""
 
 
-def _without_objects(statics: Iterable[Any]) -> tuple[Any, ...]:
+def _without_objects(statics: Sequence[Any]) -> tuple[Any, ...]:
     """Static values as a specification has them: plain ones, and the entries of each other one."""
-    entries: dict[int, Any] = {}  # of one object once, as all layers of a model may have one activation
-    slots: list[Any] = []
-    for slot in statics:
-        if slot and type(slot[0]) not in PLAIN:
-            slot = entries.get(id(slot[0])) or entries.setdefault(id(slot[0]), (entries_of(slot[0]),))
-        slots.append(slot)
-    return tuple(slots)
+    objects = {id(slot[0]): slot[0] for slot in statics if slot and type(slot[0]) not in PLAIN}
+    entries = {key: (entries_of(value),) for key, value in objects.items()}  # all layers may have one activation
+    return tuple(entries.get(id(slot[0]), slot) if slot else slot for slot in statics)
 
 
 def _are_same_slots(old: Any, new: Any) -> bool:
@@ -201,8 +196,7 @@ def _entry(value: Any, kind: Any) -> Entry:
         return Entry(id(value), "class", module + class_name(value))
     if issubclass(kind, enum.Enum):
         return Entry((kind, value.name), "static", f"{kind.__name__}.{value.name}")
-    has_own_equality = kind.__eq__ is not object.__eq__
-    reference = _reference(value)
+    has_own_equality, reference = kind.__eq__ is not object.__eq__, _reference(value)
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):
         text = _callable_text(value)
         return Entry((kind, text), "function", text, function=reference)
@@ -219,14 +213,13 @@ def _entry(value: Any, kind: Any) -> Entry:
 
 def _parts(value: Any, kind: Any) -> dict[str, Any] | None:
     """The items of a static container or dataclass that is compared by them, if there are not too many."""
-    parts: dict[str, Any] | None = None
     if dataclasses.is_dataclass(kind) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
         names = [field.name for field in dataclasses.fields(kind) if field.compare]
         parts = {f".{name}": attribute_of(value, name) for name in names}
     elif kind is dict and PLAIN.issuperset(map(type, value)):
         parts = {f"[{repr_text(key)}]": item for key, item in value.items()}
-    elif kind in (tuple, list):
-        parts = {f"[{i}]": item for i, item in enumerate(value[: _MAX_PARTS + 1])}
+    else:
+        parts = {f"[{i}]": item for i, item in enumerate(value)} if kind in (tuple, list) else None
     return None if parts is None or len(parts) > _MAX_PARTS else parts
 
 
@@ -253,11 +246,7 @@ def _node_entry(family: str, kind: Any, children: Any) -> Entry:
     return Entry((family, kind, list(map(_keys, keys))), "", f"{name} in the order {order}")
 
 
-def type_text(aval: Any) -> str:
-    """`float32[3]`, `weak float32`."""
-    return str(aval).replace("~", "weak ", 1).removesuffix("[]")
-
-
 @functools.lru_cache(256)
 def array_entry(aval: Any) -> Entry:
-    return Entry(aval, "", type_text(aval))
+    """Of `float32[3]`, or `weak float32`."""
+    return Entry(aval, "", str(aval).replace("~", "weak ", 1).removesuffix("[]"))

@@ -106,9 +106,9 @@ def _changed_settings(old: Description, new: Description) -> Iterator[Difference
 
 def moved_arrays(old: Description, new: Description) -> list[str]:
     places = zip(new.array_paths, old.places, new.places, strict=True)
-    moved = [(path, a, b) for path, a, b in places if a is not None and b is not None and a != b]
-    texts = [f"{path}: {_arrow(_place_text(a), _place_text(b))}" for path, a, b in moved]
-    return texts + ([f"jax.set_mesh: {_arrow(old.mesh, new.mesh)}"] if old.mesh != new.mesh else [])
+    places = ((path, a, b) for path, a, b in places if a is not None and b is not None and a != b)
+    moved = [f"{path}: {_arrow(_place_text(a), _place_text(b))}" for path, a, b in places]
+    return moved + ([f"jax.set_mesh: {_arrow(old.mesh, new.mesh)}"] if old.mesh != new.mesh else [])
 
 
 def _arrow(old: Any, new: Any) -> str:

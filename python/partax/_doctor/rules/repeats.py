@@ -1,7 +1,7 @@
-"""Finds code that is in a program many times: a Python loop that is unrolled, or a function that is called at k places.
+"""Finds a Python loop that is unrolled: code that is in a program many times.
 
 Each equation has the stack of the code that has made it. One stack that has made many equations is that of a loop: the
-same instruction has run as often. A function that is called in many places has one innermost line, and many stacks.
+same instruction has run as often.
 """
 
 from collections import Counter
@@ -19,7 +19,6 @@ from partax._doctor.program import Program
 _FEWEST_TURNS = 8
 _FEWEST_EQUATIONS = 64
 _SMALLEST_SHARE = 0.2  # of the program; below, something else makes it slow
-_SMALLEST_SHARE_SCATTERED = 0.4  # the eight norms of a healthy model's four blocks are a quarter of its training step
 # What operates on single elements is fused, and costs the compiler a tenth of what the others cost.
 _FEWEST_CHEAP = 1000
 # Ten small layers with their gradients are about 100 equations and compile in 0.12 s, whatever their share is.
@@ -32,11 +31,6 @@ _LOOP = (
     "steps or chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`, with arrays padded "
     "to one shape: one turn is compiled then"
 )
-_FUNCTION = (
-    "let the compiler see `{}` once: stack its inputs and use `jax.vmap`, `partax.filter_scan` or "
-    "`jax.lax.map(batch_size=...)` over them; a nested `partax.filter_jit` of it is traced once, though XLA still "
-    "compiles each call"
-)
 
 
 class _Run:
@@ -46,16 +40,14 @@ class _Run:
         self.operation, self.times = operations[0], len(operations)
         self.equations = sum(operation.size for operation in operations)
         self.stack = self.operation.stack
-        self.users = [line for line in reversed(self.stack) if line.is_users]  # the innermost first
-        lines = self.users if self.times >= _FEWEST_TURNS else []
-        self.loops = [((line.file, *loop), line) for line in lines for loop in loops_around(line)]
+        lines = list(reversed(self.stack)) if self.times >= _FEWEST_TURNS else []
+        # The line of the user's that runs a loop of a library.
+        users = {line: next((one for one in lines[i:] if one.is_users), line) for i, line in enumerate(lines)}
+        self.loops = [((line.file, *loop), users[line]) for line in lines for loop in loops_around(line)]
 
 
 def _traceback(eqn: Any) -> Any:
     return eqn.source_info.traceback
-
-
-Repetition = tuple[Line, list[_Run], int, bool]  # where, what, how often, and whether it is a loop
 
 
 def find(program: Program) -> Iterator[Finding]:
@@ -74,40 +66,17 @@ def find(program: Program) -> Iterator[Finding]:
     runs = [_Run(operations) for operations in group_by(every_operation(program), key_of).values()]
     # An update of each array is as healthy as the number of arrays.
     runs = [run for run in runs if not any("optax" in Path(line.file).parts for line in run.stack[-1:])]
-    for line, group, turns, is_loop in (*_loops(runs), *_scattered(runs)):
-        yield from _finding(program, line, group, turns, is_loop)
-
-
-def _loops(runs: list[_Run]) -> Iterator[Repetition]:
-    """The loops with many iterations. Equations in several loops belong to the outermost that repeats its own code."""
     in_loops = [run for run in runs if run.loops]
     by_innermost = group_by(in_loops, lambda run: run.loops[0][0])
     turns = {loop: _usual([(run.times, run.equations) for run in group]) for loop, group in by_innermost.items()}
-    groups: dict[_Loop, list[tuple[_Run, Line]]] = {}
+    groups: dict[_Loop, list[tuple[_Run, Line]]] = {}  # equations in several loops belong to the outermost of these
     for run in in_loops:
         loop, line = next(pair for pair in reversed(run.loops) if pair[0] in turns)
         groups.setdefault(loop, []).append((run, line))
     for loop, group in groups.items():
         first = min((line for _, line in group), key=lambda line: line.line)
         line = first if len({line for _, line in group}) == 1 else first._replace(line=loop[1])
-        yield line, [run for run, _ in group], turns[loop], True
-
-
-def _scattered(runs: list[_Run]) -> Iterator[Repetition]:
-    def code_of(run: _Run) -> Any:
-        """The same code is that of one line, and of one way from there into libraries."""
-        return run.users[0], run.operation.eqn.primitive, run.stack[run.stack.index(run.users[0]) + 1 :]
-
-    functions = group_by((run for run in runs if run.users and not run.loops), lambda run: run.users[0][::2])
-    for group in functions.values():
-        parts = group_by(group, code_of)
-        often = [part for part in parts.values() if sum(run.times for run in part) >= _FEWEST_TURNS]
-        if often:
-            counts = [(sum(run.times for run in part), sum(run.equations for run in part)) for part in often]
-            line = max(zip(counts, often, strict=True), key=lambda pair: pair[0][1])[1][0].users[0]
-            members = [run for part in often for run in part]
-            is_loop = all(run.times >= _FEWEST_TURNS for run in members)  # of a library
-            yield line, members, _usual(counts), is_loop
+        yield from _finding(program, line, [run for run, _ in group], turns[loop])
 
 
 def _usual(counts: Sequence[tuple[int, int]]) -> int:
@@ -118,17 +87,15 @@ def _usual(counts: Sequence[tuple[int, int]]) -> int:
     return code.most_common(1)[0][0]
 
 
-def _finding(program: Program, line: Line, runs: list[_Run], turns: int, is_loop: bool) -> Iterator[Finding]:
+def _finding(program: Program, line: Line, runs: list[_Run], turns: int) -> Iterator[Finding]:
     equations, total = sum(run.equations for run in runs), flat_program(program).size
     share, each = equations / total, equations // turns
     is_costly = equations >= _FEWEST_CHEAP or any(run.operation.treatment not in ELEMENTWISE for run in runs)
-    smallest_share = _SMALLEST_SHARE if is_loop else _SMALLEST_SHARE_SCATTERED
-    if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < smallest_share or not is_costly:
+    if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < _SMALLEST_SHARE or not is_costly:
         return
     figures: Figures = {
         "repetitions": turns, "equations_each": each, "equations": equations, "share": round(share, 3),
     }  # fmt: skip
     message = f"the same {each} equations are there {turns} times: {equations} of {total} equations ({share:.0%})"
-    advice = _LOOP if is_loop else _FUNCTION.format(line.function.rpartition(".")[2])
     severity: Severity = "low" if equations < _MEDIUM_EQUATIONS else "medium" if equations < _HIGH_EQUATIONS else "high"
-    yield finding_at(line, "repeat", severity, message, advice, **figures)
+    yield finding_at(line, "repeat", severity, message, _LOOP, **figures)
