@@ -1,7 +1,6 @@
 """The results of `partax.report` and `partax.doctor`."""
 
-from partax._doctor.diagnosis import Diagnosis
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Diagnosis, Finding
 from partax._explain.results import FunctionReport, LoadReport, Report, TraceReport
 
 __all__ = ["Diagnosis", "Finding", "FunctionReport", "LoadReport", "Report", "TraceReport"]

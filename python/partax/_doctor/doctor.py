@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.figures import bytes_of
-from partax._doctor.finding import Figures, worst_first
+from partax._doctor.finding import Diagnosis, Figures, worst_first
 from partax._doctor.flat_program import flat_program
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program, trace_program

@@ -1,4 +1,4 @@
-"""A finding of the doctor: what it is, where, how much it costs, and what to do."""
+"""Findings: what each is, where, how much it costs, what to do; and the diagnosis of a program, which has them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from partax._doctor.lines import Line
 from partax._pytree.short_text import angled
+from partax._pytree.table import counted
 
 Kind = Literal["repeat", "constant", "retrace", "memory", "donation", "checkpoint", "host", "dispatch"]
 Severity = Literal["high", "medium", "low"]
@@ -62,11 +63,9 @@ class Finding:
         return angled(f"partax.reports.Finding: {self.severity} {self.kind}{where}: {self.message}")
 
     def __str__(self) -> str:
-        lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
-        if self.source:
-            lines.append(f"    {self.source}")
-        lines += [f"  {self.message}", f"  -> {self.advice}"]
-        return "\n".join(lines)
+        head = f"{self.severity}: {self.kind}" + (f" at {self.where}" if self.where else "")
+        source = f"    {self.source}\n" if self.source else ""
+        return f"{head}\n{source}  {self.message}\n  -> {self.advice}"
 
 
 def finding_at(
@@ -81,4 +80,62 @@ def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     )
 
 
-Finding.__module__ = "partax.reports"  # where users find it, and pickles too
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """The findings of `partax.doctor` in one program, for `print`, or as a page by `html`.
+
+    Example:
+      >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+      >>> diagnosis.findings
+      ()
+      >>> diagnosis.figures["equations"], diagnosis.figures["peak_bytes"]
+      (1, 24)
+
+    Attributes:
+      name: The name of the function.
+      defined: The file and line of its definition, such as `train.py:12`.
+      findings: The findings, worst first; empty for a healthy program.
+      figures: The figures of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`,
+        `trace_seconds`; `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and
+        `compile_seconds`, and the peak is the figure of XLA.
+
+    See Also:
+      The page "Troubleshoot".
+    """
+
+    name: str
+    defined: str
+    findings: tuple[Finding, ...]
+    figures: Figures
+
+    def html(self, path: str | Path) -> None:
+        """Write the findings to one HTML file that needs no network.
+
+        Example:
+          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+          >>> diagnosis.html("step.html")
+
+        Args:
+          path: The file. It is replaced as a whole or not at all.
+
+        Raises:
+          OSError: The file cannot be written.
+        """
+        from partax._doctor.page import write_page
+
+        write_page(path, [self])
+
+    @property
+    def _head(self) -> str:
+        head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
+        head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
+        return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
+
+    def __repr__(self) -> str:
+        return angled(f"partax.reports.Diagnosis of {self._head}")
+
+    def __str__(self) -> str:
+        return "\n\n".join([self._head, *map(str, self.findings)])
+
+
+Finding.__module__ = Diagnosis.__module__ = "partax.reports"  # where users find them, and pickles too

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.figures import seconds_text
-from partax._doctor.finding import Finding, Severity, finding_at
+from partax._doctor.finding import Diagnosis, Finding, Severity, finding_at
 from partax._doctor.lines import USERS, Line, loops_around, rank
 from partax._jax.watched import FETCH, WAIT
 

@@ -2,12 +2,12 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from partax._doctor.figures import bytes_text, seconds_text
-from partax._doctor.finding import Figures, Finding
+from partax._doctor.finding import Diagnosis, Figures, Finding
 from partax._io.whole_file import replace_file
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
@@ -33,13 +33,13 @@ pre { background: light-dark(#e9ecf0, #2a3038); padding: .45rem .7rem; overflow-
 """
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
+def write_page(path: str | Path, diagnoses: Sequence[Diagnosis]) -> None:
     body = "".join(map(_diagnosis_text, diagnoses)) or "<p>No program was compiled.</p>\n"
     page = _CONTROL.sub("\ufffd", f"{_HEAD}{body}</body>\n</html>\n")
     replace_file(path, lambda fresh: Path(fresh).write_text(page, "utf-8"))
 
 
-def _diagnosis_text(diagnosis: Any) -> str:
+def _diagnosis_text(diagnosis: Diagnosis) -> str:
     name, defined = html.escape(diagnosis.name), html.escape(diagnosis.defined)
     cards = "".join(map(_card_text, diagnosis.findings)) or "<p>Nothing was found.</p>\n"
     return f"<h2><code>{name}</code> {defined}</h2>\n{_figures_text(diagnosis.figures)}{cards}"
@@ -47,19 +47,16 @@ def _diagnosis_text(diagnosis: Any) -> str:
 
 def _card_text(finding: Finding) -> str:
     where, path, source = map(html.escape, (finding.where, finding.path if finding.file else "", finding.source))
-    lines = [
-        f'<article class="card {finding.severity}">',
-        f"<p><strong>{finding.severity}</strong> {finding.kind} <code>{where} </code> <code>{path}</code></p>",
-        f'<pre tabindex="0"><code>{source}</code></pre>' if source else "",
-        f"<p>{_with_code(finding.message)}</p>",
-        f"<p><strong>What to do:</strong> {_with_code(finding.advice)}</p>",
-        f"{_figures_text(finding.figures)}</article>\n",
-    ]
-    return "\n".join(filter(None, lines))
-
-
-def _with_code(text: str) -> str:
-    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
+    message, advice = (
+        re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)) for text in (finding.message, finding.advice)
+    )
+    return f"""<article class="card {finding.severity}">
+<p><strong>{finding.severity}</strong> {finding.kind} <code>{where} </code> <code>{path}</code></p>
+<pre tabindex="0"><code>{source}</code></pre>
+<p>{message}</p>
+<p><strong>What to do:</strong> {advice}</p>
+{_figures_text(finding.figures)}</article>
+"""
 
 
 def _figures_text(figures: Figures) -> str:
@@ -67,12 +64,6 @@ def _figures_text(figures: Figures) -> str:
 
 
 def _figure_text(name: str, value: int | float | str) -> str:
-    if isinstance(value, str):
-        text = value
-    elif name.endswith("bytes"):
-        text = bytes_text(value)
-    elif name.endswith("seconds"):
-        text = seconds_text(value)
-    else:
-        text = f"{value:.0%}" if name == "share" else f"{value:,}"
-    return f"{name.replace('_', ' ')}: {text}"
+    formats: dict[str, Callable[[Any], str]] = {"bytes": bytes_text, "seconds": seconds_text, "share": "{:.0%}".format}
+    plain = str if isinstance(value, str) else "{:,}".format
+    return f"{name.replace('_', ' ')}: {formats.get(name.rpartition('_')[2], plain)(value)}"

@@ -13,10 +13,9 @@ import jax
 
 from partax import _core
 from partax._doctor.compiled_programs import STAGES, CompiledProgram, repeated_traces, seconds_of
-from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.figures import bytes_of
-from partax._doctor.finding import SEVERITIES, worst_first
+from partax._doctor.finding import SEVERITIES, Diagnosis, worst_first
 from partax._doctor.latest_calls import LatestCalls, Trace, call_in_progress, changes_text
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
