@@ -57,20 +57,15 @@ def doctor(
     if compile:
         begin = time.perf_counter()
         lowered = program.traced.lower()
-        seconds["lower_seconds"] = time.perf_counter() - begin
-        begin = time.perf_counter()
+        middle = time.perf_counter()
         program.compiled = lowered.compile()
-        seconds["compile_seconds"] = time.perf_counter() - begin
+        seconds = {"lower_seconds": middle - begin, "compile_seconds": time.perf_counter() - middle}
     diagnosis = diagnosis_of(program)
     return dataclasses.replace(diagnosis, figures=diagnosis.figures | seconds)
 
 
 def diagnosis_of(program: Program) -> Diagnosis:
     findings = [finding for rule in RULES for finding in rule.find(program)]
-    return Diagnosis(program.name, program.line.place, worst_first(findings), _figures(program))
-
-
-def _figures(program: Program) -> Figures:
     size = flat_program(program).size
     figures: Figures = {
         "equations": size,
@@ -81,4 +76,4 @@ def _figures(program: Program) -> Figures:
     }
     if program.compiled is not None or size <= _FEW_EQUATIONS:
         figures["peak_bytes"] = peak_bytes(program)
-    return figures
+    return Diagnosis(program.name, program.line.place, worst_first(findings), figures)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from partax._doctor.lines import Line
-from partax._pytree.short_text import angled
-from partax._pytree.table import counted
+from partax._pytree.short_text import angled, counted
 
 Kind = Literal["repeat", "constant", "retrace", "memory", "donation", "checkpoint", "host", "dispatch"]
 Severity = Literal["high", "medium", "low"]
@@ -75,9 +74,10 @@ def finding_at(
 
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    return tuple(
-        sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), -float(one.figures.get("share", 0))))
-    )
+    def rank(finding: Finding) -> tuple[int, float]:
+        return SEVERITIES.index(finding.severity), -float(finding.figures.get("share", 0))
+
+    return tuple(sorted(findings, key=rank))
 
 
 @dataclasses.dataclass(frozen=True)

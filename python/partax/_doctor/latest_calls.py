@@ -51,30 +51,25 @@ def call_in_progress() -> Call | None:
             if kind != "equinox":  # which leaves numbers static; others make arrays of those that are not
                 static_names = {name for i, name in enumerate(names) if {i, i - len(args)} & static} | static
                 dynamic = arguments.keys() - static_names
-                arguments |= {name: _with_arrays(arguments[name]) for name in dynamic}
+                arguments |= {name: jax.tree.map(_as_array, arguments[name]) for name in dynamic}
             call = kind, function, arguments
         frame = frame.f_back
     return call
 
 
-def _with_arrays(tree: Any) -> Any:
-    numbers = (bool, int, float, complex)
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, numbers) else leaf, tree)
+def _as_array(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf
 
 
-class LatestCalls:
-    def __init__(self) -> None:
-        self._descriptions: dict[Any, Description] = {}
-
-    def trace_of(self, function: Any, arguments: dict[str, Any]) -> Trace:
-        """Why a function is traced for a call: what differs from the latest traced one."""
-        code = getattr(function, "__code__", None) or type(function)
-        # Operations of jax's by themselves share a function: those of one line are compared.
-        key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
-        before, now = self._descriptions.get(key), describe(arguments)
-        self._descriptions[key] = now
-        changes = () if before is None else differences(before, now)
-        return Trace("" if before is None else changes_text(changes) or _RECREATED, changes)
+def trace_of(function: Any, arguments: dict[str, Any], descriptions: dict[Any, Description]) -> Trace:
+    """Why a function is traced for a call: what differs from the latest traced one, which is in `descriptions`."""
+    code = getattr(function, "__code__", None) or type(function)
+    # Operations of jax's by themselves share a function: those of one line are compared.
+    key = code if rank(getattr(code, "co_filename", "")) else (code, running_line())
+    before, now = descriptions.get(key), describe(arguments)
+    descriptions[key] = now
+    changes = () if before is None else differences(before, now)
+    return Trace("" if before is None else changes_text(changes) or _RECREATED, changes)
 
 
 def changes_text(changes: Sequence[Difference]) -> str:

@@ -16,10 +16,11 @@ from partax._doctor.compiled_programs import STAGES, CompiledProgram, repeated_t
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.figures import bytes_of
 from partax._doctor.finding import SEVERITIES, Diagnosis, worst_first
-from partax._doctor.latest_calls import LatestCalls, Trace, call_in_progress, changes_text
+from partax._doctor.latest_calls import Trace, call_in_progress, changes_text, trace_of
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
+from partax._explain.description import Description
 from partax._jax.private import function_name, plain_name, stage_of
 from partax._jax.watched import watch_arrays, watch_lowering, watch_operations
 from partax._jit.at_work import at_work
@@ -36,7 +37,7 @@ class Watch:
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], CompiledProgram] = {}
         self.loops = Loops()
-        self._calls = LatestCalls()
+        self._descriptions: dict[Any, Description] = {}  # of the latest calls, by the code of their function
         self._thread = threading.local()  # of each: `program`, and `traces`, whose programs are still to come
         self._has_ended = False
         self._until = contextlib.ExitStack()
@@ -84,7 +85,7 @@ class Watch:
             call = call_in_progress()
             if call is not None:
                 program.program.kind, function, arguments = call
-                trace, line = self._calls.trace_of(function, arguments), definition(function)
+                trace, line = trace_of(function, arguments, self._descriptions), definition(function)
                 with contextlib.suppress(TypeError):  # an object without weak references
                     program.function = weakref.ref(function)
                 program.program.line = line if line.is_users else program.program.line
@@ -131,9 +132,8 @@ def diagnoses(watch: Watch) -> list[Diagnosis]:
         try:
             of_functions.append(_diagnosis(programs))
         except Exception:  # the script has run to its end: what the others have is not lost
-            _logger.exception(
-                "partax: the program `%s` could not be examined; please report this", programs[0].program.name
-            )
+            name = programs[0].program.name
+            _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     diagnoses = [*of_functions, *watch.loops.diagnoses()]
     return sorted(diagnoses, key=lambda one: SEVERITIES.index(one.findings[0].severity) if one.findings else 9)
 

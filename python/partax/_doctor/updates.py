@@ -2,7 +2,7 @@
 in the next call.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from partax._doctor.flat_program import ELEMENTWISE, IN_PLACE, LOOPS, FlatProgram, flat_program, scan_parts
 from partax._doctor.program import Leaf, Program
@@ -11,25 +11,20 @@ from partax._families.objects import cached_by_identity
 _MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
 
 
-class Update(NamedTuple):
-    argument: Leaf
-    aval: Any  # the type of the output
-
-
 @cached_by_identity
-def updates_of(program: Program) -> list[Update]:
-    """The arrays that are updated: an output of the same shape is computed from each, element by element. What is
-    returned unchanged is not among them.
+def updates_of(program: Program) -> list[tuple[Leaf, Any]]:
+    """The arrays from which an output of the same shape is computed, element by element, each with the output's type.
+    What is returned unchanged is not among them.
     """
     flat = flat_program(program)
     leaves = dict(zip(flat.inputs, program.arguments, strict=True))
     origins = _origins(flat, {number: leaf.aval.shape for number, leaf in leaves.items()})
     outputs = [pair for pair in zip(flat.results, program.jaxpr.out_avals, strict=True) if pair[0] not in leaves]
-    updates: dict[int, Update] = {}
+    updates: dict[int, tuple[Leaf, Any]] = {}
     for number, aval in sorted(outputs, key=lambda pair: len(origins[pair[0]])):  # first what has one origin
         origin = next((origin for origin in origins[number] if origin not in updates), None)
         if origin is not None:
-            updates[origin] = Update(leaves[origin], aval)
+            updates[origin] = leaves[origin], aval
     return [updates[origin] for origin in sorted(updates)]
 
 

@@ -117,7 +117,7 @@ class Description:
 
 
 def describe(arguments: Mapping[str, Any]) -> Description:
-    """Describe values by name, for a function that partax does not compile."""
+    """Describe values by name."""
     trees, leaves = list[SpecData](), list[Any]()
     for name, value in arguments.items():
         try:

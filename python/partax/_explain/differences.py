@@ -36,9 +36,7 @@ class Difference(NamedTuple):
             return f"{path}: {new} on {_arrow(_mesh_text(old.aval), _mesh_text(new.aval))}"
         if str(old) == str(new):
             return f"{path}: another {new}" + (", by its `==`" if new.compared_by == "equality" else "")
-        if old.label != new.label:
-            return f"{path}: {old} -> {new}"
-        return f"{path}: {old} -> {new.value_text}"
+        return f"{path}: {old} -> {new if old.label != new.label else new.value_text}"
 
     @property
     def is_recreated(self) -> bool:

@@ -126,7 +126,6 @@ class History:
         return reason
 
     def _warn(self, site: tuple[str, int], culprit: str, changes: Sequence[Difference]) -> None:
-        """Warn at the third trace that one static number, or one re-created function or object, has caused."""
         again = {str(self.count), str(self.count + 1)}
         recreated = next((change for change in changes if change.is_recreated), None)
         if culprit:
@@ -135,10 +134,9 @@ class History:
             self._count_cause(recreated.path, again, recreated.text + _OBJECT_REMEDY, site)
         elif self._under_way == 0 and all(change.is_number for change in changes):  # a recursion ends by a number
             for change in changes:
-                path, *entries = change
-                what = f"values of the static Python number `{path}` are a trace of `{self.name}` each"
-                values = {entry.value_text for entry in entries if entry is not None}
-                self._count_cause(path, values, f"{_WARN_AT} {what}; {change.advice}", site)
+                what = f"values of the static Python number `{change.path}` are a trace of `{self.name}` each"
+                values = (entry.value_text for entry in change[1:] if entry is not None)
+                self._count_cause(change.path, values, f"{_WARN_AT} {what}; {change.advice}", site)
 
     def _count_cause(self, path: str, values: Iterable[str], text: str, site: tuple[str, int]) -> None:
         counted = self._causes.setdefault(path, set())
@@ -148,7 +146,6 @@ class History:
             warnings.warn_explicit(text, RetraceWarning, *site)
 
     def _recreated_callable(self, old: Description, new: Description) -> str:
-        """Why a callable of a call that looks like an earlier one is not the same; empty if none is."""
         for path, entry in new.entries.items():
             before = old.entries.get(path)
             is_another = before is not None and before.function != entry.function
@@ -208,7 +205,6 @@ class History:
 
 
 def _recreation_text(value: Any, is_by_identity: bool = False) -> str:
-    """Why a re-created callable is not the same as an earlier one; empty if unknown."""
     if not callable(value) or issubclass(type(value), type):  # `isinstance` asks a user's `__class__`
         return ""
     reason = "is compared by identity, since reuse_equal_functions=False" if is_by_identity else Proof(value).reason
@@ -239,7 +235,6 @@ histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
 
 
 def history_of(call: _core.Call) -> History:
-    """The history of a call's callable, which its first trace or load begins."""
     return call.cache.history or call.cache.begin_history(_new_history(call.function, call.options, call.cache))
 
 

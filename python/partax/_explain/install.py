@@ -38,11 +38,9 @@ def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
 def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
     stage = stage_of(event)
     record = None if stage is None else _record_of_call()
-    if stage == "trace" and record is not None:
-        # With donation jax asks for the trace once more, and gets it at once.
-        record.seconds[stage] = max(record.seconds[stage], duration_secs)
-    elif stage is not None and record is not None:
-        record.seconds[stage] += duration_secs
+    if stage is not None and record is not None:
+        total = record.seconds[stage]  # with donation jax asks for the trace once more, and gets it at once
+        record.seconds[stage] = max(total, duration_secs) if stage == "trace" else total + duration_secs
         record.compiled += stage == "compile"
 
 

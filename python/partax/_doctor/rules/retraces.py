@@ -4,7 +4,7 @@ A Python number is a part of the program, so that another one is another program
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from partax._doctor.figures import traced_type, type_of
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
@@ -49,7 +49,11 @@ def _change(path: str, before: Entry, after: Entry) -> Change:
 def find(program: Program) -> Iterator[Finding]:
     if program.traced is None:  # the traces of a script say themselves why they are made
         return
-    arguments = [part for name, value in _values(program).items() for part in _parts(_entries(program, name, value))]
+    owner = getattr(program.function, "__self__", None)  # a method's object, or the function itself if it is a module
+    holder = {program.name: program.function} if owner is None else {"self": owner}
+    described = describe({**holder, **program.bound_arguments}).entries
+    types = {leaf.path: array_entry(leaf.aval) for leaf in program.arguments}  # a number of `jax.jit` is traced
+    arguments = list(_parts({path: types.get(path, entry) for path, entry in described.items()}))
     names = list(program.bound_arguments)
     places = dict.fromkeys(names[:1], "result")  # of each argument the result at its place
     if type(program.out_info) is tuple:
@@ -71,19 +75,6 @@ def find(program: Program) -> Iterator[Finding]:
                 if changes:
                     yield _finding(program, path, result, changes)
                 break
-
-
-def _values(program: Program) -> dict[str, Any]:
-    """The arguments by name, and first what holds the function: a method's object, or itself if it is a module."""
-    owner = getattr(program.function, "__self__", None)
-    holder = {"self": owner} if owner is not None else {program.name: program.function}
-    return {**holder, **program.bound_arguments}
-
-
-def _entries(program: Program, name: str, value: Any) -> Entries:
-    """An argument's entries; what is traced is an array, as a number of `jax.jit` is."""
-    types = {leaf.path: array_entry(leaf.aval) for leaf in program.arguments}
-    return {path: types.get(path, entry) for path, entry in describe({name: value}).entries.items()}
 
 
 def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
@@ -118,8 +109,8 @@ def _counts(program: Program, path: str, change: Change) -> bool:
         return f"{path}{inside}" != argument_of(path) or len(program.bound_arguments) > 1
     updates = updates_of(program)
     if before.aval.dtype != after.aval.dtype:
-        return any(type_of(update.argument.aval) == type_of(update.aval) for update in updates)
-    return any(update.argument.path == f"{path}{inside}" for update in updates)
+        return any(type_of(argument.aval) == type_of(aval) for argument, aval in updates)
+    return any(argument.path == f"{path}{inside}" for argument, _ in updates)
 
 
 def _finding(program: Program, path: str, result: str, changes: list[Change]) -> Finding:
