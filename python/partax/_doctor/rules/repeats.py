@@ -24,7 +24,7 @@ _FEWEST_CHEAP = 1000
 # Ten small layers with their gradients are about 100 equations and compile in 0.12 s, whatever their share is.
 _MEDIUM_EQUATIONS, _HIGH_EQUATIONS = 300, 1000
 
-_Loop = tuple[str, int, int]  # the file, the first and the last line
+_Loop = tuple[Any, ...]  # the file, the first and the last line; the file and the function if these are unknown
 
 _LOOP = (
     "this is a Python loop: over layers, stack them (`partax.tree.stack`) and use `partax.scan_layers`; over time "
@@ -44,6 +44,8 @@ class _Run:
         # The line of the user's that runs a loop of a library.
         users = {line: next((one for one in lines[i:] if one.is_users), line) for i, line in enumerate(lines)}
         self.loops = [((line.file, *loop), users[line]) for line in lines for loop in loops_around(line)]
+        if not self.loops:  # of code whose source is unknown
+            self.loops = [((line.file, line.function), line) for line in lines if line.is_users][:1]
 
 
 def _traceback(eqn: Any) -> Any:
@@ -75,7 +77,8 @@ def find(program: Program) -> Iterator[Finding]:
         groups.setdefault(loop, []).append((run, line))
     for loop, group in groups.items():
         first = min((line for _, line in group), key=lambda line: line.line)
-        line = first if len({line for _, line in group}) == 1 else first._replace(line=loop[1])
+        is_head = len({line for _, line in group}) > 1 and len(loop) == 3 and loop[0] == first.file
+        line = first._replace(line=loop[1]) if is_head else first
         yield from _finding(program, line, [run for run, _ in group], turns[loop])
 
 
