@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from partax._doctor.figures import bytes_text, seconds_text
-from partax._doctor.finding import Diagnosis, Figures, Finding
 from partax._io.whole_file import replace_file
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
@@ -33,19 +32,19 @@ pre { background: light-dark(#e9ecf0, #2a3038); padding: .45rem .7rem; overflow-
 """
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Diagnosis]) -> None:
+def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
     body = "".join(map(_diagnosis_text, diagnoses)) or "<p>No program was compiled.</p>\n"
     page = _CONTROL.sub("\ufffd", f"{_HEAD}{body}</body>\n</html>\n")
     replace_file(path, lambda fresh: Path(fresh).write_text(page, "utf-8"))
 
 
-def _diagnosis_text(diagnosis: Diagnosis) -> str:
+def _diagnosis_text(diagnosis: Any) -> str:
     name, defined = html.escape(diagnosis.name), html.escape(diagnosis.defined)
     cards = "".join(map(_card_text, diagnosis.findings)) or "<p>Nothing was found.</p>\n"
     return f"<h2><code>{name}</code> {defined}</h2>\n{_figures_text(diagnosis.figures)}{cards}"
 
 
-def _card_text(finding: Finding) -> str:
+def _card_text(finding: Any) -> str:
     where, path, source = map(html.escape, (finding.where, finding.path if finding.file else "", finding.source))
     message, advice = (
         re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)) for text in (finding.message, finding.advice)
@@ -59,7 +58,7 @@ def _card_text(finding: Finding) -> str:
 """
 
 
-def _figures_text(figures: Figures) -> str:
+def _figures_text(figures: dict[str, Any]) -> str:
     return f'<p class="figures">{html.escape(", ".join(map(_figure_text, figures, figures.values())))}</p>\n'
 
 
