@@ -126,6 +126,14 @@ def test_stages_are_those_of_jax() -> None:
     assert f.eval_shape(x, 2).shape == (3,)
 
 
+def test_shardings_are_those_of_the_arguments_that_are_not_static() -> None:
+    by = jax.sharding.NamedSharding(jax.make_mesh((1,), ("d",)), jax.sharding.PartitionSpec())
+    for jit in JITS:
+        f = jit(lambda n, x, y: x * n + y, static_argnums=0, in_shardings=(by, by), out_shardings=by)
+        for result in (f(2, jnp.ones(2), 1.0), f.lower(2, jnp.ones(2), 1.0).compile()(jnp.ones(2), 1.0)):
+            assert np.array_equal(result, [3, 3]) and result.sharding == by
+
+
 def test_under_transformations() -> None:
     square = partax.jit(lambda x: x * x)
     assert jax.grad(square)(3.0) == 6

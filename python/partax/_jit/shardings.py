@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from partax import _core
 from partax._jax.private import under_trace
-from partax._jit.options import CallShape, Options, is_traced_array
+from partax._jit.options import CallShape, Options, is_traced_array, values_meant
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
@@ -68,7 +68,10 @@ def leaf_in_shardings(options: Options, call: CallShape, values: Sequence[Any]) 
             raise ValueError(f"in_shardings has more entries than there are arguments ({', '.join(every_name)})")
     shardings: list[Any] = []
     entries = [*[None] * num_callables, *entries]
+    is_static = values_meant(options.static_parameters or (), call)
     for i, (name, value, parameter) in enumerate(zip(names, values, call.value_parameters, strict=True)):
+        if is_static[i]:
+            continue
         is_traced = functools.partial(options.traces, parameter)
         of_value = array_shardings(entries[i] if i < len(entries) else None, value, "in_shardings", name, is_traced)
         if of_value and i >= len(entries):
