@@ -71,5 +71,5 @@ def _call_function(call: _core.Call, values: tuple[Any, ...]) -> Any:
     fun = values[0] if call.shape.has_callable else call.function
     graph = call.options.graph
     if call.options.static_parameters is not None:
-        return arrays_of(fun, call.call(fun, values))
+        return arrays_of(fun, call.shape.call(fun, values))
     return call_watched(call, fun, values) if graph is None else graph.trace(call, fun, values)
