@@ -38,7 +38,7 @@ def describe(obj: Any) -> Description | None:
     children = tuple(f.name for f in fields if not f.metadata.get("static", False))
     statics = tuple(f.name for f in fields if f.metadata.get("static", False))
     missing, attributes = _missing(), instance_dict(obj)
-    if missing is None or attributes is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
+    if attributes is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
         return None
     _core.configure(missing=missing, wrapper_names=_WRAPPER_NAMES)
     values = collections.defaultdict(lambda: missing, attributes)
@@ -61,18 +61,6 @@ def describe(obj: Any) -> Description | None:
 
 @functools.cache
 def _missing() -> Any:
-    """Equinox's marker for an absent field, read from a module without its field; None if Equinox has none."""
-    module: Any = module_class()
-
-    class Probe(module):
-        field: Any
-
-    empty = object.__new__(Probe)
-    wrapper = tuple(object() for _ in _WRAPPER_NAMES)
-    try:
-        missing: Any = flatten_one_level(empty)[0][0]
-        empty.__dict__.update(zip(_WRAPPER_NAMES, wrapper, strict=True))
-        aux_wrapper: Any = flatten_one_level(empty)[1][0]
-    except Exception:
-        return None
-    return missing if type(aux_wrapper) is tuple and identical(aux_wrapper, wrapper) else None
+    """Equinox's marker for what a module does not have, such as the names of a wrapped function."""
+    probe: Any = type("Probe", (module_class(),), {"__module__": __name__})
+    return flatten_one_level(probe())[1][0]

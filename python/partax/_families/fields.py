@@ -41,12 +41,13 @@ _HEAP_TYPE = 1 << 9
 
 
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:
-
-    def is_slot(member: Any) -> bool:
-        owner: Any = member.__objclass__ if isinstance(member, types.MemberDescriptorType) else None
-        return owner is not None and (bool(owner.__flags__ & _HEAP_TYPE) or owner is functools.partial)
-
-    return bool(names) and all(is_slot(inspect.getattr_static(cls, name, None)) for name in names)
+    for name in names:
+        member = inspect.getattr_static(cls, name, None)
+        if not isinstance(member, types.MemberDescriptorType):
+            return False
+        if not member.__objclass__.__flags__ & _HEAP_TYPE and member.__objclass__ is not functools.partial:
+            return False
+    return bool(names)
 
 
 def hidden(cls: type, names: tuple[str, ...]) -> str:

@@ -68,13 +68,10 @@ def _build() -> dict[str, Any]:
 
 def _processor() -> str:
     """The features of the processor, for which XLA compiles."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith(("flags", "Features")):
-                    return platform.machine() + " " + " ".join(sorted(line.partition(":")[2].split()))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(("flags", "Features")):
+                return platform.machine() + " " + " ".join(sorted(line.partition(":")[2].split()))
     return f"{platform.machine()} {platform.processor()}"
 
 

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from partax._io.whole_file import UNFINISHED, replace_file
 
@@ -33,6 +33,7 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.path = Path(path).expanduser().absolute()  # the same wherever the process goes
         self.max_bytes = max_bytes
+        self.ahead: Any = None  # an `ahead.Ahead`, of the directory in which all programs are stored
         self._told: set[str] = set()
         self._lock = threading.Lock()
 

@@ -187,7 +187,7 @@ class Programs:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
             return None
         try:
-            ahead = switch.ahead_of(self._folder)
+            ahead = self._folder.ahead  # another thread may set it
             begun = None if ahead is None else ahead.take(name)
             return begun or (Loading(self._folder, name, signature.devices) if self._folder.has(name) else None)
         except RuntimeError as error:
@@ -202,10 +202,8 @@ class Programs:
             stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
             inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
             try:
-                result, program = (
-                    rebuilt(self._call, record["result"], inputs, outputs),
-                    search.loading.program.result(),
-                )
+                result = rebuilt(self._call, record["result"], inputs, outputs)
+                program = search.loading.program.result()
             except MemoryError:
                 raise
             except Exception:  # whatever a loader, or a class of the user's, raises
@@ -278,7 +276,7 @@ class Programs:
             threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
     def _note(self, name: str, devices: tuple[Any, ...]) -> None:
-        ahead = switch.ahead_of(self._folder)
+        ahead = self._folder.ahead
         if ahead is not None and self._folder.has(name):
             ahead.note(name, devices)
 

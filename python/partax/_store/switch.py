@@ -11,31 +11,25 @@ from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
 
-_ahead: Ahead | None = None  # and its folder, in which all programs are stored
+_active: Folder | None = None  # in which all programs are stored
 _folders: dict[str, Folder | None] = {}  # by option
 
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
     """Return where programs of a wrapper with this option are stored now, or None if they are not."""
-    folder = None if _ahead is None else _ahead.folder
-    if store is None or (folder is not None and os.path.abspath(folder.path) == store):
-        return folder
+    if store is None or (_active is not None and os.path.abspath(_active.path) == store):
+        return _active
     if store is False:
         return None
     if store not in _folders:
-        own = Folder(store, _MOST)
+        folder = Folder(store, _MOST)
         try:
-            own.prepare()
-            _folders[store] = own
+            folder.prepare()
+            _folders[store] = folder
         except OSError as error:
             _folders[store] = None
-            own.tell(f"nothing is stored: {error}")
+            folder.tell(f"nothing is stored: {error}")
     return _folders[store]
-
-
-def ahead_of(folder: Folder) -> Ahead | None:
-    """Return the programs of a directory that are loaded early, or None for a wrapper's own directory."""
-    return _ahead if _ahead is not None and _ahead.folder is folder else None
 
 
 class Store:
@@ -51,7 +45,7 @@ class Store:
         _set(self._before)
 
     def __repr__(self) -> str:
-        return "<partax.store: off>" if _ahead is None else f"<partax.store in {str(_ahead.folder.path)!r}>"
+        return "<partax.store: off>" if _active is None else f"<partax.store in {str(_active.path)!r}>"
 
 
 def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
@@ -92,16 +86,19 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     folder = None if path is None else Folder(path, max_bytes)
     if folder is not None:
         folder.prepare()
-    before = folder_of(None)
+    before = Store(_active)
     _set(folder)
-    return Store(before)
+    return before
 
 
 def _set(folder: Folder | None) -> None:
-    global _ahead
-    if _ahead is not None:
-        _ahead.end()
-    _ahead = None if folder is None else Ahead(folder)
+    global _active
+    if _active is not None and _active.ahead is not None:
+        _active.ahead.end()
+        _active.ahead = None
+    if folder is not None:
+        folder.ahead = Ahead(folder)
+    _active = folder
     set_active(folder is not None)
 
 
