@@ -5,11 +5,10 @@ A program is found by a digest of all that it depends on, so a stored one is nev
 
 import atexit
 import contextlib
-import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -78,18 +77,6 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
         programs.refuse(str(error))
         return None
     return programs
-
-
-@contextlib.contextmanager
-def _uncollected() -> Generator[None, None, None]:
-    """Without garbage collection, which would take as long as all that is done in here."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Programs:
@@ -167,7 +154,6 @@ class Programs:
         is_such = first is not None and first.call is self._call
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
-    @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
         call = self._call
@@ -197,26 +183,25 @@ class Programs:
         record = search.loading and search.loading.record.result()
         if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
             return None
-        with _uncollected():
-            # Each an object of its own, as tracers are.
-            stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
-            inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
-            try:
-                result = rebuilt(self._call, record["result"], inputs, outputs)
-                program = search.loading.program.result()
-            except MemoryError:
-                raise
-            except Exception:  # whatever a loader, or a class of the user's, raises
-                self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
-                return None
-            node = self._call.restore_output(result, tuple(inputs))
-            if isinstance(node, _core.OutputNode):
-                if record["through"]:
-                    node = _core.with_leaves_through(node, tuple(outputs), record["through"])
-                refuse_lost_in(node, self.target, leaves, record["donated"])
-            positional = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
-            trees = jax.tree.structure((positional, {})), jax.tree.structure(node)
-            program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
+        # Each an object of its own, as tracers are.
+        stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
+        inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
+        try:
+            result = rebuilt(self._call, record["result"], inputs, outputs)
+            program = search.loading.program.result()
+        except MemoryError:
+            raise
+        except Exception:  # whatever a loader, or a class of the user's, raises
+            self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
+            return None
+        node = self._call.restore_output(result, tuple(inputs))
+        if isinstance(node, _core.OutputNode):
+            if record["through"]:
+                node = _core.with_leaves_through(node, tuple(outputs), record["through"])
+            refuse_lost_in(node, self.target, leaves, record["donated"])
+        positional = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
+        trees = jax.tree.structure((positional, {})), jax.tree.structure(node)
+        program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
         if program is None:
             return None
         self._folder.note_use(search.key.name)
