@@ -12,7 +12,6 @@ from partax._jit.lost_changes import (
     Seen,
     can_make,
     changes,
-    has_nnx,
     make_change,
     makes_changes,
     nnx_objects,
