@@ -108,6 +108,7 @@ ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
 }
 
 bool BoundProgram::is_for(LeafBuffer& leaves) {
+  PyObject* const list = part(kArguments);
   for (FreeLeaf& each : free_) {
     if (each.variable) {
       const Ref value = each.slot->owned_of(each.variable.get());
@@ -115,7 +116,7 @@ bool BoundProgram::is_for(LeafBuffer& leaves) {
       leaves.replace(each.leaf, value.get());
     }
     PyObject* const array = leaves[each.leaf];
-    const bool is_same = !each.is_dropped && each.place >= 0 && PyList_GET_ITEM(part(kArguments), each.place) == array;
+    const bool is_same = !each.is_dropped && each.place >= 0 && PyList_GET_ITEM(list, each.place) == array;
     if (!is_same && !has_signature(array, each.signature.get())) return false;
   }
   for (PyObject* setting : Items(part(kSettings))) {

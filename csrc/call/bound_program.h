@@ -42,7 +42,7 @@ class BoundProgram {
   };
 
   bool find_free_leaves(const Program& program, const LeafBuffer& leaves);
-  PyObject* part(std::size_t field) const noexcept { return Items(plan_.get()).begin()[field]; }
+  PyObject* part(std::uint8_t field) const noexcept { return PyTuple_GET_ITEM(plan_.get(), field); }
   bool has_signature(PyObject* array, PyObject* signature) const;
 
   std::weak_ptr<Program> program_;
