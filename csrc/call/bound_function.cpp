@@ -48,9 +48,9 @@ void Bindings::add_program(const Call& call, const Ref& returned) {
   const ProgramPtr& program = call.program();
   const ProgramTable& table = call.cache().table;
   const bool have_changed = call.cache().graph && !call.objects().changed_values_alone();
-  BoundPrograms others;  // dropped at the end, since that may run any code
-  others.swap(programs);
-  std::copy_if(others.begin(), others.end(), std::back_inserter(programs),
+  BoundPrograms old_programs;  // dropped at the end, since that may run any code
+  old_programs.swap(programs);
+  std::copy_if(old_programs.begin(), old_programs.end(), std::back_inserter(programs),
                [&](const auto& bound) { return !have_changed && bound->program(table); });
   if (have_changed || !program->is_in(table) || program->target.waits ||
       std::max(programs.size(), num_failures) >= kMost)
