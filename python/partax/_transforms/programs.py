@@ -98,7 +98,9 @@ def _program_of(
 ) -> tuple[ClosedJaxpr, Split]:
     """The program of a call, for the transformation `name`, and the types of its result."""
     fun = Objects.of_call(name, fun, args, kwargs).refuse_changes(fun)
-    return jax.make_jaxpr(on_split(fun), return_shape=True)(Split.of((args, kwargs), _described))
+    call, run = Split.of((args, kwargs), _described), on_split(fun)
+    # jax gets the arrays alone: its caches would keep the static part of the call alive.
+    return jax.make_jaxpr(lambda *leaves: run(call.replace(leaves)), return_shape=True)(*call.leaves.values())
 
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
