@@ -89,6 +89,25 @@ def test_a_call_that_follows_the_advice_works(jit: Any) -> None:
     assert before and all(leaf.is_deleted() for leaf in before)
 
 
+ZEROS = jnp.zeros(LARGE)
+
+
+@pytest.mark.parametrize(
+    ("jit", "arguments", "first", "second"),
+    [
+        (partax.filter_jit, ({"a": ZEROS, "b": ZEROS},), "state['a']", "state['b']"),
+        (jax.jit, ({"a": {"c": ZEROS}, "b": [ZEROS]},), "state['a']['c']", "state['b'][0]"),
+        (eqx.filter_jit, ({"a": ZEROS, "b": ZEROS},), "state['a']", "state['b']"),
+        (partax.filter_jit, (ZEROS, ZEROS), "state", "x"),
+    ],
+)
+def test_of_one_array_in_two_places_the_advice_says_so_first(
+    jit: Any, arguments: tuple[Any, ...], first: str, second: str
+) -> None:
+    (finding,) = donations(jit(add), *arguments, *[jnp.ones(())][: 2 - len(arguments)])
+    assert f"`{first}` and `{second}` are the same array" in finding.advice and "jnp.copy" in finding.advice
+
+
 class Model(eqx.Module):
     first: jax.Array
     second: jax.Array

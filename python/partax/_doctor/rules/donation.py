@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from partax import _core
 from partax._doctor.figures import bytes_text, type_of
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
@@ -9,6 +10,7 @@ from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
 from partax._explain.differences import argument_of
+from partax._jit.forwarded_arrays import arrays_in_several_places, listed
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
@@ -34,6 +36,9 @@ def find(program: Program) -> Iterator[Finding]:
     comes, are, them = ("comes", "is", "it") if len(names) == 1 else ("come", "are", "them")
     message = _MESSAGE.format(places, comes, are, bytes_text(total))
     advice = _ADVICE.format(_option(program, names), them=them)
+    if shared := _shared_paths(program, names):
+        same = f"{listed(shared)} are the same array, which no call can donate twice"
+        advice = f"{same}: first copy it, by `jnp.copy`. {advice}"
     figures = {"bytes": total, **{f"{name}_bytes": sizes[name] for name in names}}
     severity = "medium" if is_much else "low"
     yield finding_at(program.line, "donation", severity, message, advice, ", ".join(names), **figures)
@@ -51,6 +56,14 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
         if type_of(argument.aval) == type_of(aval) and not argument.donated and (is_first or len(counts[name]) > 1):
             sizes[name] = sizes.get(name, 0) + argument.bytes
     return sizes
+
+
+def _shared_paths(program: Program, names: Sequence[str]) -> list[str]:
+    """The paths of an array that is in two places, one of them in the arguments `names`."""
+    leaves, spec = _core.flatten(program.bound_arguments, "")
+    paths = [path.removeprefix("['").replace("']", "", 1) for path in spec.dynamic_paths()]
+    groups = [[paths[i] for i in group] for group in arrays_in_several_places(leaves)]
+    return next((group for group in groups if {*map(argument_of, group)} & {*names}), [])
 
 
 def _option(program: Program, names: Sequence[str]) -> str:
