@@ -1,12 +1,11 @@
 """doctor: what a program's first call will cost, why, and which line of the user's does it."""
 
-import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from partax._doctor.figures import bytes_of
-from partax._doctor.finding import Diagnosis, Figures, worst_first
+from partax._doctor.finding import SEVERITIES, Diagnosis, Figures, Finding
 from partax._doctor.flat_program import flat_program
 from partax._doctor.liveness import peak_bytes
 from partax._doctor.program import Program, trace_program
@@ -23,10 +22,9 @@ def doctor(
 
     Example:
       >>> table = jnp.zeros((1000, 1000))
-      >>> diagnosis = partax.doctor(lambda i: table[i], jnp.int32(0))
-      >>> for finding in diagnosis.findings:
-      ...     print(finding.severity, finding.kind, finding.figures["bytes"])
-      medium constant 4000000
+      >>> [finding] = partax.doctor(lambda i: table[i], jnp.int32(0)).findings
+      >>> finding.severity, finding.kind, finding.figures["bytes"]
+      ('medium', 'constant', 4000000)
 
     The call is traced without running it or allocating its arrays.
 
@@ -36,15 +34,13 @@ def doctor(
       *args: The arguments of the call. A `jax.ShapeDtypeStruct` may replace an array.
       compile: Whether to compile the program too, for the figures of XLA. Default: False.
       memory_limit: The bytes that the program may need. Default: None, for the memory of the device or host.
-      **kwargs: The arguments of the call by name. Pass one that is named like an option here with a
-        `functools.partial`.
+      **kwargs: The arguments of the call by name. A `functools.partial` has those that are named like an option.
 
     Returns:
       The `partax.reports.Diagnosis`. Its `findings` are empty for a healthy program.
 
     Raises:
-      TypeError: `function` is not callable, or raises when it is traced, in which case the cause is its own exception;
-        or `memory_limit` is not a number of bytes.
+      TypeError: `function` is not callable, or raises when it is traced: the cause is its own exception.
 
     See Also:
       The page "Troubleshoot".
@@ -60,12 +56,14 @@ def doctor(
         middle = time.perf_counter()
         program.compiled = lowered.compile()
         seconds = {"lower_seconds": middle - begin, "compile_seconds": time.perf_counter() - middle}
-    diagnosis = diagnosis_of(program)
-    return dataclasses.replace(diagnosis, figures=diagnosis.figures | seconds)
+    return diagnosis_of(program, seconds)
 
 
-def diagnosis_of(program: Program) -> Diagnosis:
-    findings = [finding for rule in RULES for finding in rule.find(program)]
+def diagnosis_of(program: Program, more_figures: Figures, more_findings: Iterable[Finding] = ()) -> Diagnosis:
+    def rank(finding: Finding) -> tuple[int, float]:
+        return SEVERITIES.index(finding.severity), -float(finding.figures.get("share", 0))
+
+    findings = [*(finding for rule in RULES for finding in rule.find(program)), *more_findings]
     size = flat_program(program).size
     figures: Figures = {
         "equations": size,
@@ -76,4 +74,4 @@ def diagnosis_of(program: Program) -> Diagnosis:
     }
     if program.compiled is not None or size <= _FEW_EQUATIONS:
         figures["peak_bytes"] = peak_bytes(program)
-    return Diagnosis(program.name, program.line.place, worst_first(findings), figures)
+    return Diagnosis(program.name, program.line.place, tuple(sorted(findings, key=rank)), figures | more_figures)

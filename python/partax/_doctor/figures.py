@@ -4,36 +4,25 @@ import math
 from typing import Any
 
 
-def type_of(aval: Any) -> tuple[Any, ...]:
-    return aval.shape, aval.dtype
-
-
 def traced_type(aval: Any) -> tuple[Any, ...]:
-    """The same, and whether the type is weak: for another one a function is traced again."""
-    return (*type_of(aval), bool(getattr(aval, "weak_type", False)))
+    """The shape, the dtype, and whether the type is weak: for another one a function is traced again."""
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 
 
 def bytes_of(aval: Any) -> int:
-    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
-        return 0
-    return math.prod(shape) * int(getattr(dtype, "itemsize", 4))
+    return math.prod(getattr(aval, "shape", ())) * getattr(getattr(aval, "dtype", None), "itemsize", 0)
 
 
 def bytes_text(size: float) -> str:
     """`1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{_three(size)} {unit}"
-        size /= 1024
-    return f"{_three(size)} TiB"
+    step = min(max(int(size).bit_length() - 1, 0) // 10, 4)
+    return f"{_three(size / 1024**step)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[step]}"
 
 
 def seconds_text(seconds: float) -> str:
     """`1.5 s`, `12 ms`."""
-    if seconds >= 1:
-        return f"{_three(seconds)} s"
-    return f"{_three(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{_three(seconds * 1e6)} us"
+    factor, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
+    return f"{_three(seconds * factor)} {unit}"
 
 
 def _three(number: float) -> str:

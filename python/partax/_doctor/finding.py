@@ -1,7 +1,6 @@
 """Findings: what each is, where, how much it costs, what to do; and the diagnosis of a program, which has them."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,8 +27,7 @@ class Finding:
 
     Attributes:
       kind: The kind of the cause, such as `constant`.
-      severity: `high` if it costs most of the compile time or the memory, or fails; `medium`; or `low`, if it is only
-        worth knowing.
+      severity: `high` if it costs most of the compile time or the memory, or fails; `medium`; or `low`.
       file: The file of the user's line, or an empty string if unknown.
       line: The number of the line, from 1; 0 if unknown.
       source: The text of the line.
@@ -37,9 +35,6 @@ class Finding:
       figures: The evidence by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds (`..._seconds`).
       message: The cause, in one sentence.
       advice: The remedy, in one sentence.
-
-    See Also:
-      The page "Troubleshoot".
     """
 
     kind: Kind
@@ -57,27 +52,22 @@ class Finding:
         """The file and line, such as `train.py:41`, or the path."""
         return f"{Path(self.file).name}:{self.line}" if self.file else self.path
 
+    @property
+    def _head(self) -> str:
+        return f"{self.kind} at {self.where}" if self.where else self.kind
+
     def __repr__(self) -> str:
-        where = f" at {self.where}" if self.where else ""
-        return angled(f"partax.reports.Finding: {self.severity} {self.kind}{where}: {self.message}")
+        return angled(f"partax.reports.Finding: {self.severity} {self._head}: {self.message}")
 
     def __str__(self) -> str:
-        head = f"{self.severity}: {self.kind}" + (f" at {self.where}" if self.where else "")
         source = f"    {self.source}\n" if self.source else ""
-        return f"{head}\n{source}  {self.message}\n  -> {self.advice}"
+        return f"{self.severity}: {self._head}\n{source}  {self.message}\n  -> {self.advice}"
 
 
 def finding_at(
     line: Line, kind: Kind, severity: Severity, message: str, advice: str, path: str = "", /, **figures: Any
 ) -> Finding:
     return Finding(kind, severity, line.file, line.line, line.source, path, figures, message, advice)
-
-
-def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    def rank(finding: Finding) -> tuple[int, float]:
-        return SEVERITIES.index(finding.severity), -float(finding.figures.get("share", 0))
-
-    return tuple(sorted(findings, key=rank))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +88,6 @@ class Diagnosis:
       figures: The figures of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`,
         `trace_seconds`; `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and
         `compile_seconds`, and the peak is the figure of XLA.
-
-    See Also:
-      The page "Troubleshoot".
     """
 
     name: str

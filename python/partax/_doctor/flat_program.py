@@ -1,6 +1,7 @@
 """A program with its calls inlined, as XLA sees it: operations in a row, with numbers for what they read and make."""
 
 import functools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -45,8 +46,7 @@ class Operation(NamedTuple):
 
     @property
     def treatment(self) -> int | None:
-        """How it treats its operands; None if that is unknown."""
-        return TREATMENT.get(self.eqn.primitive.name)
+        return TREATMENT.get(self.name)
 
     @property
     def size(self) -> int:
@@ -56,8 +56,8 @@ class Operation(NamedTuple):
     def calls(self) -> list[Call]:
         """All calls around it, the innermost first."""
         calls: list[Call] = []
-        call: Call | None = self.call
-        while call is not None and call.eqn is not None:
+        call = self.call
+        while call.outer is not None:
             calls.append(call)
             call = call.outer
         return calls
@@ -80,9 +80,7 @@ class Operation(NamedTuple):
 
 
 class FlatProgram:
-    """The operations of a jaxpr, also those inside calls. Those of loops and branches are in programs of their own, the
-    `bodies` of an operation.
-    """
+    """The operations of a jaxpr and of its calls. Loops and branches are programs of their own: `Operation.bodies`."""
 
     def __init__(
         self, jaxpr: Any, constants: Sequence[Any], programs: dict[int, "FlatProgram"], times: int = 1, eqn: Any = None,
@@ -132,7 +130,7 @@ class FlatProgram:
         for name, holder, jaxpr in programs:
             operands, count = list[int | None](reads), len(jaxpr.invars)
             if kind == "scan":
-                operands = operands[: scan_parts(eqn).consts]
+                operands = operands[: scan_parts(eqn)[0]]
             elif kind == "while":
                 first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
                 operands = operands[:first] if name == "cond_jaxpr" else operands[first : first + second]
@@ -149,10 +147,10 @@ class FlatProgram:
 
     @functools.cached_property
     def readers(self) -> dict[int, list[Operation]]:
-        readers: dict[int, list[Operation]] = {}
+        readers: defaultdict[int, list[Operation]] = defaultdict(list)
         for operation in self.operations:
             for number in operation.reads:
-                readers.setdefault(number, []).append(operation)
+                readers[number].append(operation)
         return readers
 
 
@@ -167,15 +165,8 @@ def every_operation(program: Program) -> Iterator[Operation]:
         yield from flat.operations
 
 
-class ScanParts(NamedTuple):
-    """How many operands of a scan are these."""
-
-    consts: int
-    carries: int
-
-
-def scan_parts(eqn: Any) -> ScanParts:
-    """Known by the ranks of its body's operands: each jax has the numbers in parameters of its own."""
+def scan_parts(eqn: Any) -> tuple[int, int]:
+    """How many operands of a scan are constants and carries, by the ranks in its body, since the parameters vary."""
     _, _, body = next(held_programs(eqn))
 
     def count_stacked(outer: list[Any], inner: list[Any]) -> int:
@@ -183,7 +174,7 @@ def scan_parts(eqn: Any) -> ScanParts:
 
     xs, ys = count_stacked(eqn.invars, body.invars), count_stacked(eqn.outvars, body.outvars)
     carries = len(eqn.outvars) - ys
-    return ScanParts(len(eqn.invars) - carries - xs, carries)
+    return len(eqn.invars) - carries - xs, carries
 
 
 # What XLA does not give a buffer of its own, a rule of thumb by the names of primitives: how each treats its operands.
@@ -195,8 +186,7 @@ IN_PLACE = 5  # writes into the buffer of its operand, where nothing else needs 
 
 _NAMES: dict[int, str] = {
     # What is not listed here reads buffers and writes one, or has inner programs.
-    VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p stop_gradient name "
-    "sharding_constraint",
+    VIEW: "reshape squeeze expand_dims transpose bitcast_convert_type copy copy_p name sharding_constraint",
     CHEAP: """
         add sub mul neg abs sign max min add_any eq ne lt le gt ge eq_to le_to lt_to and or not xor select_n clamp
         convert_element_type reduce_precision broadcast_in_dim iota integer_pow square slice split rev real imag complex

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,8 +38,9 @@ def call_in_progress() -> Call | None:
     """The call for which jax compiles now, as the user has made it: of a library's jit, if that is around jax's."""
     call: Call | None = None
     static = set[Any]()
-    frame = sys._getframe(1)
-    while frame is not None and rank(frame.f_code.co_filename) != USERS:
+    for frame, _ in traceback.walk_stack(sys._getframe()):
+        if rank(frame.f_code.co_filename) == USERS:
+            break
         for kind, (file, name, variable) in _FRAMES.items():
             if frame.f_code.co_name != name or not frame.f_code.co_filename.replace("\\", "/").endswith(file):
                 continue
@@ -53,7 +55,6 @@ def call_in_progress() -> Call | None:
                 dynamic = arguments.keys() - static_names
                 arguments |= {name: jax.tree.map(_as_array, arguments[name]) for name in dynamic}
             call = kind, function, arguments
-        frame = frame.f_back
     return call
 
 

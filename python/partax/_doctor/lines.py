@@ -6,6 +6,7 @@ import linecache
 import os
 import sys
 import sysconfig
+import traceback
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,7 +29,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is as its user writes it, such as `train.py:12`; empty where that is unknown."""
+        """Such as `train.py:12`; empty if unknown."""
         return site_text((self.file, self.line))
 
     @property
@@ -95,10 +96,9 @@ def first_line_of(jaxpr: Any, name: str) -> Line:
 
 def running_line() -> Line | None:
     """The innermost line of the user's that runs now; None where there is none."""
-    frame = sys._getframe(1)
-    while frame is not None and rank(frame.f_code.co_filename) != USERS:
-        frame = frame.f_back
-    return None if frame is None else Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+    codes = ((frame.f_code, number) for frame, number in traceback.walk_stack(sys._getframe()))
+    lines = (Line(code.co_filename, number, code.co_qualname) for code, number in codes)
+    return next((line for line in lines if line.is_users), None)
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -109,8 +109,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def loops_around(line: Line) -> list[tuple[int, int]]:
     """The first and the last line of each loop around a line, in its own function; the innermost loop first."""
     loops: list[tuple[int, int]] = []
-    module = _syntax_tree(line.file)
-    nodes: list[ast.AST] = [] if module is None else [module]
+    nodes: list[ast.AST] = [_syntax_tree(line.file)]
     while nodes:
         node = nodes.pop()
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
@@ -125,8 +124,8 @@ def loops_around(line: Line) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _syntax_tree(file: str) -> ast.Module | None:
+def _syntax_tree(file: str) -> ast.Module:
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
-        return None
+        return ast.parse("")

@@ -2,6 +2,7 @@
 
 import sys
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -88,8 +89,7 @@ class Loops:
     def _note(self, name: str, seconds: float) -> None:
         lines: list[Line] = []
         is_in_library = False
-        frame = sys._getframe(1)
-        while frame is not None:
+        for frame, number in traceback.walk_stack(sys._getframe()):
             code, kind = frame.f_code, rank(frame.f_code.co_filename)
             if not (lines or is_in_library or kind or name in _WAITS) and code.co_name in _PREPARES:
                 name = _PREPARATION
@@ -97,8 +97,7 @@ class Loops:
                 return
             is_in_library |= kind > 0
             if kind == USERS:
-                lines.append(Line(code.co_filename, frame.f_lineno, code.co_qualname))
-            frame = frame.f_back
+                lines.append(Line(code.co_filename, number, code.co_qualname))
         if lines:
             operation = Operation(name, tuple(lines))
             self.counts[operation] += 1
@@ -139,11 +138,11 @@ def _innermost(
     all_counts: dict[Operation, int], describe: Callable[[Counts], FindingAt | None]
 ) -> Iterator[tuple[Line, int, FindingAt]]:
     """The innermost loops with a finding, each by the line that most of its operations come from."""
-    by_loop: dict[tuple[str, int, int], Counts] = {}
+    by_loop: defaultdict[tuple[str, int, int], Counts] = defaultdict(Counter)
     for operation, count in all_counts.items():
         # Once each: a comprehension has a frame of its own at the same line.
         for loop in {(line.file, *loops[0]) for line in operation.lines if (loops := loops_around(line))}:
-            by_loop.setdefault(loop, Counter())[operation] += count
+            by_loop[loop][operation] += count
     covered: set[Operation] = set()
     # An outer loop has all that those inside it have: the finding is at the innermost that has most of it.
     for (file, first, last), counts in sorted(by_loop.items(), key=lambda pair: pair[0][2] - pair[0][1]):

@@ -15,6 +15,7 @@ from partax import _core
 from partax._doctor.figures import bytes_of
 from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
+from partax._families.objects import unwrapped
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
@@ -26,10 +27,8 @@ Kind = Literal["partax", "jax", "equinox", "nnx"]
 
 
 def definition(function: Any) -> Line:
-    """The first line of a function, that of its decorator if it has one; an empty file where it has no code."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    plain = inspect.unwrap(function)
+    """The first line of a function, that of its decorator if it has one."""
+    plain = unwrapped(function)
     code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
     return NOWHERE if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
 
@@ -90,7 +89,6 @@ class Program:
 
 
 def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """Trace a call for `partax.doctor`, without running it. A `ShapeDtypeStruct` may replace an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)

@@ -15,7 +15,7 @@ from partax import _core
 from partax._doctor.compiled_programs import STAGES, CompiledProgram, repeated_traces, seconds_of
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.figures import bytes_of
-from partax._doctor.finding import SEVERITIES, Diagnosis, worst_first
+from partax._doctor.finding import SEVERITIES, Diagnosis, Figures
 from partax._doctor.latest_calls import Trace, call_in_progress, changes_text, trace_of
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
@@ -24,7 +24,7 @@ from partax._explain.description import Description
 from partax._jax.private import function_name, plain_name, stage_of
 from partax._jax.watched import watch_arrays, watch_lowering, watch_operations
 from partax._jit.at_work import at_work
-from partax._pytree.short_text import printable
+from partax._pytree.short_text import table_lines
 
 _logger = logging.getLogger("partax")
 
@@ -47,7 +47,7 @@ class Watch:
         jax.monitoring.register_event_duration_secs_listener(self._note_duration)
 
     def end(self) -> None:
-        """The script has ended: what comes now is the doctor's own, and jax and NumPy are as they were."""
+        """Leave jax and NumPy as they were; what comes now is the doctor's own."""
         self._has_ended = True
         self._until.close()
 
@@ -145,11 +145,10 @@ def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[Compi
 
 def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
     costliest = max(programs, key=lambda program: seconds_of([program]))
-    diagnosis = diagnosis_of(dataclasses.replace(costliest.program, function=costliest.function()))
-    figures = {"programs": len(programs), "times": sum(program.times for program in programs)}
+    figures: Figures = {"programs": len(programs), "times": sum(program.times for program in programs)}
     figures |= {f"{stage}_seconds": seconds_of(programs, [stage]) for stage in STAGES}
-    findings = worst_first([*diagnosis.findings, *repeated_traces(programs)])
-    return dataclasses.replace(diagnosis, findings=findings, figures=diagnosis.figures | figures)
+    program = dataclasses.replace(costliest.program, function=costliest.function())
+    return diagnosis_of(program, figures, repeated_traces(programs))
 
 
 def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:
@@ -163,13 +162,9 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
     rows += [_row(group, group[0].program.name) for group in users]
     if of_libraries := [program for program in programs if not program.program.line.is_users]:
         rows.append(_row(of_libraries, f"{len(of_libraries)} of jax and libraries"))
-    for *cells, name in rows:
-        print("  ", *(f"{cell:>8}" for cell in cells), f" {printable(name)}", file=file)
-    for diagnosis in diagnoses:
-        if diagnosis.findings:
-            print(f"\n{diagnosis}", file=file)
-    if not raised and not any(diagnosis.findings for diagnosis in diagnoses):
-        print("\nnothing found", file=file)
+    print(*table_lines(rows, {5}), sep="\n", file=file)
+    texts = [f"\n{diagnosis}" for diagnosis in diagnoses if diagnosis.findings]
+    print(*(texts or ([] if raised else ["\nnothing found"])), sep="\n", file=file)
 
 
 def _row(programs: Sequence[CompiledProgram], name: str) -> tuple[str, ...]:

@@ -1,6 +1,4 @@
-"""Which arrays of the arguments a program updates, as a training step does with its model: the result replaces them
-in the next call.
-"""
+"""Which arrays of the arguments a program updates, as a training step does with its model."""
 
 from typing import Any
 
@@ -40,7 +38,7 @@ def _origins(flat: FlatProgram, shapes: dict[int, Any]) -> list[tuple[int, ...]]
             sources = [together] * len(writes)
         elif operation.name in LOOPS:
             is_while = operation.name == "while"
-            consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn).consts
+            consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn)[0]
             sources = [origins[number] for number in reads[int(consts) :]]
         else:
             continue

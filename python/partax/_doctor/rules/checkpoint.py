@@ -36,13 +36,14 @@ def _residual_bytes(scan: Operation) -> tuple[int, int]:
     """The bytes that a scan keeps for a scan backwards and for nothing else, and those that remain with
     `jax.checkpoint`: of the carries, from which the others are computed again.
     """
-    eqn, parts, body = scan.eqn, scan_parts(scan.eqn), scan.bodies[0].program
-    results = [i for i in range(parts.carries, len(eqn.outvars)) if _is_residual(scan, scan.writes[i])]
+    eqn, body = scan.eqn, scan.bodies[0].program
+    count_consts, count_carries = scan_parts(eqn)
+    results = [i for i in range(count_carries, len(eqn.outvars)) if _is_residual(scan, scan.writes[i])]
     needs = {body.results[i] for i in results}
     for operation in reversed(body.operations):
         if not needs.isdisjoint(operation.writes):
             needs.update(operation.reads)
-    carries = range(parts.consts, parts.consts + parts.carries)
+    carries = range(count_consts, count_consts + count_carries)
     carried = sum(bytes_of(eqn.invars[i].aval) for i in carries if body.inputs[i] in needs)
     return sum(bytes_of(eqn.outvars[i].aval) for i in results), int(eqn.params["length"]) * carried
 
@@ -53,9 +54,9 @@ def _is_residual(scan: Operation, number: int) -> bool:
     def goes_along(reader: Operation) -> bool:
         if reader.name != "scan":
             return False
-        params, forward, parts = reader.eqn.params, scan.eqn.params, scan_parts(reader.eqn)
+        params, forward = reader.eqn.params, scan.eqn.params
         is_alike = params["reverse"] != forward["reverse"] and params["length"] == forward["length"]
-        return is_alike and number not in reader.reads[: parts.consts + parts.carries]
+        return is_alike and number not in reader.reads[: sum(scan_parts(reader.eqn))]
 
     program = scan.call.program
     uses = program.readers.get(number, ())

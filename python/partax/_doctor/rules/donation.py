@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from partax import _core
-from partax._doctor.figures import bytes_text, type_of
+from partax._doctor.figures import bytes_text, traced_type
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.lines import group_by
 from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
@@ -53,7 +53,8 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
     for argument, aval in updates_of(program):
         name = argument_of(argument.path)
         is_first = argument.path == program.arguments[0].path
-        if type_of(argument.aval) == type_of(aval) and not argument.donated and (is_first or len(counts[name]) > 1):
+        is_kept = traced_type(argument.aval)[:2] == traced_type(aval)[:2] and not argument.donated
+        if is_kept and (is_first or len(counts[name]) > 1):
             sizes[name] = sizes.get(name, 0) + argument.bytes
     return sizes
 

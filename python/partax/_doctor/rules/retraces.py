@@ -6,7 +6,7 @@ A Python number is a part of the program, so that another one is another program
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from partax._doctor.figures import traced_type, type_of
+from partax._doctor.figures import traced_type
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
@@ -109,7 +109,7 @@ def _counts(program: Program, path: str, change: Change) -> bool:
         return f"{path}{inside}" != argument_of(path) or len(program.bound_arguments) > 1
     updates = updates_of(program)
     if before.aval.dtype != after.aval.dtype:
-        return any(type_of(argument.aval) == type_of(aval) for argument, aval in updates)
+        return any(traced_type(argument.aval)[:2] == traced_type(aval)[:2] for argument, aval in updates)
     return any(argument.path == f"{path}{inside}" for argument, _ in updates)
 
 
