@@ -1,4 +1,1 @@
-"""Flax nnx: functions that change the objects in their arguments in place.
-
-In: a call with nnx objects anywhere in its arguments. Out: its result, and the caller's objects changed.
-"""
+"""Flax nnx: functions that change the objects in their arguments in place."""

@@ -1,10 +1,10 @@
 """The changes of a function to the objects in its arguments, by comparison with their state before."""
 
 import copy
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-from flax.nnx.pytreelib import AttributeStatus
 
 from partax import _core
 from partax._jit.lost_changes import DELETED
@@ -13,17 +13,12 @@ from partax._libraries.flax import graph
 _MUTABLE = (list, dict, set, bytearray)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Same:
     """An object or an array that is equal only to itself."""
 
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    address: int
+    value: Any = dataclasses.field(compare=False)  # without it, the address could be used again
 
 
 class Change(NamedTuple):
@@ -47,16 +42,14 @@ def _form(value: Any) -> Any:
     """Return the parts of a value, with arrays and objects by identity, as is a value that cannot be compared."""
 
     def comparable(leaf: Any) -> Any:
-        return _Same(leaf) if graph.is_object(leaf) or _is_array(leaf) else leaf
+        return _Same(id(leaf), leaf) if graph.is_object(leaf) or _is_array(leaf) else leaf
 
+    if graph.is_object(value) or isinstance(value, jax.Array):
+        return _Same(id(value), value)
     try:
         return _core.flatten(jax.tree.map(comparable, value, is_leaf=graph.is_object), "value")[1]
     except TypeError:
-        return _Same(value)
-
-
-def _is_fixed(value: Any) -> bool:
-    return type(value) in graph.PLAIN or graph.is_object(value) or isinstance(value, jax.Array)
+        return _Same(id(value), value)
 
 
 def _is_array(value: Any) -> bool:
@@ -73,14 +66,14 @@ class Snapshot:
 
     @staticmethod
     def _remembered(owner: Any) -> dict[Any, tuple[Any, Any]]:
-        """The attributes of an object, each with its form if its value can be changed in place. Mutable static values
-        that a traced node shares with the caller's are copied.
+        """The attributes of an object, each with its form. A node's mutable static values, which are the caller's, are
+        copied.
         """
         if graph.is_tree_class(type(owner)):
             for name, value in vars(owner).items():
                 if type(value) in _MUTABLE and not owner._pytree__nodes.get(name, False):
                     vars(owner)[name] = copy.deepcopy(value)
-        return {name: (value, None if _is_fixed(value) else _form(value)) for name, value in _contents(owner).items()}
+        return {name: (value, _form(value)) for name, value in _contents(owner).items()}
 
     def changes(self) -> list[Change]:
         changes: list[Change] = []
@@ -90,37 +83,23 @@ class Snapshot:
                     f"Expected a node of type {cls} for index {index}, but got a node of type {type(owner)}."
                 )
             if graph.is_tree_class(cls):
-                _take_arrays_for_data(owner, before)
+                # If there is another `_pytree__nodes`, the attribute may have been deleted and set again.
+                graph.take_arrays_for_data(owner, before.get("_pytree__nodes", (None,))[0] is owner._pytree__nodes)
             now = _contents(owner)
             for name in sorted(before.keys() | now.keys(), key=str):
                 earlier, form = before.get(name, (None, None))
                 value = now.get(name, DELETED)
-                if name in before and value is not DELETED:
-                    if form is None and value is earlier:
-                        continue
-                    if (form or _form(earlier)) == _form(value):
-                        continue
-                changes.append(Change(index, owner, name, earlier, value))
+                if name not in before or value is DELETED or form != _form(value):
+                    changes.append(Change(index, owner, name, earlier, value))
         return changes
 
     def unchanged(self, changes: list[Change]) -> list[Any]:
         """The arrays in attributes that have not changed."""
         changed = {(change.place, change.name) for change in changes}
-        return [
-            leaf
+        attributes = [
+            value
             for index, before in enumerate(self._before)
-            for name, (earlier, _) in before.items()
+            for name, (value, _) in before.items()
             if (index, name) not in changed
-            for leaf in jax.tree.leaves(earlier, is_leaf=graph.is_object)
-            if _is_array(leaf)
         ]
-
-
-def _take_arrays_for_data(node: Any, before: dict[Any, tuple[Any, Any]]) -> None:
-    """Classify new attributes as nnx does outside of traces: an array is data, and an error in a static attribute."""
-    names = graph.arrays_taken_for_static(node)
-    none_is_new = "_pytree__nodes" in before and before["_pytree__nodes"][0] is node._pytree__nodes
-    for name in names:
-        if none_is_new:  # else it may have been deleted and set again
-            node._check_value(name, vars(node)[name], AttributeStatus(is_data=True, explicit=False))
-    graph.take_for_data(node, names)
+        return list(filter(_is_array, jax.tree.leaves(attributes, is_leaf=graph.is_object)))

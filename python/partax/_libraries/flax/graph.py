@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import errors
 from flax.nnx import extract, graphlib, variablelib
-from flax.nnx.pytreelib import Pytree
+from flax.nnx.pytreelib import AttributeStatus, Pytree
 
 from partax._families.fields import identical
 from partax._jax.private import concrete_array_type
@@ -86,15 +86,15 @@ def names_in_order(node: Any) -> list[str]:
     return sorted(vars(node), key=lambda name: (0, int(name), "") if name.lstrip("-").isdecimal() else (1, 0, name))
 
 
-def arrays_taken_for_static(node: Any) -> list[str]:
-    """Return the attributes that hold a traced array but are static for nnx, since tracers are not data for it."""
-    is_data = node._pytree__nodes
-    return [name for name, value in vars(node).items() if isinstance(value, jax.Array) and not is_data.get(name, False)]
-
-
-def take_for_data(node: Any, names: list[str]) -> None:
-    if names:
-        vars(node)["_pytree__nodes"] = node._pytree__nodes.update(dict.fromkeys(names, True))
+def take_arrays_for_data(node: Any, is_checked: bool = False) -> None:
+    """Make attributes with an array data, as nnx does outside of traces; tracers are static for it. If checked, raise
+    its error for an array in a static attribute.
+    """
+    for name, value in vars(node).copy().items():
+        if isinstance(value, jax.Array) and not node._pytree__nodes.get(name, False):
+            if is_checked:
+                node._check_value(name, value, AttributeStatus(is_data=True, explicit=False))
+            vars(node)["_pytree__nodes"] = node._pytree__nodes.update({name: True})
 
 
 def is_foreign(value: Any) -> bool:
@@ -141,7 +141,7 @@ class GraphReader:
 
     def _node(self, node: Any) -> Any:
         if self._is_result:
-            take_for_data(node, arrays_taken_for_static(node))
+            take_arrays_for_data(node)
         attributes, is_data = vars(node), node._pytree__nodes
         replaced: dict[str, Any] = {}
         for name in names_in_order(node):

@@ -26,16 +26,14 @@ from partax._libraries.flax.graph import Variable, is_object
 
 @dataclasses.dataclass(frozen=True)
 class _ByPath(PrefixOfValue):
-    """A prefix of each value by the paths of its Variables: an `nnx.StateSharding`, or what `nnx.prefix(...,
-    graph=True)` returns, with an entry for each Variable that it has seen, and a function for all others.
+    """A prefix of each value by the paths of its Variables: an `nnx.StateSharding`, or the function of what
+    `nnx.prefix(..., graph=True)` returns.
     """
 
     mapping: Any
-    entries: tuple[tuple[Any, Any], ...] = ()
 
     def sharding(self, path: Any, variable: Any) -> Any:
-        entry = next((sharding for entry_path, sharding in self.entries if entry_path == path), None)
-        return entry or getattr(self.mapping, "map_prefix", self.mapping)(path, variable)
+        return getattr(self.mapping, "map_prefix", self.mapping)(path, variable)
 
     def of(self, value: Any) -> Any:
         def sharding(path: Any, leaf: Any) -> Any:
@@ -54,9 +52,7 @@ def prefix_of(shardings: Any) -> Any:
             return part
         if not callable(part.prefix_fn.value):
             raise ValueError("found a `TreeState` as a prefix, expected what `nnx.prefix(tree, ..., graph=True)` gives")
-        leaves = jax.tree_util.tree_leaves_with_path(part.state, is_leaf=is_sharding_leaf)
-        entries = tuple([(graphlib.jax_to_nnx_path(path), sharding) for path, sharding in leaves])
-        return _ByPath(part.prefix_fn.value, entries)
+        return _ByPath(part.prefix_fn.value)
 
     def is_one(part: Any) -> bool:
         return isinstance(part, (StateSharding, extract.TreeState)) or is_sharding_leaf(part)

@@ -1,12 +1,11 @@
 """The options of `nnx.jit` in the terms of filter_jit."""
 
-import functools
-import inspect
 import types
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flax.nnx import Module, extract, graphlib
+from flax.nnx import extract, graphlib
+from flax.nnx.transforms.transforms import _raise_bound_method_error, _resolve_bound_callable
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapper_of
@@ -37,8 +36,8 @@ def wrapper_for_nnx(
     is_argument = isinstance(fun, Pytree)  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
-    else:
-        _refuse_bound_method(fun)
+    elif _resolve_bound_callable(fun)[2]:
+        _raise_bound_method_error("jit")
     static_positions, static_names = chosen_arguments(fun, "static", static_argnums, static_argnames)
     positions, names = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
@@ -61,14 +60,3 @@ def wrapper_for_nnx(
     donate = tuple(dict.fromkeys(donated_names)) or donate
     made = Options(donate=donate, in_shardings=in_shardings, out_shardings=out_shardings, graph=mode, **options)
     return wrapper_of(made, fun)
-
-
-def _refuse_bound_method(fun: Any) -> None:
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    if inspect.ismethod(fun) and isinstance(fun.__self__, Module):
-        name = f"{type(fun.__self__).__name__}.{fun.__name__}"
-        raise ValueError(
-            f"nnx.jit does not support bound methods: found one of `{name}`, whose module would be no argument; "
-            f"decorate the method in the class, or call `jit({name})(module, ...)`"
-        )
