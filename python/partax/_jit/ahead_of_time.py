@@ -76,12 +76,8 @@ class Traced(_Stage):
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
       >>> traced = scale.trace(jnp.ones(3), by=2.0)
-      >>> traced.jaxpr
-      { lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }
-      >>> traced.out_info
-      ShapeDtypeStruct(shape=(3,), dtype=float32)
-      >>> traced.statics
-      {'by': 2.0}
+      >>> traced.out_info, traced.statics
+      (ShapeDtypeStruct(shape=(3,), dtype=float32), {'by': 2.0})
 
     Attributes:
       out_info: The result with `jax.ShapeDtypeStruct`s for its arrays.
@@ -111,8 +107,7 @@ class Traced(_Stage):
         """Lower the program.
 
         Example:
-          >>> traced = partax.filter_jit(lambda x: x**2).trace(jnp.ones(3))
-          >>> traced.lower().compile()(jnp.ones(3))
+          >>> partax.filter_jit(lambda x: x**2).trace(jnp.ones(3)).lower().compile()(jnp.ones(3))
           Array([1., 1., 1.], dtype=float32)
 
         Args:
@@ -129,15 +124,11 @@ class Lowered(_Stage):
     """A lowered call. Same as `jax.stages.Lowered`, for the user's own arguments.
 
     Example:
-      >>> lowered = partax.filter_jit(lambda x: x**2).lower(jnp.ones(3))
-      >>> lowered.compile()(jnp.ones(3))
+      >>> partax.filter_jit(lambda x: x**2).lower(jnp.ones(3)).compile()(jnp.ones(3))
       Array([1., 1., 1.], dtype=float32)
 
     Attributes:
       out_info: The result with `jax.ShapeDtypeStruct`s for its arrays.
-
-    See Also:
-      The guide "Ahead-of-time compilation and export".
     """
 
     def as_text(self, /, *args: Any, **kwargs: Any) -> str:
@@ -160,15 +151,14 @@ class Lowered(_Stage):
         """Return the program as an object of the compiler.
 
         Example:
-          >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
-          >>> type(lowered.compiler_ir()).__name__
+          >>> type(partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compiler_ir()).__name__
           'Module'
 
         Args:
           *args, **kwargs: Same as in `jax.stages.Lowered.compiler_ir`, such as `dialect`.
 
         Returns:
-          Same as `jax.stages.Lowered.compiler_ir`.
+          Same as in JAX.
         """
         return self._of_jax.compiler_ir(*args, **kwargs)
 
@@ -189,8 +179,7 @@ class Lowered(_Stage):
         """Compile the program.
 
         Example:
-          >>> lowered = partax.filter_jit(lambda x: x**2).lower(jax.ShapeDtypeStruct((2,), "float32"))
-          >>> lowered.compile()(jnp.array([1.0, 3.0]))
+          >>> partax.filter_jit(lambda x: x**2).lower(jnp.ones(2)).compile()(jnp.array([1.0, 3.0]))
           Array([1., 9.], dtype=float32)
 
         Args:
@@ -211,16 +200,12 @@ class Compiled(_Stage):
     compiled one.
 
     Example:
-      >>> scale = partax.filter_jit(lambda x, by: x * by)
-      >>> compiled = scale.lower(jnp.ones(2), by=3).compile()
+      >>> compiled = partax.filter_jit(lambda x, by: x * by).lower(jnp.ones(2), by=3).compile()
       >>> compiled(jnp.array([1.0, 2.0]), by=3)
       Array([3., 6.], dtype=float32)
 
     Attributes:
       out_info: The result with `jax.ShapeDtypeStruct`s for its arrays, with their shardings.
-
-    See Also:
-      The guide "Ahead-of-time compilation and export".
     """
 
     def __init__(self, program: Program, compiled: Any):
@@ -235,8 +220,8 @@ class Compiled(_Stage):
         """Return the memory that the program needs, in bytes, as XLA counts it.
 
         Example:
-          >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
-          >>> compiled.memory_analysis().argument_size_in_bytes
+          >>> scale = partax.filter_jit(lambda x: 2 * x)
+          >>> scale.lower(jnp.ones(3)).compile().memory_analysis().argument_size_in_bytes
           12
 
         Returns:
@@ -254,8 +239,7 @@ class Compiled(_Stage):
         """Run the program.
 
         Args:
-          *args, **kwargs: Same as in a call of the wrapped function. An array may be any value that a call with the
-            same trace would accept.
+          *args, **kwargs: Same as in a call of the wrapped function with the same trace.
 
         Returns:
           The result of the wrapped function.
@@ -281,7 +265,6 @@ class Compiled(_Stage):
         return result
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-        """Return an error that names a static value, shape or dtype of a call that differs from the compiled one."""
         call = self._program.call.rebind(args, kwargs)
         if call is None:
             described, _ = self._program.call.described_of(args, kwargs)

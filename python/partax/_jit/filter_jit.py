@@ -27,9 +27,7 @@ class CacheInfo(NamedTuple):
     """The number of static keys, traces and calls that the cache of a wrapper has counted.
 
     Example:
-      >>> @partax.filter_jit
-      ... def shift(x, by):
-      ...     return x + by
+      >>> shift = partax.filter_jit(lambda x, by: x + by)
       >>> _ = shift(jnp.ones(3), 1), shift(jnp.ones(3), 1), shift(jnp.ones(3), 2)
       >>> shift.cache_info().hits
       1
@@ -57,13 +55,11 @@ class CacheInfo(NamedTuple):
 CacheInfo.__module__ = "partax.stages"  # where users find it, and pickles too
 
 
-def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
+def cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     """Count the static keys and traces of the wrapper, and how many of its calls were hits.
 
     Example:
-      >>> @partax.filter_jit
-      ... def scale(x, by):
-      ...     return x * by
+      >>> scale = partax.filter_jit(lambda x, by: by * x)
       >>> _ = scale(jnp.ones(3), 1), scale(jnp.ones(3), 1), scale(jnp.ones(3), 2)
       >>> scale.cache_info()
       CacheInfo(static_keys=2, traces=2, hits=1, misses=2, max_size=4096, loads=0)
@@ -74,7 +70,7 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     return CacheInfo(*(getattr(self._cache, name) for name in CacheInfo._fields))
 
 
-def _clear_cache(self: JitFunction[..., Any]) -> None:
+def clear_cache(self: JitFunction[..., Any]) -> None:
     """Drop every static key, trace and executable of the wrapped callable, and of its earlier states.
 
     Example:
@@ -135,15 +131,11 @@ def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O
     return cast("Any", function)
 
 
-_STATIC = "expected no such option: what is not an array is static already, wherever it is"
-_DONATE = "expected donate=('state',), the names of the arguments, or donate='all'"
 _OF_JAX = {
-    "static_argnums": _STATIC,
-    "static_argnames": _STATIC,
-    "donate_argnums": _DONATE,
-    "donate_argnames": _DONATE,
+    "static": "expected no such option: what is not an array is static already, wherever it is",
+    "donate": "expected donate=('state',), the names of the arguments, or donate='all'",
 }
-"""Options of jax.jit, and what to do instead."""
+"""What to do instead of options of jax.jit."""
 
 
 @compilation
@@ -218,8 +210,8 @@ def filter_jit(
       The guide "`filter_jit` and what is static".
     """
     for name, value in of_jax.items():
-        expected_names = ", ".join(_DEFAULTS)
-        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, f'expected one of {expected_names}')}")
+        expected = _OF_JAX.get(name.partition("_arg")[0], f"expected one of {', '.join(_DEFAULTS)}")
+        raise TypeError(f"filter_jit: found {name}={value!r}, {expected}")
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
     values = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces, store
     is_plain = all(map(operator.is_, values, _DEFAULTS.values()))  # quick: it may be called in each step of a loop
@@ -242,20 +234,16 @@ def install() -> None:
     """Connect the native wrapper with JAX. Called once, when partax is imported."""
     parts = operator.attrgetter("_function", "__self__", "_options.key")
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
-    for name, method in (
-        ("lower", methods.lower),
-        ("trace", methods.trace),
-        ("eval_shape", methods.eval_shape),
-        ("precompile", methods.precompile),
-        ("bind", methods.bind),
-        ("cache_info", _cache_info),
-        ("clear_cache", _clear_cache),
-        ("__repr__", lambda self: wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)),
+    of_wrappers = methods.lower, methods.trace, methods.eval_shape, methods.precompile, methods.bind
+    for method in (*of_wrappers, cache_info, clear_cache):
+        setattr(JitFunction, method.__name__, method)
+    for cls, name, value in (
+        (JitFunction, "__repr__", lambda self: wrapper_text("nnx.jit" if self._options.graph else "filter_jit", self)),
+        (_core.BoundFunction, "rebind", methods.rebind),
+        (_core.BoundFunction, "__repr__", methods.bound_text),
+        (_core.BoundFunction, "__signature__", property(methods.bound_signature)),
     ):
-        setattr(JitFunction, name, method)
-    signature = property(methods.bound_signature)
-    for name, value in (("rebind", methods.rebind), ("__repr__", methods.bound_text), ("__signature__", signature)):
-        setattr(_core.BoundFunction, name, value)
+        setattr(cls, name, value)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
     register_parts(Options, operator.attrgetter("key"))
     for cls in (_core.Static, _core.FlatSpec):

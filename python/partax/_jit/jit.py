@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._jit.filter_jit import compilation
-from partax._jit.jax_options import all_shardings, chosen_arguments, names_at
+from partax._jit.jax_options import all_shardings, chosen_arguments
 from partax._jit.options import Options, names_of
 from partax._pytree.short_text import short_text
 
@@ -46,8 +46,7 @@ def jit(
     unchanged reuses the program of the earlier one.
 
     Args:
-      fun: The function. The arrays that it or its closure holds are constants. Default: None, which returns a
-        decorator.
+      fun: The function. The arrays that it holds are constants. Default: None, which returns a decorator.
       in_shardings, out_shardings: Same as in `jax.jit`. Default: None, which leaves them to JAX.
       static_argnums, static_argnames: The static arguments, by position and by name. Default: None.
       donate_argnums, donate_argnames: The arguments whose buffers a call may reuse. Default: None.
@@ -66,30 +65,16 @@ def jit(
       The guide "Fast restarts".
     """
     if fun is None:
-        return functools.partial(
-            jit,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-            keep_unused=keep_unused,
-            inline=inline,
-            compiler_options=compiler_options,
-        )
+        return functools.partial(jit, **{name: value for name, value in locals().items() if name != "fun"})
     if not callable(fun) or inspect.isgeneratorfunction(fun) or inspect.iscoroutinefunction(fun):
         raise TypeError(f"found {short_text(fun)}, expected a function that returns its result: `jit(f)(x)`")
-    static_positions, static_names = chosen_arguments(fun, "static", static_argnums, static_argnames)
-    donated_positions, donated_names = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
-    static = tuple(dict.fromkeys((*static_names, *names_at(fun, static_positions))))
-    donated = tuple(dict.fromkeys((*donated_names, *names_at(fun, donated_positions))))
-    both = [name for name in donated if name in static]
-    if both:
-        raise ValueError(f"found {both[0]!r} among the static and the donated arguments, expected it in one of them")
-    in_shardings, out_shardings = _specified(in_shardings), _specified(out_shardings)
+    static = chosen_arguments(fun, "static", static_argnums, static_argnames)
+    donated = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
+    for name in donated:
+        if name in static:
+            raise ValueError(f"found {name!r} among the static and the donated arguments, expected it in one of them")
     if isinstance(in_shardings, (tuple, list)) and not isinstance(in_shardings, jax.sharding.PartitionSpec):
-        in_shardings = all_shardings(fun, static_positions, static_names, in_shardings)
+        in_shardings = all_shardings(fun, static, in_shardings)
     options = Options(
         donate=donated or "none",
         inline=inline,
@@ -101,11 +86,6 @@ def jit(
         static_parameters=static,
     )
     return _core.make_jit_function(fun, options)
-
-
-def _specified(shardings: Any) -> Any:
-    """Return the shardings, or None for jax's own default of the options."""
-    return None if type(shardings).__name__ == "UnspecifiedValue" else shardings
 
 
 def arrays_of(fun: Any, result: Any) -> Any:

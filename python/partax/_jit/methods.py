@@ -54,8 +54,7 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
 
     Example:
       >>> scale = partax.filter_jit(lambda x, by: x * by)
-      >>> compiled = scale.lower(jax.ShapeDtypeStruct((3,), "float32"), 2.0).compile()
-      >>> compiled(jnp.ones(3), 2.0)
+      >>> scale.lower(jax.ShapeDtypeStruct((3,), "float32"), 2.0).compile()(jnp.ones(3), 2.0)
       Array([2., 2., 2.], dtype=float32)
 
     Args:
@@ -63,9 +62,6 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> "Lowered":
 
     Returns:
       The `Lowered` program.
-
-    Raises:
-      RetraceError, TypeError: Same as in `trace`.
     """
     return trace(self, *args, **kwargs).lower()
 
@@ -83,9 +79,6 @@ def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
     Returns:
       The result with a `jax.ShapeDtypeStruct` for each array. Other leaves are returned unchanged.
-
-    Raises:
-      RetraceError, TypeError: Same as in `trace`.
     """
     return trace(self, *args, **kwargs).out_info
 
@@ -102,9 +95,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
     Args:
       *calls: For each call a tuple of its positional arguments, or a dictionary of its arguments by name. A
         `jax.ShapeDtypeStruct` may replace an array.
-      threads: The number of calls that are compiled at once. Python traces in one thread at a time. With settings of
-        this thread alone, as within `with jax.enable_x64():`, all calls are compiled in it. Default: None, for the
-        number of processors.
+      threads: The number of calls that are compiled at once. With settings of this thread alone, as within
+        `with jax.enable_x64():`, all calls are compiled in it. Default: None, for the number of processors.
 
     Raises:
       TypeError: A call is neither a tuple nor a dictionary; or same as for the call. What the function raises has a
@@ -155,9 +147,7 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     """Read, check and keep some arguments once, for calls that pass the others.
 
     Example:
-      >>> @partax.filter_jit
-      ... def predict(model, x):
-      ...     return model["weight"] * x
+      >>> predict = partax.filter_jit(lambda model, x: model["weight"] * x)
       >>> serve = predict.bind({"weight": jnp.full(2, 3.0)})
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)

@@ -9,7 +9,7 @@ from flax.nnx.transforms.transforms import _raise_bound_method_error, _resolve_b
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapper_of
-from partax._jit.jax_options import all_shardings, chosen_arguments, names_at
+from partax._jit.jax_options import all_shardings, chosen_arguments
 from partax._jit.options import Options, call_parameters
 from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
@@ -38,15 +38,14 @@ def wrapper_for_nnx(
         fun = types.MethodType(type(fun).__call__, fun)
     elif _resolve_bound_callable(fun)[2]:
         _raise_bound_method_error("jit")
-    static_positions, static_names = chosen_arguments(fun, "static", static_argnums, static_argnames)
-    positions, names = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
+    static = chosen_arguments(fun, "static", static_argnums, static_argnames)
+    donated_names = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
-        by_position = all_shardings(fun, static_positions, static_names, in_shardings)
+        by_position = all_shardings(fun, static, in_shardings)
         in_shardings = (None, *by_position) if is_argument else by_position  # the object itself has none in nnx
-    donated_names = (*names, *names_at(fun, positions))
     if not all(isinstance(name, str) for name in donated_names):
         raise ValueError(
-            f"found {positions} in donate_argnums, where `*{call_parameters(fun).var_names[0]}` takes several "
+            f"found {donate_argnums} in donate_argnums, where `*{call_parameters(fun).var_names[0]}` takes several "
             "arguments, expected positions of others; donate_argnames donates all of them"
         )
     graph = graphlib.set_graph_mode.current_value() if graph is None else graph
@@ -57,6 +56,6 @@ def wrapper_for_nnx(
     in_shardings = prefix_of(in_shardings)
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
-    donate = tuple(dict.fromkeys(donated_names)) or donate
+    donate = donated_names or donate
     made = Options(donate=donate, in_shardings=in_shardings, out_shardings=out_shardings, graph=mode, **options)
     return wrapper_of(made, fun)
