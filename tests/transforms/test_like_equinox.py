@@ -205,15 +205,15 @@ def converted(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
 FITS_ONE = r"found the tangent {}, expected one like float32\[3\]"
 # What does not fit; Equinox has an error there too.
 WRONG: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
-    "too few tangents": (jvp(X), ValueError, "found 1 tangents and 2 primals"),
-    "shape": (jvp(array(2), NONE), ValueError, "`x`: " + FITS_ONE.format(r"float32\[2\]")),
-    "dtype": (jvp(X.astype(jnp.bfloat16), NONE), TypeError, "`x`: " + FITS_ONE.format(r"bfloat16\[3\]")),
-    "structure": (jvp(None, [X]), ValueError, "`layer`: found a"),
-    "over a part": (jvp(None, X), ValueError, "`layer`: found a tangent where no leaf can have one"),
+    "too few tangents": (jvp(X), ValueError, "`primals`: found a `tuple` with 2 children"),
+    "shape": (jvp(array(2), NONE), ValueError, r"`primals\[0\]`: " + FITS_ONE.format(r"float32\[2\]")),
+    "dtype": (jvp(X.astype(jnp.bfloat16), NONE), TypeError, r"`primals\[0\]`: " + FITS_ONE.format(r"bfloat16\[3\]")),
+    "structure": (jvp(None, [X]), ValueError, r"`primals\[1\]`: found a"),
+    "over a part": (jvp(None, X), ValueError, r"`primals\[1\]`: found a tangent where no leaf can have one"),
     "of a number": (
         lambda lib: lib.filter_jvp(lambda x: x["a"], ({"a": X, "n": 1},), ({"a": X, "n": 1.0},)),
         TypeError,
-        r"`x\['n'\]`: found a tangent for 1, which can have none",
+        r"`primals\[0\]\['n'\]`: found a tangent for 1, which can have none",
     ),
     "cotangent": (pull(ones=X), ValueError, r"`the result\['ones'\]`: found the cotangent float32"),
     "no array": (pull(n=X), ValueError, r"`the result\['n'\]`: found a cotangent where no leaf can have one"),

@@ -49,8 +49,7 @@ def scan_steps(
         called: batches, or what is carried, differ in structure or dtype; the message has the path.
       ValueError: `size` is not positive, or the step has shardings. When called: the carry is ambiguous or missing.
 
-    See Also:
-      The guide "Bind arguments and batch steps".
+    See Also: The guide "Bind arguments and batch steps".
     """
     if not isinstance(step, JitFunction):
         raise TypeError(f"`step`: found a `{type(step).__name__}`, expected what `filter_jit` or `nnx.jit` returned")

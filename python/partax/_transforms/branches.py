@@ -42,8 +42,7 @@ def filter_cond(
     Raises:
       TypeError: The static parts, the dtypes or the shapes of the two results differ, by their path with both.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     functions = {"true_fun": true_fun, "false_fun": false_fun}
     return _one_of("filter_cond", pred, functions, operands, lambda pred, funs, *a: jax.lax.cond(pred, *funs, *a))
@@ -69,8 +68,7 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
       TypeError: Same as in `filter_cond`.
       ValueError: `branches` is empty.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")

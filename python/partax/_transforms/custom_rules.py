@@ -19,7 +19,6 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
-
 _FIRST = "[0][0]"  # the path of the first argument in `(args, kwargs)`
 
 
@@ -27,11 +26,6 @@ def _argument_path(path: str, names: Sequence[str] = ()) -> str:
     """The path from an argument, of a path in `(args, kwargs)`; `names` are of the arguments by position."""
     key, _, rest = path[4:].partition("]")
     return (key[1:-1] if path.startswith("[1]") else names[int(key)]) + rest
-
-
-def _primal_array(primal: Any) -> Any:
-    """Return the array of a primal, which may be represented by the number that JAX was called with."""
-    return primal.value if is_array(primal.value) else jnp.asarray(primal.value)
 
 
 class _CustomRules(Transformed[_P, _R]):
@@ -76,8 +70,7 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
       AttributeError: When called: the rule is not set.
       ValueError, TypeError: When called: an argument by name is differentiated, or a tangent does not fit.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
 
     _name = "filter_custom_jvp"
@@ -165,8 +158,7 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
       TypeError: When called: without a positional argument.
       RuntimeError: When called: a rule is missing, another argument is differentiated, or a cotangent does not fit.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
 
     _name = "filter_custom_vjp"
@@ -176,7 +168,7 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
 
         Example:
           >>> square = partax.filter_custom_vjp(lambda x: x**2)
-          >>> _ = square.def_fwd(lambda perturbed, x: (x**2, x))  # the result, and what the backward pass needs
+          >>> _ = square.def_fwd(lambda perturbed, x: (x**2, x))
 
         Args:
           rule: A function that is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
@@ -218,7 +210,8 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
                         f"`{_argument_path(path, names)}`: found an array that is differentiated, but {name}() under "
                         f"filter_custom_vjp differentiates only `{names[0]}`; pack both into one tuple"
                     )
-            call = primals.replace(map(_primal_array, primals.leaves.values()))
+            # The value of a primal may be the number that JAX was called with.
+            call = primals.replace(jnp.asarray(leaf.value) for leaf in primals.leaves.values())
             marks = {
                 path: is_inexact_array_like(leaf) and path in call.leaves and primals.leaves[path].perturbed
                 for path, leaf in call.values.items()

@@ -11,14 +11,7 @@ from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_arra
 from partax._transforms.objects import Objects
 from partax._transforms.split import Split, parts
 from partax._transforms.tangents import build_tangent, differentiated, tangents_by_path, value_and_aux, zeros_like
-from partax._transforms.wrapper import (
-    Transformed,
-    check_callable,
-    check_first,
-    derivation,
-    names_of_arguments,
-    wrapped,
-)
+from partax._transforms.wrapper import Transformed, check_callable, check_first, derivation, wrapped
 
 _R = TypeVar("_R")
 
@@ -87,21 +80,19 @@ def filter_grad(
     Args:
       fun: A function that returns a real scalar, or `(scalar, aux)`. Default: return a decorator.
       has_aux: Whether `fun` returns `(scalar, aux)`; `aux` may be anything. Default: False.
-      wrt: A filter, same as in `partition`, of the leaves of the first argument; the inexact arrays that it matches are
-        differentiated. Default: None, for all floating and complex arrays of JAX and NumPy.
+      wrt: A filter, same as in `partition`, of the inexact arrays to differentiate. Default: None, for all of them.
       holomorphic: Same as in `jax.grad`; all arrays that are differentiated have to be complex. Default: False.
       allow_int: Same as in `jax.grad`; as in Equinox, the gradient of an integer is None. Default: False.
 
     Returns:
-      A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
-      of the first argument, with None for everything that is not differentiated.
+      A function that returns the gradient, or `(gradient, aux)`. The gradient is a tree like the first argument, with
+      None for everything that is not differentiated.
 
     Raises:
       TypeError: `fun` is not callable. When called: without a positional argument.
       ValueError: When called: `wrt` is not a filter.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_grad", fun, has_aux, wrt, holomorphic=holomorphic, allow_int=allow_int)
 
@@ -126,13 +117,11 @@ def filter_value_and_grad(
       fun, has_aux, wrt, holomorphic, allow_int: Same as in `filter_grad`.
 
     Returns:
-      A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`.
+      A function that returns `(value, gradient)`, or `((value, aux), gradient)`.
 
-    Raises:
-      ValueError, TypeError: Same as in `filter_grad`.
+    Raises: Same as in `filter_grad`.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_value_and_grad", fun, has_aux, wrt, holomorphic=holomorphic, allow_int=allow_int)
 
@@ -155,14 +144,12 @@ def filter_jacfwd(
       holomorphic: Same as in `jax.jacfwd`. Default: False.
 
     Returns:
-      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`: a tree like the result, with a
-      tree like the first argument instead of each floating or complex array or number, and None for other leaves.
+      A function that returns the Jacobian, or `(jacobian, aux)`: a tree like the result, with a tree like the first
+      argument instead of each inexact array or number, and None for other leaves.
 
-    Raises:
-      TypeError, ValueError: Same as in `filter_grad`.
+    Raises: Same as in `filter_grad`.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_jacfwd", fun, has_aux, wrt, holomorphic=holomorphic)
 
@@ -184,11 +171,9 @@ def filter_jacrev(
     Returns:
       Same as in `filter_jacfwd`.
 
-    Raises:
-      TypeError, ValueError: Same as in `filter_jacfwd`.
+    Raises: Same as in `filter_jacfwd`.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_jacrev", fun, has_aux, wrt, holomorphic=holomorphic)
 
@@ -208,14 +193,11 @@ def filter_hessian(
       fun, has_aux, wrt, holomorphic: Same as in `filter_jacfwd`.
 
     Returns:
-      Same as in `filter_jacfwd`, with the Hessian: instead of each inexact leaf of the result, a tree like the first
-      argument, of trees like it.
+      Same as in `filter_jacfwd`, but instead of each inexact leaf, a tree like the first argument, of trees like it.
 
-    Raises:
-      TypeError, ValueError: Same as in `filter_jacfwd`.
+    Raises: Same as in `filter_jacfwd`.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_hessian", fun, has_aux, wrt, holomorphic=holomorphic)
 
@@ -233,32 +215,25 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
       fn: A function of any trees, with any result.
       primals: A tuple or list of its arguments by position.
       tangents: For each argument a tree like it, with None for a leaf without a tangent or a whole part of the tree.
-        Only floating and complex arrays and numbers can have a tangent.
       **kwargs: Its arguments by name, which have no tangent.
 
     Returns:
-      `(result, tangent)`. The tangent is a tree like the result, with None for a leaf that does not depend on a primal
-      with a tangent; with zeros, if one of your nodes refuses None.
+      `(result, tangent)`, two trees alike. A leaf that depends on no primal with a tangent has None instead of one, or
+      zeros, if one of your nodes refuses None.
 
     Raises:
       TypeError: `fn` is not callable, or a primal cannot have a tangent, or not of this dtype.
       ValueError: `tangents` are not like `primals`; the message has the path.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     check_callable(fn, "filter_jvp")
     for values in (primals, tangents):
         if not isinstance(values, (tuple, list)):
             raise TypeError(f"filter_jvp: found a `{type(values).__name__}`, expected tuples of primals and tangents")
-    if len(primals) != len(tangents):
-        raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
     objects = Objects.of_call("filter_jvp", fn, primals, kwargs)
-    tangent_leaves: dict[str, Any] = {}
-    for i, name in enumerate(names_of_arguments(fn, len(primals))):
-        leaves = tangents_by_path(tangents[i], primals[i], name, "tangent")
-        tangent_leaves |= {f"[{i}]{path}": leaf for path, leaf in leaves.items()}
-    split = Split.of(list(primals), True).only(tangent_leaves)
+    tangent_leaves = tangents_by_path(tuple(tangents), tuple(primals), "primals", "tangent")
+    split = Split.of(tuple(primals), True).only(tangent_leaves)
     constants = Split.of(kwargs)
 
     def on_leaves(split: Split) -> Any:
@@ -279,10 +254,7 @@ def _dependent_leaves(inputs: Split, result: Split) -> dict[str, Any]:
     """
     leaves = {path: leaf for path, leaf in result.values.items() if is_inexact_array_like(leaf)}
     dependent: list[str] = []
-
-    @jax.custom_jvp
-    def ask(inputs: Any, leaves: dict[str, Any]) -> Any:
-        return inputs, leaves
+    ask: Any = jax.custom_jvp(lambda *values: values)
 
     def rule(values: Any, tangents: Any) -> Any:
         dependent.extend(path for path, tangent in tangents[1].items() if not isinstance(tangent, SymbolicZero))
@@ -318,8 +290,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       TypeError: `fun` is not callable, or does not return a pair with `has_aux`.
       ValueError: `wrt` is not a filter, or, for `pull`, the cotangent is not like the result.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_vjp")
     objects = Objects.of_call("filter_vjp", fun, primals, {})

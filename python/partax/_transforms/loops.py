@@ -54,8 +54,7 @@ def filter_scan(
         path and both: `carry.layers[0].rate`.
       ValueError: The arrays of `xs` have no leading axis of one length.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     objects = Objects("filter_scan", [("carry", init), ("xs", xs)])
     return scan(objects.refuse_changes(f), init, xs, length=length, reverse=reverse, unroll=unroll)
@@ -106,11 +105,9 @@ def filter_while_loop(
     Returns:
       The last carry.
 
-    Raises:
-      TypeError: Same as in `filter_scan`.
+    Raises: Same as in `filter_scan`.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     objects = Objects("filter_while_loop", [("carry", init_val)])
     condition, step = objects.refuse_changes(cond_fun), objects.refuse_changes(body_fun)
@@ -148,11 +145,9 @@ def filter_fori_loop(
     Returns:
       The last carry.
 
-    Raises:
-      TypeError: Same as in `filter_scan`.
+    Raises: Same as in `filter_scan`.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     step = Objects("filter_fori_loop", [("index", lower), ("carry", init_val)]).refuse_changes(body_fun)
 
@@ -182,8 +177,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
     Raises:
       ValueError: The arrays of `xs` have no leading axis of one length.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     function = Objects("filter_map", [("xs", xs)]).refuse_changes(f)
     body = in_place_of(f, lambda x: Split.of(function(x.tree), root="result"))
@@ -229,8 +223,7 @@ def stack(layers: Iterable[_T]) -> _T:
     Raises:
       ValueError: There are none, or two differ in more than the values of arrays; the message has the path and both.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     every = list(layers)
     if not every or isinstance(layers, dict):
@@ -262,8 +255,7 @@ def unstack(tree: _T) -> tuple[_T, ...]:
     Raises:
       ValueError: The arrays have no leading axis of one length, or `tree` has none.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     split = _split_by_axis(tree, "tree")
     return tuple(split.replace(row).tree for row in zip(*map(jnp.unstack, split.leaves.values()), strict=True))
@@ -303,11 +295,9 @@ def scan_layers(
       The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new
       leading axis, everything else once.
 
-    Raises:
-      ValueError, TypeError: Same as in `stack` and `filter_scan`.
+    Raises: Same as in `stack` and `filter_scan`.
 
-    See Also:
-      The guide "Loops, branches and layers".
+    See Also: The guide "Loops, branches and layers".
     """
     objects = Objects("scan_layers", [("layers", layers), ("x", x), ("per_layer", per_layer)])
     function = objects.refuse_changes(call)

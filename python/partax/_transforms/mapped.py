@@ -186,8 +186,7 @@ def filter_vmap(
       TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an axis is given to a non-array.
       ValueError: When called: axes do not fit the arguments or the result; the message has the path.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
@@ -268,8 +267,7 @@ def filter_shard_map(
       TypeError: `fun` is not callable. When called: a leaf of the specs is not a spec; the message has the path.
       ValueError: When called: specs do not fit the arguments or the result; the message has the path.
 
-    See Also:
-      The guide "Several devices and processes".
+    See Also: The guide "Several devices and processes".
     """
     options = ("mesh", mesh), ("axis_names", frozenset(axis_names)), ("check_vma", check_vma)
     return wrapped(_ShardMap, _ShardMap._name, (in_specs, out_specs, options), fun)

@@ -49,8 +49,7 @@ def filter_checkpoint(
     Returns:
       A function of the same arguments with the same result.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     return wrapped(_Checkpoint, _Checkpoint._name, (prevent_cse, policy), fun)
 
@@ -76,8 +75,7 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     Returns:
       The result. Leaves that are not arrays are unchanged.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_eval_shape")
     objects = Objects.of_call("filter_eval_shape", fun, args, kwargs, takes_fun=True)
@@ -123,8 +121,7 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
       array and None for other leaves; and the result with None for each array. If one of your nodes refuses None, a
       tree has all leaves.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     check_callable(fun, "filter_make_jaxpr")
     return _MakeJaxpr(fun)
@@ -192,8 +189,7 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     Raises:
       ValueError: When called: the arguments differ from those of the conversion; the message has the path.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     check_callable(fn, "filter_closure_convert")
     jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
@@ -235,8 +231,7 @@ def filter_pure_callback(
       TypeError: `callback` is not callable.
       ValueError: When the program runs, inside jax's own error: the result is not like `result_shape_dtypes`.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     call = functools.partial(jax.pure_callback, sharding=sharding, vmap_method=vmap_method)
     return _call_back("filter_pure_callback", call, callback, args, kwargs, result_shape_dtypes)
@@ -271,11 +266,9 @@ def filter_io_callback(
     Returns:
       The result of `callback`.
 
-    Raises:
-      TypeError, ValueError: Same as in `filter_pure_callback`.
+    Raises: Same as in `filter_pure_callback`.
 
-    See Also:
-      The guide "Transformations of any tree".
+    See Also: The guide "Transformations of any tree".
     """
     call = functools.partial(io_callback, sharding=sharding, ordered=ordered)
     return _call_back("filter_io_callback", call, callback, args, kwargs, result_shape_dtypes)

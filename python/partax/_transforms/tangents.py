@@ -14,20 +14,12 @@ from partax._transforms.split import Rest, Split, leaf_text, spread
 
 
 def differentiated(tree: Any, wrt: FilterSpec) -> Split:
-    """Split a tree into the leaves that are differentiated and the rest: of the leaves that `wrt` matches, the inexact
-    arrays. None matches all.
-    """
-    if type(wrt) in (str, int):
-        such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
-        raise ValueError(
-            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
-        )
+    """Split a tree into the inexact arrays that `wrt` matches, or all, and the rest."""
     structure, leaves, rest = flat_partition(tree, is_inexact_array if wrt is None else is_inexact_array & wrt)
     return Split(Rest(structure, rest), leaves)
 
 
 def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
-    """Return the pair that a function returned with `has_aux`; else its result, and None."""
     if not has_aux:
         return out, None
     if not isinstance(out, (tuple, list)) or len(out) != 2:
@@ -38,12 +30,7 @@ def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
 
 
 def tangents_by_path(tangents: Any, tree: Any, name: str, what: str, ignore_others: bool = False) -> dict[str, Any]:
-    """The tangents, called `what`, of the leaves of a tree that have one. Messages call the tree `name`.
-
-    `tangents` is a tree like it, with None for a leaf or a whole part. Those of leaves that cannot have one are errors,
-    or left out with `ignore_others`. A ValueError names the path where the trees or shapes differ, a TypeError where
-    dtypes do.
-    """
+    """The tangents of the leaves of a tree that have one; with `ignore_others`, leaves that cannot have one may."""
     pairs = spread(tangents, tree, is_none, f"its {what}", name)
     for key, _ in jax.tree_util.tree_leaves_with_path(tangents):
         if (path := jax.tree_util.keystr(key)) not in pairs:
