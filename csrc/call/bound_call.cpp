@@ -105,7 +105,7 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
 void BoundCall::replace_values(const Ref& values) {
   if (!PyTuple_Check(values.get()) || PyTuple_GET_SIZE(values.get()) != static_cast<Py_ssize_t>(size_))
     raise_error(PyExc_RuntimeError, "expected a tuple of as many values as the call has");
-  owned_.push_back(values);
+  owned_ = values;
   values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
 }
 

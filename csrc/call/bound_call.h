@@ -53,7 +53,7 @@ class BoundCall {
             PyObject* keyword_names);
 
   std::vector<PyObject*> bound_;
-  std::vector<Ref> owned_;  // by `replace_values`
+  Ref owned_;  // by `replace_values`
   PyObject* const* values_;
   std::size_t size_;
   CallShape shape_;

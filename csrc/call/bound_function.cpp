@@ -47,7 +47,7 @@ void Bindings::add_program(const Call& call, const Ref& returned) {
   constexpr std::size_t kMost = 16;  // each program, and each attempt to make one, looks at all arrays
   const ProgramPtr& program = call.program();
   const ProgramTable& table = call.cache().table;
-  const bool have_changed = call.cache().graph && !call.objects().changed_values_alone();
+  const bool have_changed = call.cache().graph && !call.has_changed_values_alone();
   BoundPrograms old_programs;  // dropped at the end, since that may run any code
   old_programs.swap(programs);
   std::copy_if(old_programs.begin(), old_programs.end(), std::back_inserter(programs),

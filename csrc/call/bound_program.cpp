@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/python_hooks.h"
-#include "call/graph_objects.h"
 #include "call/output.h"
 
 namespace partax {
@@ -53,26 +52,24 @@ bool BoundProgram::has_signature(PyObject* array, PyObject* signature) const {
 // False where something else than these may change.
 bool BoundProgram::find_free_leaves(const Program& program, const LeafBuffer& leaves) {
   const std::vector<Node>& nodes = program.key.nodes;
-  std::size_t leaf = 0, hint = 0;
-  for (std::size_t value = 0; value < kept_values_.parts.size(); ++value) {
-    const KeptValues::Part& part = kept_values_.parts[value];
+  std::size_t hint = 0;
+  for (const KeptValues::Part& part : kept_values_.parts) {
     for (std::size_t i = part.first_static; part.is_kept && i < part.end_static; ++i) {
       PyObject* const own = leaves.own_static(i);
       if (own != nullptr && holds_mutable(own)) return false;
     }
-    if (!part.is_kept) {
-      for (; leaf < part.first_leaf + part.num_leaves; ++leaf) free_.push_back({leaf, {}, nullptr, true, -1, {}});
-      continue;
-    }
+    std::size_t leaf = part.first_leaf;
     for (std::size_t at = part.first_node; at < part.end_node; ++at) {
-      leaf += at > part.first_node && nodes[at - 1].kind == Kind::kDynamicLeaf ? 1 : 0;
-      const Slot* const slot = program.objects ? variable_slot(nodes[at]) : nullptr;
-      if (slot == nullptr) continue;
-      PyObject* const variable = leaves.node(at, hint);
-      if (variable == nullptr || nodes[at].extent != 2 || nodes[at + 1].kind != Kind::kDynamicLeaf) return false;
-      free_.push_back({leaf, Ref::borrow(variable), slot, slot->owned_of(variable).get() != leaves[leaf], -1, {}});
+      const bool is_leaf = nodes[at].kind == Kind::kDynamicLeaf;
+      const Slot* const slot = part.is_kept && program.objects ? variable_slot(nodes[at]) : nullptr;
+      if (is_leaf && !part.is_kept) free_.push_back({leaf, {}, nullptr, true, -1, {}});
+      if (slot != nullptr) {
+        PyObject* const variable = leaves.node(at, hint);
+        if (variable == nullptr || nodes[at].extent != 2 || nodes[at + 1].kind != Kind::kDynamicLeaf) return false;
+        free_.push_back({leaf, Ref::borrow(variable), slot, slot->owned_of(variable).get() != leaves[leaf], -1, {}});
+      }
+      leaf += is_leaf ? 1 : 0;
     }
-    leaf = part.first_leaf + part.num_leaves;
   }
   return true;
 }

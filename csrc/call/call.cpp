@@ -106,7 +106,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
 
 void Call::find() {
   if (is_recent()) return;
-  if (cache_.graph && !objects_.has_read()) {
+  if (cache_.graph && !objects_) {
     read_objects();
     if (is_recent()) return;
   }
@@ -148,7 +148,7 @@ bool Call::matches(Program& program, BoundProgram* bound) {
   if (!match_call(program.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept_values))
     return false;
   const bool is_for = bound == nullptr || bound->is_for(leaves_);
-  if (is_for && (!cache_.graph || objects_.has_read() || objects_.are_matched(program, leaves_))) return true;
+  if (is_for && (!cache_.graph || objects_ || has_matched_objects(program))) return true;
   leaves_.clear();
   return false;
 }
@@ -165,9 +165,7 @@ Ref Call::finish(const Ref& returned, bool liveness_checked) {
   check_forwarded(*this, returned.get(), liveness_checked);
   keep_nodes();
   Ref result = user_result(returned.get(), leaves_);
-  if (!cache_.graph) return result;
-  objects_.record_completeness(*program_, leaves_);
-  return objects_.apply(*this, result, *program_, leaves_);
+  return cache_.graph ? apply_changes(result) : result;
 }
 
 // Keeps the nodes of the call that some trace returns unchanged, where its values were read before that trace.
@@ -203,7 +201,7 @@ void Call::find_or_create() {
       spec, [&] { return names(); }, [&] { return cache_.table.find_or_insert(spec, bound_.shape()); });
   try {
     add_own_statics(program_->key, spec, leaves_);
-    if (cache_.graph && !program_->objects) mark_objects(*program_);
+    if (cache_.graph && !program_->objects) program_->objects = std::make_unique<KeyObjects>(program_->key);
     if (program_->target.jitted) return;
     program_->difference = difference_of(*this, spec);
     const TargetRun run(*this);
@@ -236,10 +234,6 @@ CallDescription& Call::description() {
   description->data = spec_data(description->spec, names());
   description_ = std::move(description);
   return *description_;
-}
-
-void Call::read_objects() {
-  if (cache_.graph) objects_.read(*this);
 }
 
 Call::~Call() {

@@ -4,7 +4,6 @@
 
 #include "call/bound_function.h"
 #include "call/call_cache.h"
-#include "call/graph_objects.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {
@@ -41,8 +40,7 @@ class Call {
         cache_(cache_in(cache_object_.get())),
         abstract_(abstract),
         bound_(cache_.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args, num_args,
-               keyword_names),
-        objects_(bound_) {}
+               keyword_names) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call();  // clears what Python has of it
@@ -51,7 +49,10 @@ class Call {
   CallCache& cache() const noexcept { return cache_; }
   const Ref& cache_object() const noexcept { return cache_object_; }
   const BoundCall& bound() const noexcept { return bound_; }
-  const GraphObjects& objects() const noexcept { return objects_; }
+  // The objects that the function may change, a list, if Python has read them.
+  const Ref& objects() const noexcept { return objects_; }
+  // At its end: it has set values of Variables at most, and needed no Python for that.
+  bool has_changed_values_alone() const noexcept { return changed_values_alone_; }
   const LeafBuffer& leaves() const noexcept { return leaves_; }
   // Null until it is known.
   const ProgramPtr& program() const noexcept { return program_; }
@@ -68,7 +69,8 @@ class Call {
   CallDescription& description();
   // (its data, its leaves).
   Ref described() { return tuple_of({description().data, description().leaves.tuple()}); }
-  // Has Python read the objects that the function may change, if it may.
+  // Has Python read the objects that the function may change, if it may, and replace the values by what it makes of
+  // them.
   void read_objects();
   // Whether a program is that of this call; then `leaves` are its arrays, else empty. What `bound` (may be null) keeps
   // of the arguments is not looked at.
@@ -85,7 +87,7 @@ class Call {
   Ref finish(const Ref& returned, bool liveness_checked);
 
   int traverse(visitproc visit, void* arg) const {
-    return visit_all(visit, arg, cache_object_, objects_.objects(), bound_, leaves_, progress_, description_);
+    return visit_all(visit, arg, cache_object_, objects_, bound_, leaves_, progress_, description_);
   }
 
  private:
@@ -93,13 +95,21 @@ class Call {
   bool is_latest(ProgramPtr& program, BoundProgram* bound = nullptr);
   void find_or_create();
   void keep_nodes();
+  Ref ask_graph(Name& method, PyObject* outcome = nullptr);
+  // Whether values that match the program's key need no Python to read their objects: they are the nodes of the key,
+  // and each is in one place.
+  bool has_matched_objects(const Program& program) const;
+  // Makes the changes in the outcome of a trace, all or none, and returns the result of the function. Records in the
+  // program whether others with the same key need no Python.
+  Ref apply_changes(const Ref& outcome);
 
   const JitFunction& jit_;
   Ref cache_object_;
   CallCache& cache_;
   bool abstract_;
   BoundCall bound_;
-  GraphObjects objects_;
+  Ref objects_;
+  bool changed_values_alone_ = false;
   LeafBuffer leaves_;
   ProgramPtr program_;
   std::unique_ptr<CallDescription> description_;

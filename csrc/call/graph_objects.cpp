@@ -1,19 +1,16 @@
-#include "call/graph_objects.h"
+// The objects in the arguments of a call that its function may change in place, such as those of Flax nnx. What needs
+// Python is in `partax._libraries.flax.graph_call`.
 
 #include <algorithm>
 
 #include "base/python_hooks.h"
 #include "call/call.h"
-#include "classes/layout.h"
-#include "classes/type_table.h"
 
 namespace partax {
 namespace {
 
 // The first fields of partax._libraries.flax.graph_call.Outcome.
 enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
-
-bool is_object(const Node& node) noexcept { return node.kind == Kind::kEntries && node.info->layout->is_object; }
 
 // Arrays have no identity that a program could see, unlike a jax.Ref.
 bool are_arrays(const LeafBuffer& leaves) {
@@ -62,10 +59,10 @@ bool set_variables(const Program& program, const Items& values, PyObject* owners
 
 }  // namespace
 
-bool GraphObjects::are_matched(const Program& program, const LeafBuffer& leaves) const {
-  if (!program.objects || !program.objects->is_complete || !are_arrays(leaves)) return false;
+bool Call::has_matched_objects(const Program& program) const {
   KeyObjects& key = *program.objects;
-  std::vector<PyObject*> objects = objects_in(key, leaves);
+  if (!key.is_complete || !are_arrays(leaves_)) return false;
+  std::vector<PyObject*> objects = objects_in(key, leaves_);
   if (objects.size() != key.nodes.size()) return false;
   if (objects == key.distinct) return true;
   std::vector<PyObject*> sorted = objects;
@@ -75,61 +72,52 @@ bool GraphObjects::are_matched(const Program& program, const LeafBuffer& leaves)
   return true;
 }
 
-void GraphObjects::read(Call& call) {
-  const Ref &graph = call.cache().graph, &view = call.view();
+Ref Call::ask_graph(Name& method, PyObject* outcome) {
+  const Ref &graph = cache_.graph, &call = view(), call_values = values();
+  const Away away;
+  return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), call.get(), call_values.get(), outcome,
+                                                 objects_.get(), nullptr));
+}
+
+void Call::read_objects() {
   static Name method("read");
-  const Ref call_values = tuple_of(call_.values(), call_.size());
-  const Ref read = [&] {
-    const Away away;
-    return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), view.get(), call_values.get(), nullptr));
-  }();
+  if (!cache_.graph) return;
+  const Ref read = ask_graph(method);
   PyObject *values = nullptr, *objects = nullptr;
   parse_tuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects);
-  call_.replace_values(Ref::borrow(values));
+  bound_.replace_values(Ref::borrow(values));
   objects_ = Ref::borrow(objects);
 }
 
-void GraphObjects::record_completeness(const Program& program, const LeafBuffer& leaves) const {
-  if (!has_read() || !program.objects || program.objects->is_complete) return;
-  const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
-  const Items all(objects_.get());
-  program.objects->is_complete = objects.size() == program.objects->nodes.size() &&
-                                 std::equal(objects.begin(), objects.end(), all.begin(), all.end());
-}
-
-Ref GraphObjects::apply(Call& call, const Ref& outcome, const Program& program, const LeafBuffer& leaves) {
+Ref Call::apply_changes(const Ref& outcome) {
+  static Name method("apply");
+  KeyObjects& key = *program_->objects;
+  if (objects_ && !key.is_complete) {
+    const std::vector<PyObject*> objects = objects_in(key, leaves_);
+    const Items all(objects_.get());
+    key.is_complete = std::equal(objects.begin(), objects.end(), all.begin(), all.end());
+  }
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = Items(outcome.get()).begin();
   const Items values(fields[kValues]);
   // A Variable is changed in the trace in which it was created alone; Python compares the two where there is one.
   const bool may_set = values.begin() == values.end() || python::is_untraced().get() == Py_True;
   changed_values_alone_ =
-      fields[kIsPlain] == Py_True && !has_read() && may_set && set_variables(program, values, fields[kOwners], leaves);
+      fields[kIsPlain] == Py_True && !objects_ && may_set && set_variables(*program_, values, fields[kOwners], leaves_);
   if (changed_values_alone_) return Ref::borrow(fields[kResult]);
-  if (!has_read()) {
-    const std::vector<PyObject*> objects = objects_in(*program.objects, leaves);
+  if (!objects_) {
+    const std::vector<PyObject*> objects = objects_in(key, leaves_);
     objects_ = list_of(objects.data(), objects.size());
   }
-  const Ref &graph = call.cache().graph, &view = call.view();
-  static Name method("apply");
-  const Ref call_values = tuple_of(call_.values(), call_.size());
-  const Away away;
-  return Ref::checked(PyObject_CallMethodObjArgs(graph.get(), method.get(), view.get(), outcome.get(), objects_.get(),
-                                                 call_values.get(), nullptr));
+  return ask_graph(method, outcome.get());
 }
 
-const Slot* variable_slot(const Node& node) noexcept {
-  return is_object(node) && !node.info->layout->children.empty() ? node.info->layout->children.data() : nullptr;
-}
-
-void mark_objects(Program& program) {
-  auto objects = std::make_unique<KeyObjects>();
-  for (std::size_t i = 0; i < program.key.nodes.size(); ++i) {
-    if (!is_object(program.key.nodes[i])) continue;
-    objects->nodes.push_back(static_cast<std::uint32_t>(i));
-    program.key.mark_passthrough(i);
+KeyObjects::KeyObjects(TreeSpec& key) {
+  for (std::size_t i = 0; i < key.nodes.size(); ++i) {
+    if (!is_object(key.nodes[i])) continue;
+    nodes.push_back(static_cast<std::uint32_t>(i));
+    key.mark_passthrough(i);
   }
-  program.objects = std::move(objects);
 }
 
 }  // namespace partax

@@ -22,7 +22,7 @@ class PreparedCall {
   // The record of the trace that `run` made, or None.
   Ref record() const { return or_none(call().progress().record); }
   // The objects in the arguments that the function may change, a list; or None.
-  Ref objects() const { return or_none(call().objects().objects()); }
+  Ref objects() const { return or_none(call().objects()); }
   // The `Programs` that its program may be stored by, or None.
   Ref stored() const { return or_none(call().program()->target.stored); }
   Ref leaves() const { return call().leaves().tuple(); }

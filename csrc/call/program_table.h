@@ -39,8 +39,9 @@ struct ProgramTrace {
   std::shared_ptr<std::size_t> calls;
 };
 
-// Of the key of a function that may change objects in its arguments.
+// Of the key of a function that may change objects in its arguments, which a match keeps.
 struct KeyObjects {
+  explicit KeyObjects(TreeSpec& key);
   std::vector<std::uint32_t> nodes;  // of the key, in order
   bool is_complete = false;          // Python has found no other objects: a call needs no Python to find them
   std::vector<PyObject*> distinct;   // the addresses in the last call that was checked: no object was there twice

@@ -36,8 +36,8 @@ class DynamicRule {
 
  private:
   std::optional<Predicate> native_;
-  Ref predicate_;  // if it is not a native one
-  Ref names_;      // of the values that it applies to; empty if to all
+  Ref predicate_;          // if it is not a native one
+  Ref names_;              // of the values that it applies to; empty if to all
   Ref static_parameters_;  // names and positions; empty for filter_jit
 };
 

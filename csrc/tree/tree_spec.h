@@ -23,6 +23,13 @@ struct Node {
   const TypeInfo* info;        // null for leaves and for kCall
 };
 
+// Whether it is an nnx object, which has an identity.
+inline bool is_object(const Node& node) noexcept { return node.kind == Kind::kEntries && node.info->layout->is_object; }
+// Where a Variable of this node has its value; null for another node.
+inline const Slot* variable_slot(const Node& node) noexcept {
+  return is_object(node) && !node.info->layout->children.empty() ? node.info->layout->children.data() : nullptr;
+}
+
 // Some nodes of a spec that follow each other, and their static values.
 struct SpecPart {
   std::size_t first_node = 0, end_node = 0, first_static = 0, end_static = 0;

@@ -157,7 +157,7 @@ class GraphMode(enum.Enum):
                 error.add_note(f"partax: it is `{path}`")
             raise
 
-    def apply(self, call: _core.Call, outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
+    def apply(self, call: _core.Call, values: tuple[Any, ...], outcome: Outcome, objects: list[Any]) -> Any:
         """Change the objects of a call's arguments, which `read` returned, and return the call's result."""
         numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
         foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
