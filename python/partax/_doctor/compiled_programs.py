@@ -33,14 +33,9 @@ _FEWEST_OF_SHAPES = 5  # a few shapes, structures and modes are as it should be
 _MANY = 10
 _LEAST_SECONDS = 0.05  # that all but the first of them took
 _LISTED = 3  # reasons, the latest
-_SIZES = (
-    "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in length "
-    "to a few sizes, such as powers of two, and drop or pad the last batch."
-)
-_STATIC = (
-    "Pass `{}` as an array, by `jnp.asarray`, and not as a static value: a number that is one is a part of the "
-    "program. This needs that no shape and no Python `if` or `min` depends on it."
-)
+_KINDS = {"static int": "number", "static float": "number", "": "shape", "static str": "mode", "static bool": "mode"}
+_SIZES = "Pad what differs in length to a few sizes, such as powers of two, and give what grows its final size at once."
+_STATIC = "Pass `{}` as an array, by `jnp.asarray`, unless a shape or a Python `if` depends on it: a number is static."
 _MODES = "Each value of a static string or flag is a program: pass few values, or split the function by them."
 _ONCE = (
     "Pass arrays of the same types each time, and static values that stay; create the function once, outside of the "
@@ -77,5 +72,4 @@ def _kind(change: Difference) -> str:
         return "shape"
     if old.aval is not None and new.aval is not None:
         return "shape" if traced_type(old.aval)[1:] == traced_type(new.aval)[1:] else "type"
-    kinds = {"static int": "number", "static float": "number", "": "shape", "static str": "mode", "static bool": "mode"}
-    return kinds.get(new.label, "value")
+    return _KINDS.get(new.label, "value")

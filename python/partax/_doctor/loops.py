@@ -31,8 +31,7 @@ _PREPARATION = "preparation"  # what they are counted as
 _WAITS = {
     FETCH: (
         "fetches a value from the device {:,} times, as `float(x)`, `x.item()` and `np.asarray(x)` do",
-        "Keep the arrays themselves, `losses.append(loss)`, and fetch many at once, by `jax.device_get(losses)` after "
-        "the loop or every hundred turns; compile what is decided by a value.",
+        "Keep the arrays, by `losses.append(loss)`, and fetch many at once, by `jax.device_get(losses)`.",
     ),
     WAIT: (
         "calls `block_until_ready` {:,} times",
@@ -43,20 +42,12 @@ _FEWEST_FETCHES = 100  # in a loop: fewer are one for each epoch
 _APART = 5e-5  # seconds between two of them
 _LOST_SECONDS, _VERY_MUCH_LOST = 0.2, 5.0  # in which the device idles
 
-
-_OPERATIONS = (
-    "The loop around this line runs {:,} operations one by one, which took about {} without compiling: each takes the "
-    "host longer than the device, and nothing is fused."
-)
+_OPERATIONS = "The loop around this line runs {:,} operations one by one, which took about {} without compiling."
 _COMPILE = (
-    "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`, and have "
-    "`jax_disable_jit` off; make the loop a `jax.lax.scan` or `jax.lax.fori_loop` inside a compiled function; or do it "
-    "in NumPy, if the arrays are small and no gradient is needed."
+    "Compile what a turn does, by `jax.jit` or `partax.filter_jit` with `jax_disable_jit` off; make the loop a "
+    "`jax.lax.scan` inside a compiled function; or do it in NumPy, if the arrays are small."
 )
-_WAITING = (
-    "The loop around this line {}, and the host waits for each: the device idles until the next turn begins, about {} "
-    "in all."
-)
+_WAITING = "The loop around this line {}, and the host waits for each: the device idles for about {} in all."
 
 
 class Operation(NamedTuple):

@@ -31,6 +31,14 @@ _logger = logging.getLogger("partax")
 _SINGLE_LOOPS = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
 
 
+def _try(do: Callable[..., Any], name: str, *args: Any) -> Any:
+    """Do something without stopping the script or the examination of other programs."""
+    try:
+        return do(name, *args)
+    except Exception:
+        _logger.exception("partax: `%s` could not be examined; please report this", name)
+
+
 class Watch:
     """Notes every program that jax lowers in this process, with the seconds that jax reports."""
 
@@ -51,11 +59,9 @@ class Watch:
         self._has_ended = True
         self._until.close()
 
-    def _try(self, note: Callable[..., Any], name: str, *args: Any) -> Any:
-        try:
-            return None if self._has_ended else note(name, *args)
-        except Exception:  # the script goes on as it would without us
-            _logger.exception("partax: `%s` could not be noted; please report this", name)
+    def _try(self, note: Callable[..., Any], name: str, *args: Any) -> None:
+        if not self._has_ended:
+            _try(note, name, *args)
 
     def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
         name = plain_name(name)
@@ -127,14 +133,8 @@ def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Prog
 def diagnoses(watch: Watch) -> list[Diagnosis]:
     """Return the findings in the user's functions and loops, the worst first."""
     users = [program for program in watch.programs.values() if program.program.line.is_users]
-    of_functions: list[Diagnosis] = []
-    for programs in _costliest_functions(users):
-        try:
-            of_functions.append(_diagnosis(programs))
-        except Exception:  # the script has run to its end: what the others have is not lost
-            name = programs[0].program.name
-            _logger.exception("partax: the program `%s` could not be examined; please report this", name)
-    diagnoses = [*of_functions, *watch.loops.diagnoses()]
+    of_functions = (_try(_diagnosis, programs[0].program.name, programs) for programs in _costliest_functions(users))
+    diagnoses = [*filter(None, of_functions), *watch.loops.diagnoses()]
     return sorted(diagnoses, key=lambda one: SEVERITIES.index(one.findings[0].severity) if one.findings else 9)
 
 
@@ -143,7 +143,7 @@ def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[Compi
     return sorted(groups.values(), key=seconds_of, reverse=True)
 
 
-def _diagnosis(programs: Sequence[CompiledProgram]) -> Diagnosis:
+def _diagnosis(_: str, programs: Sequence[CompiledProgram]) -> Diagnosis:
     costliest = max(programs, key=lambda program: seconds_of([program]))
     figures: Figures = {"programs": len(programs), "times": sum(program.times for program in programs)}
     figures |= {f"{stage}_seconds": seconds_of(programs, [stage]) for stage in STAGES}

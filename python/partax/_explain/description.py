@@ -39,10 +39,10 @@ class Entry(NamedTuple):
         if self.text:
             return self.text
         kind, value = self.key[:2]
-        if kind in PLAIN:
-            return value if kind in (float, complex) else short_text(value, _LONGEST)
-        value = value()
-        return f"{class_name(kind)} object" if value is None else short_text(value, _LONGEST)
+        if kind in (float, complex):
+            return value
+        value = value if kind in PLAIN else value()
+        return f"{class_name(kind)} object" if value is None and kind not in PLAIN else short_text(value, _LONGEST)
 
     def __str__(self) -> str:
         return f"{self.label} {self.value_text}".strip()
@@ -68,10 +68,8 @@ def are_equal(old: Any, new: Any) -> bool:
 
 
 class Description:
-    """The values that one trace depends on, and where its arrays were. It keeps no object alive.
-
-    A first call may have thousands of nodes: it only drops its references to static objects. The entries are made if a
-    later trace is compared with this one.
+    """The values that one trace depends on, and where its arrays were. It keeps no object alive. A first call may have
+    thousands of nodes, so the entries are made if a later trace is compared with this one.
     """
 
     def __init__(self, trees: Sequence[SpecData], arrays: Sequence[Any], traced: Sequence[Any]):
@@ -117,7 +115,6 @@ class Description:
 
 
 def describe(arguments: Mapping[str, Any]) -> Description:
-    """Describe values by name."""
     trees, leaves = list[SpecData](), list[Any]()
     for name, value in arguments.items():
         try:
@@ -130,7 +127,7 @@ def describe(arguments: Mapping[str, Any]) -> Description:
 
 
 def _reference(value: Any) -> Any:
-    """Return a value that is equal for one object alone, and does not keep it alive if that is possible."""
+    """A value that is equal for one object alone, and does not keep it alive."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -214,31 +211,30 @@ def _entry(value: Any, kind: Any) -> Entry:
 def _parts(value: Any, kind: Any) -> dict[str, Any] | None:
     """The items of a static container or dataclass that is compared by them, if there are not too many."""
     if dataclasses.is_dataclass(kind) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
-        names = [field.name for field in dataclasses.fields(kind) if field.compare]
-        parts = {f".{name}": attribute_of(value, name) for name in names}
-    elif kind is dict and PLAIN.issuperset(map(type, value)):
-        parts = {f"[{repr_text(key)}]": item for key, item in value.items()}
+        fields = [field.name for field in dataclasses.fields(kind) if field.compare]
+        parts = {f".{name}": attribute_of(value, name) for name in fields}
+    elif kind in (tuple, list) or (kind is dict and PLAIN.issuperset(map(type, value))):
+        items = value.items() if kind is dict else enumerate(value)
+        parts = {f"[{repr_text(key)}]": item for key, item in items}
     else:
-        parts = {f"[{i}]": item for i, item in enumerate(value)} if kind in (tuple, list) else None
-    return None if parts is None or len(parts) > _MAX_PARTS else parts
+        return None
+    return parts if len(parts) <= _MAX_PARTS else None
 
 
 def _callable_text(value: Any) -> str:
     """By its code, as the native module compares what it reads; a function of C has only its name."""
-    is_python = isinstance(unwrapped(value), types.FunctionType)
-    name = None if is_python else attribute_of(value, "__name__")
-    module = attribute_of(value, "__module__", type(value).__module__)
-    return callable_text(value) if name is None else f"{module}.{name}"
+    name = attribute_of(value, "__name__")
+    if name is None or isinstance(unwrapped(value), types.FunctionType):
+        return callable_text(value)
+    return f"{attribute_of(value, '__module__', type(value).__module__)}.{name}"
 
 
 def _node_entry(family: str, kind: Any, children: Any) -> Entry:
     if kind is None or family == "none":
         return Entry(family, "", "None" if family == "none" else family)
-    if family in ("tuple", "list"):
-        return Entry((family, children), "", f"{family} of {children}")
     name = class_name(kind)
-    if family in ("dict", "default_dict"):  # its keys are compared each by its own path
-        return Entry((family, kind), "", f"{name} of {children}")
+    if family in ("tuple", "list", "dict", "default_dict"):  # keys are compared each by its own path
+        return Entry((family, kind, None if "dict" in family else children), "", f"{name} of {children}")
     if not isinstance(children, tuple):
         return Entry((family, kind, children), "", name)
     keys = [entries_of(key) for key in children]

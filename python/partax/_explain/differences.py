@@ -45,8 +45,8 @@ class Difference(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        labels = {entry and entry.label for entry in self[1:]}
-        return len(labels) == 1 and labels <= _NUMBERS and self.new is not None and self.new.role != "part"
+        old, new = self.old, self.new
+        return old is not None and new is not None and old.label == new.label in _NUMBERS and new.role != "part"
 
     @property
     def advice(self) -> str:
@@ -68,7 +68,7 @@ def argument_of(path: str) -> str:
 def reason_of(differences: Sequence[Difference]) -> str:
     """Differences in one line; empty if there are none."""
     more = len(differences) - _LISTED
-    return "; ".join([*map(str, differences[:_LISTED]), *([f"{more} more"] if more > 0 else [])])
+    return "; ".join(map(str, differences[:_LISTED])) + (f"; {more} more" if more > 0 else "")
 
 
 def count_differences(old: Description, new: Description) -> int:
@@ -92,17 +92,15 @@ def differences(old: Description, new: Description) -> list[Difference]:
 def _changed_settings(old: Description, new: Description) -> Iterator[Difference]:
     before, now = old.configuration, new.configuration
     for name in sorted(before.keys() | now.keys()) if before is not now else ():
-        if before.get(name) != now.get(name):
+        values = before.get(name), now.get(name)
+        if values[0] != values[1]:
             is_mesh = name.endswith("mesh_context_manager")
             title = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
-            values = (before.get(name), now.get(name))
             yield Difference(title, *(Entry(value, "", str(value) or "empty") for value in values))
 
 
-# ---- Where arrays are, which needs another executable but no trace.
-
-
 def moved_arrays(old: Description, new: Description) -> list[str]:
+    """Where arrays are, which needs another executable but no trace."""
     places = zip(new.array_paths, old.places, new.places, strict=True)
     places = ((path, a, b) for path, a, b in places if a is not None and b is not None and a != b)
     moved = [f"{path}: {_arrow(_place_text(a), _place_text(b))}" for path, a, b in places]

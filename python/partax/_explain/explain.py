@@ -9,7 +9,6 @@ from partax._pytree.call_site import is_of_library, site_text
 
 _logger = logging.getLogger("partax")
 
-
 _variable = os.environ.get("PARTAX_EXPLAIN", "").lower()
 _switch = {"on": _variable not in ("", "0", "false", "off"), "libraries": _variable == "all"}
 
@@ -67,8 +66,7 @@ class RetraceWarning(UserWarning):
     Example:
       >>> import warnings
       >>> decay = partax.filter_jit(lambda weight, rate: weight * (1 - rate))
-      >>> with warnings.catch_warnings(record=True) as caught:
-      ...     warnings.simplefilter("always")
+      >>> with warnings.catch_warnings(record=True, action="always") as caught:
       ...     _ = [decay(jnp.ones(3), i / 10) for i in range(10)]
       >>> print(caught[0].message)
       3 values of the static Python number `rate` are a trace of `<lambda>` each; pass jnp.asarray(rate), or ...

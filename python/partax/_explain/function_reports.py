@@ -26,17 +26,16 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
         calls.update(program.traces)
         if len(program.traces) == 1 and program.traces[0][1] is None:
             calls[program.traces[0][0]] = program.calls
-    texts = _static_texts(history.records)
-    traces = (_trace_report(*pair, calls.get(pair[0].number)) for pair in zip(history.records, texts, strict=True))
+    traces = [
+        TraceReport(
+            record.number, site_text(record.site), record.reason, static, calls.get(record.number),
+            record.seconds["trace"], record.seconds["lower"], record.seconds["compile"], record.compiled, record.failed,
+        )
+        for record, static in zip(history.records, _static_texts(history.records), strict=True)
+    ]  # fmt: skip
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else (cache.hits, cache.misses)
     return FunctionReport(history.name, defined, hits, misses, tuple(traces), tuple(history.loads))
-
-
-def _trace_report(record: Record, static: str, calls: int | None) -> TraceReport:
-    seconds = record.seconds["trace"], record.seconds["lower"], record.seconds["compile"]
-    site = site_text(record.site)
-    return TraceReport(record.number, site, record.reason, static, calls, *seconds, record.compiled, record.failed)
 
 
 def function_report(self: Any) -> FunctionReport:
@@ -58,8 +57,7 @@ def report() -> Report:
     See Also:
       The guide "When does a call retrace?".
     """
-    living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
-    gone = [history for history in list(histories) if (history.records or history.loads) and history not in living]
-    reports = [_history_report(history, cache) for history, cache in living.items()]
-    reports += [_history_report(history, None) for history in gone]
+    caches = {cache.history: cache for cache in _core.caches() if cache.history is not None}
+    gone = [history for history in list(histories) if (history.records or history.loads) and history not in caches]
+    reports = [_history_report(history, caches.get(history)) for history in (*caches, *gone)]
     return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

@@ -75,7 +75,7 @@ class History:
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
     _cleared_at: int = 0  # the traces up to this one clear_cache has dropped
     _under_way: int = 0  # traces that have begun
-    _causes: dict[str, set[str]] = dataclasses.field(default_factory=dict)  # the values of each path that were traced
+    _causes: dict[str, set[str]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))  # by path
 
     def cleared(self) -> None:
         self._cleared_at = self.count
@@ -126,7 +126,7 @@ class History:
         return reason
 
     def _warn(self, site: tuple[str, int], culprit: str, changes: Sequence[Difference]) -> None:
-        again = {str(self.count), str(self.count + 1)}
+        again = str(self.count), str(self.count + 1)
         recreated = next((change for change in changes if change.is_recreated), None)
         if culprit:
             self._count_cause(culprit.partition("`: ")[0], again, culprit + _FUNCTION_REMEDY, site)
@@ -139,10 +139,9 @@ class History:
                 self._count_cause(change.path, values, f"{_WARN_AT} {what}; {change.advice}", site)
 
     def _count_cause(self, path: str, values: Iterable[str], text: str, site: tuple[str, int]) -> None:
-        counted = self._causes.setdefault(path, set())
-        before = len(counted)
-        counted.update(values)
-        if before < _WARN_AT <= len(counted):
+        before = len(self._causes[path])
+        self._causes[path].update(values)
+        if before < _WARN_AT <= len(self._causes[path]):
             warnings.warn_explicit(text, RetraceWarning, *site)
 
     def _recreated_callable(self, old: Description, new: Description) -> str:
@@ -169,19 +168,18 @@ class History:
         if record.is_full:
             size = self.options.cache_size
             return f"the key of {trace}, was evicted: cache_size={size} keeps the static keys used last"
-        entries = same.description.entries.items()
-        path = next((path for path, entry in entries if entry.compared_by == "equality"), "")
-        return f"{path}: another one by its `==`" if path else f"the key of {trace}, was dropped with an object in it"
+        for path, entry in same.description.entries.items():
+            if entry.compared_by == "equality":
+                return f"{path}: another one by its `==`"
+        return f"the key of {trace}, was dropped with an object in it"
 
     def _check_limits(self, reason: str) -> None:
         if forbidden.get() and self.options is not None:
             raise RetraceError(f"`{self.name}` would be traced {_FORBIDDEN}, as trace {self.count + 1}: {reason}")
         if self.max_traces is not None and self.live >= self.max_traces:
-            raise RetraceError(
-                f"`{self.name}` would be traced once more than max_traces={self.max_traces} allows, because {reason}"
-                if self.count
-                else f"`{self.name}` would be traced, and max_traces={self.max_traces} allows none"
-            )
+            limit = f"max_traces={self.max_traces} allows"
+            text = f" once more than {limit}, because {reason}" if self.count else f", and {limit} none"
+            raise RetraceError(f"`{self.name}` would be traced{text}")
 
     def compiling(self, data: SpecData, values: Sequence[Any]) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; explains a second executable."""

@@ -12,7 +12,6 @@ from partax._jit.at_work import at_work
 from partax._jit.observers import observers
 
 if TYPE_CHECKING:
-    from partax._explain.history import Record
     from partax._explain.results import FunctionReport
 
 
@@ -44,23 +43,21 @@ def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
         record.compiled += stage == "compile"
 
 
-def _record_of_call() -> "Record | None":
-    """Return the record for JAX's current work, if that is a target of partax and not a function inside it."""
+def _record_of_call() -> Any:
+    """The record for JAX's current work; None if that is not a target of partax."""
     call = at_work.get()
     if not isinstance(call, _core.Call):
         return call
     history, record = call.cache.history, call.record
-    if record is not None or history is None:
-        return record
-    # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
-    record = history.compiling(*call.describe())
-    if record is not None:
-        call.set_record(record)
+    if record is None and history is not None:
+        # It found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
+        record = history.compiling(*call.describe())
+        if record is not None:
+            call.set_record(record)
     return record
 
 
 def _in_history(name: str) -> Callable[..., Any]:
-    """A function of the module of histories, which is imported when it is called."""
     return lambda *args: getattr(importlib.import_module("partax._explain.history"), name)(*args)
 
 

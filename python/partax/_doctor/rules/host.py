@@ -8,7 +8,6 @@ from partax._doctor.flat_program import LOOPS, Operation, every_operation
 from partax._doctor.lines import Line, group_by, stack_of
 from partax._doctor.program import Program
 
-# How a finding calls what runs Python.
 _CALLBACKS = {
     "pure_callback": "`jax.pure_callback`",
     "io_callback": "`io_callback`",
@@ -50,5 +49,4 @@ def _advice(operation: Operation) -> str:
         return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"
     if operation.enclosing.isdisjoint(LOOPS):
         return "take it out when you have seen what it shows, or return the value and print it outside of the program"
-    advice = "return what it needs as an output of the loop, which `jax.lax.scan` has for each step, and print "
-    return f"{advice}all of it after the loop, once"
+    return "return what it needs as an output of the loop, which `jax.lax.scan` has for each step, and print it after"

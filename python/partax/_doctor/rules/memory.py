@@ -12,8 +12,8 @@ from partax._doctor.program import Program
 _NEARLY_FULL = 0.8  # the estimate is off by as much, and the runtime keeps some memory for itself
 _LISTED = 3
 _IN_BLOCKS = (
-    "Compute the largest array in blocks, by `jax.lax.map(..., batch_size=...)` or a scan over a part of its rows, so "
-    "that it never is there as a whole; in a gradient, `jax.checkpoint` computes it again instead of keeping it."
+    "Compute the largest array in blocks, by `jax.lax.map(..., batch_size=...)` or a scan over a part of its rows; in "
+    "a gradient, `jax.checkpoint` computes it again instead of keeping it."
 )
 
 
