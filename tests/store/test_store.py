@@ -17,6 +17,7 @@ import partax
 from at_once import at_once
 from partax.__main__ import main
 from partax._store.folder import Folder
+from partax._store.switch import folder_of
 from short_programs import imported
 from stored import written
 
@@ -43,6 +44,11 @@ with partax.explain():
 assert name == "run" and model.activation is jax.nn.relu
 print(f"{float(value):.6f} {step.cache_info().traces} {step.cache_info().hits}")
 """
+
+
+def active_folder() -> Path | None:
+    folder = folder_of(None)
+    return None if folder is None else folder.path
 
 
 def process(source: str, folder: Path, *arguments: str, **environment: str) -> tuple[str, str]:
@@ -187,7 +193,7 @@ def test_a_relative_folder_stays_the_same_when_the_process_goes_elsewhere(
     (tmp_path / "a").mkdir()
     (tmp_path / "b" / "programs").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a")
-    with partax.store(os.path.join("..", "a", "programs")) as switch:
+    with partax.store(os.path.join("..", "a", "programs")):
         step = partax.filter_jit(lambda x: x * 2, store="programs" if own else None)
         for loads in (0, 1, 1):
             step.clear_cache()
@@ -195,7 +201,7 @@ def test_a_relative_folder_stays_the_same_when_the_process_goes_elsewhere(
             written()
             assert step.cache_info().loads == loads
             monkeypatch.chdir(tmp_path / "b")
-        assert str(tmp_path) in repr(switch)
+        assert str(tmp_path) in str(active_folder())
     assert [it.parent.parent.name for it in tmp_path.glob("*/programs/*.partax")] == ["a"]
 
 
@@ -210,12 +216,12 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 
 
 def test_the_switch_goes_back_to_what_it_was(tmp_path: Path) -> None:
-    with partax.store(tmp_path / "a") as outer:
+    with partax.store(tmp_path / "a"):
         with partax.store(tmp_path / "b"):
-            assert "b'" in repr(outer)
-        assert "a'" in repr(outer)
+            assert active_folder() == tmp_path / "b"
+        assert active_folder() == tmp_path / "a"
         with partax.store(None):
-            assert repr(outer) == "<partax.store: off>"
+            assert active_folder() is None
 
 
 NOT_STORED = {

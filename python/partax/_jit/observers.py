@@ -20,6 +20,7 @@ class Observers:
     """Returns the stored programs of a new key, or None if none are stored for it."""
     describe_result: "Callable[[Call, Any, tuple[Any, ...], OutputNode], bytes | None]"
     """Returns what a stored program needs to rebuild a result; None if it cannot be stored."""
+    stores_all = False  # whether `partax.store` has a directory for all functions
 
 
 observers = Observers()

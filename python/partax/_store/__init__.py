@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from partax._jit.observers import observers
 
 if TYPE_CHECKING:
-    from partax._core import Call, OutputNode
     from partax._jit.build_target import TracedFunction
     from partax._jit.options import Options
 
@@ -17,28 +16,14 @@ class UnstoredError(Exception):
     """Why a call has no program that could be stored."""
 
 
-_is_active = False  # whether `partax.store` has a directory for all functions
-
-
-def set_active(is_active: bool) -> None:
-    global _is_active
-    _is_active = is_active
-
-
 def _find_programs(options: "Options", leaves: tuple[Any, ...], traced: "TracedFunction") -> Any:
-    if options.store is False or (options.store is None and not _is_active):
+    if options.store is False or (options.store is None and not observers.stores_all):
         return None
     from partax._store.programs import stored_programs
 
     return stored_programs(options, leaves, traced)
 
 
-def _describe_result(call: "Call", result: Any, inputs: tuple[Any, ...], node: "OutputNode") -> bytes | None:
-    from partax._store.results import stored_result
-
-    return stored_result(call, result, inputs, node)
-
-
 def install() -> None:
-    """Has a miss look into the store. Called once, when partax is imported; the store is imported at its first use."""
-    observers.find_programs, observers.describe_result = _find_programs, _describe_result
+    """Has a miss look into the store, which is imported at its first use."""
+    observers.find_programs = _find_programs

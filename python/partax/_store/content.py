@@ -1,13 +1,14 @@
 """What a program depends on by content: digests that are equal in another process if a trace could not differ there."""
 
 import hashlib
+import itertools
 import operator
 import pickle
 import struct
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,10 +58,6 @@ def _constant(value: Any) -> Any:
     cls = type(value)
     if cls is types.CodeType:
         return _content(value)
-    if cls is float or cls is complex:
-        return number_content(value)
-    if cls is slice:
-        return "slice", *map(_constant, (value.start, value.stop, value.step))
     if cls is tuple:
         return "tuple", *map(_constant, value)
     if cls is frozenset:  # of which code may only ask what is in it
@@ -101,14 +98,14 @@ def layout_content(array: Any) -> str:
     return "" if is_usual else str(layout)
 
 
-class Content(NamedTuple):
-    digest: str  # of all of it
-    digests: list[bytes]  # of each token
-    place: Callable[[int], str]  # what a token is read of, in words
+Proof = list[tuple[str, bytes]]
+"""What a program depends on, in words, and a digest of each."""
 
 
-def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Content:
-    """The content of values, each with its path, of classes of instances, and of all that code in them can read."""
+def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> tuple[str, Callable[[], Proof]]:
+    """A digest of values, each with its path, of classes of instances, and of all that code in them can read; and a
+    function that returns the proof.
+    """
     reader = _ContentReader()
     path = ""
     try:
@@ -122,15 +119,13 @@ def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> Con
         what = unprovable_text(reader.place, str(error))
         raise UnstoredError(f"`{path}` {what}" if path else what) from error
     reader.add_versions()
-    places = reader.places
+    places, digests = reader.places, [digest_of(token) for token in reader.tokens]
+    return digest_of(digests).hex(), lambda: list(zip(itertools.starmap(_source_text, places), digests, strict=True))
 
-    def place(at: int) -> str:  # which keeps none of the values
-        root, segments = places[at]
-        text = place_text(segments)
-        return f"'{root}{text[1:]}" if root and text.startswith("'.") else text or root or "its code"
 
-    digests = [digest_of(token) for token in reader.tokens]
-    return Content(digest_of(digests).hex(), digests, place)
+def _source_text(root: str, segments: tuple[Any, ...]) -> str:
+    text = place_text(segments)
+    return f"'{root}{text[1:]}" if root and text.startswith("'.") else text or root or "its code"
 
 
 class _ContentReader(Reader):

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import stat
 import threading
@@ -15,9 +14,7 @@ from typing import Any, NamedTuple
 
 from partax._io.whole_file import UNFINISHED, replace_file
 
-_ENDING = ".partax"
-_DIGEST = "[0-9a-f]{40}"
-_KEY, _LIST = re.compile(rf"\b{_DIGEST}-{_DIGEST}-{_DIGEST}\b"), re.compile(rf"\.({_DIGEST})\.list")
+_ENDING, _LIST = ".partax", ".list"
 _MAGIC = b"partax store 1\n"
 _LONGEST_WRITE = 3600  # seconds
 
@@ -69,7 +66,7 @@ class Folder:
         return content
 
     def has(self, key: str) -> bool:
-        return self._file(key).exists()
+        return os.path.exists(self._file(key))
 
     def note_use(self, key: str) -> None:
         with contextlib.suppress(OSError):  # a read-only directory
@@ -89,7 +86,7 @@ class Folder:
     def read_list(self, name: str) -> list[str]:
         """The keys of a list; none if it is absent or damaged."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return _KEY.findall(self._list(name).read_text("utf-8"))
+            return self._list(name).read_text("utf-8").split()
         return []
 
     def write_list(self, name: str, keys: Iterable[str]) -> None:
@@ -100,12 +97,10 @@ class Folder:
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
         entries: list[Stored] = []
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self.path):
-                if entry.name.startswith(beginning) and entry.name.endswith(_ENDING):
-                    with contextlib.suppress(OSError):  # another process has dropped it
-                        info, path = entry.stat(), Path(entry.path)
-                        entries.append(Stored(path.stem, path, info.st_size, info.st_mtime))
+        for path in self.path.glob(f"{beginning}*{_ENDING}"):
+            with contextlib.suppress(OSError):  # another process has dropped it
+                info = path.stat()
+                entries.append(Stored(path.stem, path, info.st_size, info.st_mtime))
         return sorted(entries, key=lambda stored: -stored.used)
 
     def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
@@ -120,15 +115,12 @@ class Folder:
                 with contextlib.suppress(OSError):
                     stored.path.unlink()
                     dropped += 1
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self.path):
-                is_list = _LIST.fullmatch(entry.name)
-                with contextlib.suppress(OSError):
-                    if is_list and not any(map(self.has, self.read_list(is_list[1]))):
-                        os.unlink(entry.path)
-                    is_unfinished = entry.name.startswith(".") and entry.name.endswith(UNFINISHED)
-                    if is_unfinished and time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
-                        shutil.rmtree(entry.path, ignore_errors=True)
+        for path in self.path.glob(".*"):
+            with contextlib.suppress(OSError):
+                if path.suffix == _LIST and not any(map(self.has, self.read_list(path.stem[1:]))):
+                    path.unlink()
+                if path.suffix == UNFINISHED and time.time() - path.stat().st_mtime > _LONGEST_WRITE:
+                    shutil.rmtree(path, ignore_errors=True)
         return dropped
 
     def tell(self, what: str) -> None:
@@ -140,7 +132,7 @@ class Folder:
         return self.path / (key + _ENDING)
 
     def _list(self, name: str) -> Path:
-        return self.path / f".{name}.list"
+        return self.path / f".{name}{_LIST}"
 
 
 def _header(key: str, data: bytes) -> bytes:

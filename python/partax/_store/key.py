@@ -3,25 +3,16 @@
 import contextlib
 import types
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
 from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
 from partax._store import UnstoredError, placement
-from partax._store.content import code_digest, content_of, digest_of
+from partax._store.content import Proof, code_digest, content_of, digest_of
 from partax._store.environment import environment
 from partax._store.placement import Signature
-
-Proof = list[tuple[str, bytes]]
-"""What a program depends on, in words, and a digest of each."""
-
-
-class Key(NamedTuple):
-    name: str  # the digest
-    read: str  # what of it is of no arguments: all that a trace depends on in addition to them
-    proof: Callable[[], Proof]  # gives what it is a digest of, one by one
 
 
 class Wanted:
@@ -49,16 +40,12 @@ class Wanted:
             # Of those that the same code of the function itself has in the same environment.
             self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
 
-    def key(self) -> Key:
+    def key(self) -> tuple[str, Callable[[], Proof]]:
+        """The name of the program, and a function that returns its proof and keeps none of the call's values alive."""
         with _looked_at():
-            content = content_of(self._roots, self._classes)
-        everywhere = self._environment
-
-        def proof() -> Proof:  # keeps none of the call's values alive
-            everywhere_digests = [(name, digest_of(value)) for name, value in everywhere.items()]
-            return everywhere_digests + [(content.place(i), digest) for i, digest in enumerate(content.digests)]
-
-        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof)
+            digest, read_proof = content_of(self._roots, self._classes)
+        items = self._environment.items()
+        return f"{self.nearest}-{digest}", lambda: [(name, digest_of(value)) for name, value in items] + read_proof()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ A program is found by a digest of all that it depends on, so a stored one is nev
 
 import atexit
 import contextlib
+import pickle
 import threading
 import time
 import weakref
@@ -31,17 +32,20 @@ from partax._jax.programs import (
 from partax._jit.at_work import working_for
 from partax._jit.build_target import TracedFunction
 from partax._jit.forwarded_arrays import refuse_lost_in
+from partax._jit.observers import observers
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._store import UnstoredError, placement, switch
+from partax._store.content import Proof
 from partax._store.folder import Folder
-from partax._store.key import Key, Wanted, what_changed
+from partax._store.key import Wanted, what_changed
 from partax._store.placement import Signature
-from partax._store.records import Loading, Record, read_record, write_record
-from partax._store.results import rebuilt, stored_result_of
+from partax._store.records import Loading, Record, read_record
+from partax._store.results import rebuilt, stored_result
 from partax._store.switch import store as store
 from partax._store.switch import store_as_told as store_as_told
 
+observers.describe_result = stored_result
 _COMPARED = 8  # stored programs of the same function, for what has changed
 _first_refusal: list[tuple[tuple[str, int], str]] = []  # call site and reason
 _used_names: set[str] = set()  # what this process has stored or loaded
@@ -60,9 +64,14 @@ class _Search(NamedTuple):
     call: _core.Call
     is_before_trace: bool
     signature: Signature
-    group: str  # of `Wanted`
-    key: Key
+    name: str  # of the program
+    proof: Callable[[], Proof]
     loading: Loading | None  # of the stored program
+
+    @property
+    def read(self) -> str:
+        """The part of the name that depends on no arguments: all that a trace depends on in addition to them."""
+        return self.name.partition("-")[2]
 
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
@@ -100,12 +109,8 @@ class Programs:
         return dispatched(self._name, self.choose)
 
     @property
-    def _call(self) -> _core.Call:
-        """The call that runs the program; raises a RuntimeError if none does."""
-        call = self._program.running_call
-        if call is None:
-            raise RuntimeError("partax: a program was called outside of its wrapper")
-        return call
+    def _call(self) -> Any:
+        return self._program.running_call
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Look for the program of the call; raise if there can be none."""
@@ -114,9 +119,9 @@ class Programs:
         if record is not None:
             self.donated = record["donated"]
         elif explaining():
-            records = [read_record(self._folder, file.key) for file in self._folder.files(search.group)[:_COMPARED]]
-            changed = what_changed([record["proof"] for record in records if record is not None], search.key.proof())
-            if changed:
+            similar = self._folder.files(search.name.partition("-")[0])[:_COMPARED]
+            records = [read_record(self._folder, file.key) for file in similar]
+            if changed := what_changed([record["proof"] for record in records if record], search.proof()):
                 self.tell(f"traced, since {changed} has changed")
 
     def tell(self, what: str) -> None:
@@ -133,7 +138,7 @@ class Programs:
         """The program for a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         is_checked = any(getattr(jax.config, name) for name in ("jax_debug_nans", "jax_debug_infs"))
-        if is_checked or not runs_compiled(leaves):
+        if is_checked or self._call is None or not runs_compiled(leaves):
             return self.target
         try:
             signature = placement.signature(leaves, self._options)
@@ -161,13 +166,12 @@ class Programs:
         # The likeliest one is loaded while the proof is made, and most often is the right one.
         likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
         loading = self._loading(likeliest, signature)
-        key = wanted.key()
-        if loading is not None and loading.name != key.name:
-            loading.program.cancel()
-            loading = None
-        if loading is None:
-            loading = self._loading(key.name, signature)
-        return _Search(begun, call, not call.has_traced, signature, wanted.group, key, loading)
+        name, proof = wanted.key()
+        if loading is None or loading.name != name:
+            if loading is not None:
+                loading.program.cancel()
+            loading = self._loading(name, signature)
+        return _Search(begun, call, not call.has_traced, signature, name, proof, loading)
 
     def _loading(self, name: str | None, signature: Signature) -> Loading | None:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
@@ -181,7 +185,7 @@ class Programs:
 
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
         record = search.loading and search.loading.record.result()
-        if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
+        if search.loading is None or record is None or record["donated"] != self.donated:
             return None
         # Each an object of its own, as tracers are.
         stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
@@ -204,9 +208,9 @@ class Programs:
         program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
         if program is None:
             return None
-        self._folder.note_use(search.key.name)
-        _used_names.add(search.key.name)
-        self._in_thread(self._note, search.key.name, search.signature.devices)
+        self._folder.note_use(search.name)
+        _used_names.add(search.name)
+        self._in_thread(self._note, search)
         seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
         self._call.count_load()
@@ -225,7 +229,7 @@ class Programs:
     def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
         traced = self.target.trace(*arguments)
         if search.is_before_trace and self._call.has_traced:
-            self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
+            self._proven.append((weakref.ref(traced.jaxpr), search.read))
         return traced
 
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
@@ -236,10 +240,11 @@ class Programs:
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        result = stored_result_of(traced.out_info)
+        node = traced.out_info
+        result = _core.stored_result(node) if isinstance(node, _core.OutputNode) else b""
         if result is None:
             self.refuse("its result holds what another process has not")
-        elif not any(proven() is traced.jaxpr and read == search.key.read for proven, read in self._proven):
+        elif not any(proven() is traced.jaxpr and read == search.read for proven, read in self._proven):
             self.refuse("it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
             record: Record = {
@@ -248,9 +253,9 @@ class Programs:
                 "result": result,
                 "donated": self.donated or bytes(len(leaves)),
                 "outputs": program.out_tree.num_leaves,
-                "through": _core.leaves_through(traced.out_info),
+                "through": _core.leaves_through(node),
                 "devices": tuple(device.id for device in program.runtime_executable().local_devices()),
-                "proof": search.key.proof(),
+                "proof": search.proof(),
                 "program": b"",
             }
             self._in_thread(self._store, search, record, lowered, program, is_whole)
@@ -260,26 +265,23 @@ class Programs:
         with contextlib.suppress(RuntimeError):  # the process ends
             threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
-    def _note(self, name: str, devices: tuple[Any, ...]) -> None:
+    def _note(self, search: _Search) -> None:
         ahead = self._folder.ahead
-        if ahead is not None and self._folder.has(name):
-            ahead.note(name, devices)
+        if ahead is not None and self._folder.has(search.name):
+            ahead.note(search.name, search.signature.devices)
 
     def _store(self, search: _Search, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
         # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
         threading.main_thread().join(min(record["seconds"], 1.0))
-        try:
-            if not is_whole:
-                program, is_whole = compile_uncached(lowered)
-            data = serialized(program) if is_whole else None
-            if data is None:
-                self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
-            else:
-                write_record(self._folder, search.key.name, {**record, "program": data})
-                _used_names.add(search.key.name)
-                self._note(search.key.name, search.signature.devices)
-        except RuntimeWarning:  # the user turned the warning into an error, and no caller waits for this thread
-            pass
-        except Exception as error:  # whatever a compiler raises
-            with contextlib.suppress(RuntimeWarning):
+        with contextlib.suppress(RuntimeWarning):  # which the user made an error, and no caller waits for this thread
+            try:
+                if not is_whole:
+                    program, is_whole = compile_uncached(lowered)
+                data = serialized(program) if is_whole else None
+                if data is None:
+                    raise UnstoredError("this backend, or jax's own cache, gives none whole")
+                self._folder.write(search.name, pickle.dumps({**record, "program": data}))
+                _used_names.add(search.name)
+                self._note(search)
+            except Exception as error:  # whatever a compiler raises
                 self._folder.tell(f"a program of `{self._name}` is not stored: {error}")

@@ -7,24 +7,20 @@ from typing import Any, TypedDict
 import jax
 
 from partax._jax.programs import loaded
+from partax._store.content import Proof
 from partax._store.folder import Folder
-from partax._store.key import Proof
 
 
 class Record(TypedDict):
     name: str  # of the function
     seconds: float  # to trace, lower and compile
-    result: bytes  # of `results.stored_result_of`
+    result: bytes  # of `results.stored_result`; empty for one array
     donated: bytes  # for each leaf 1 if the program donates it
     outputs: int  # the number of arrays that it returns
     through: tuple[int, ...]  # the leaves that are the last of these, which would be forwarded elsewhere
     devices: tuple[int, ...]  # the numbers of those that it runs on, in their order
     proof: Proof
     program: bytes  # of `serialized`
-
-
-def write_record(folder: Folder, key: str, record: Record) -> None:
-    folder.write(key, pickle.dumps(record))
 
 
 def read_record(folder: Folder, key: str, *, drops: bool = False) -> Record | None:

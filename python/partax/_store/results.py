@@ -1,6 +1,7 @@
 """The result of a trace without its arrays, as bytes that another process rebuilds."""
 
 import io
+import operator
 import pickle
 import sys
 import types
@@ -18,8 +19,6 @@ from partax._functions.pure import is_pure, module_of
 from partax._jax.nodes import is_tree_node
 from partax._store import UnstoredError
 
-_ONE: Any = object()  # represents a result that is one array
-
 
 def _statics_of(call: _core.Call) -> list[Any]:
     """The static values of a call, in the order of its key; None where one is absent."""
@@ -29,15 +28,9 @@ def _statics_of(call: _core.Call) -> list[Any]:
 
 def stored_result(call: _core.Call, result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
     """The result of a trace as bytes; None if it cannot be stored. The inputs are the arrays of the trace."""
-    return _written(result, _core._flatten_output(node)[0], inputs, _statics_of(call))
-
-
-def _written(
-    result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any] = ()
-) -> bytes | None:
     data = io.BytesIO()
     try:
-        _Pickler(data, outputs, inputs, statics).dump(result)
+        _Pickler(data, _core._flatten_output(node)[0], inputs, _statics_of(call)).dump(result)
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
@@ -45,13 +38,10 @@ def _written(
     return data.getvalue()
 
 
-def stored_result_of(node: Any) -> bytes | None:
-    """The result, as bytes, of a trace whose `jax.stages.Traced.out_info` this is: an `OutputNode`, or one array."""
-    return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
-
-
 def rebuilt(call: _core.Call, data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
-    """The result, with these arrays and the static values of the call in it."""
+    """The result, with these arrays and the static values of the call in it. Without data it is one array."""
+    if not data:
+        return outputs[0]
     return _Unpickler(data, {"out": outputs, "in": inputs, "static": _statics_of(call)}).load()
 
 
@@ -76,7 +66,7 @@ class _Pickler(pickle.Pickler):
         self._places = {id(value): i for i, value in reversed(list(enumerate(statics))) if value is not None}
 
     def persistent_id(self, obj: Any) -> str | None:
-        if isinstance(obj, Tracer) or obj is _ONE:
+        if isinstance(obj, Tracer):
             if id(obj) not in self._arrays:
                 raise UnstoredError
             return self._arrays[id(obj)]
@@ -109,7 +99,4 @@ class _Unpickler(pickle.Unpickler):
         kind, which, *name = pid.split(" ")
         if kind != "name":
             return self._values[kind][int(which)]
-        target: Any = sys.modules[which]
-        for part in name[0].split("."):
-            target = getattr(target, part)
-        return target
+        return operator.attrgetter(name[0])(sys.modules[which])

@@ -1,11 +1,12 @@
 """The directory in which programs are stored, if any."""
 
+import contextlib
 import os
 import warnings
 from typing import Any, Literal
 
+from partax._jit.observers import observers
 from partax._pytree.short_text import short_text
-from partax._store import set_active
 from partax._store.ahead import Ahead
 from partax._store.folder import Folder
 
@@ -32,23 +33,7 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
     return _folders[store]
 
 
-class Store:
-    """The result of `store`: a context manager that restores the previous directory when it is left."""
-
-    def __init__(self, before: Folder | None) -> None:
-        self._before = before
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _set(self._before)
-
-    def __repr__(self) -> str:
-        return "<partax.store: off>" if _active is None else f"<partax.store in {str(_active.path)!r}>"
-
-
-def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
+def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> contextlib.ExitStack:
     """Store compiled programs in a directory, so that another process neither traces, lowers nor compiles them again.
 
     Example:
@@ -57,22 +42,19 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
       ...     step(jnp.ones(3))
       Array([2., 2., 2.], dtype=float32)
 
-    From here on a call of `filter_jit` that would trace looks into the directory first. It loads a program only if
-    everything is equal that the program depends on, in the arguments, the code, the libraries, jax and the machine. A
-    program is not stored if something cannot be proved to be the same in another process (`partax.explain` names it),
-    if it has effects, such as a callback, or if it runs on the devices of several processes.
+    From here on a call that would trace looks into the directory first. It loads a program only if everything is equal
+    that the program depends on: arguments, code, libraries, jax and the machine. What cannot be proved to be the same
+    in another process is not stored; `partax.explain` names it.
 
     Args:
-      path: The directory, which is created if it does not exist; None stores nothing from here on. Whoever can write to
-        it can make this process run anything.
-      max_bytes: The maximum size of its files, in bytes; the least recently used go first. Default: 2 GiB.
+      path: The directory; None stores nothing from here on. Whoever can write to it can make this process run anything.
+      max_bytes: The maximum size of its files; the least recently used go first. Default: 2 GiB.
 
     Returns:
       A context manager: when it is left, the previous directory is used again.
 
     Raises:
-      PermissionError: Others may write to the directory.
-      OSError: The directory cannot be created.
+      OSError: The directory cannot be created, or others may write to it.
       TypeError: `path` is not a path.
       ValueError: `max_bytes` is not positive.
 
@@ -86,9 +68,10 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     folder = None if path is None else Folder(path, max_bytes)
     if folder is not None:
         folder.prepare()
-    before = Store(_active)
+    restore = contextlib.ExitStack()
+    restore.callback(_set, _active)
     _set(folder)
-    return before
+    return restore
 
 
 def _set(folder: Folder | None) -> None:
@@ -99,7 +82,7 @@ def _set(folder: Folder | None) -> None:
     if folder is not None:
         folder.ahead = Ahead(folder)
     _active = folder
-    set_active(folder is not None)
+    observers.stores_all = folder is not None
 
 
 def store_as_told(environment: Any = os.environ) -> None:
