@@ -36,7 +36,7 @@ def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our
     assert {PUBLIC[name].__module__ for name in CLASSES} == {"partax"}
     for made in (
         partax.by_path("a/*"),
-        partax.tree.SummaryRow("a", "", 1, 2, 3),
+        partax.tree.SummaryRow("a", 1, 2, 3),
         partax.stages.CacheInfo(1, 2, 3, 4, 5),
     ):
         data = pickle.dumps(made)

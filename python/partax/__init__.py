@@ -11,7 +11,6 @@ from partax._families import describe as _families
 from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.filter_jit import filter_jit
-from partax._pytree import filters as _filters
 from partax._pytree import flat_partition as _flat_partition
 from partax._pytree.filters import by_path, is_array, is_array_like, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
@@ -70,7 +69,6 @@ __all__ = [
 ]  # fmt: skip
 
 _families.install()
-_filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()

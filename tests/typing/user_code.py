@@ -75,7 +75,7 @@ def groups(model: Model) -> None:
     assert_type(partax.tree.labels(model, named, default="rest"), Any)
     partax.tree.labels(model, {}, default=[])  # pyright: ignore[reportArgumentType]
 
-    table = partax.tree.summary(model, partax.by_path("scale"), Model, names=("scale", "model"), depth=None)
+    table = partax.tree.summary(model, depth=None)
     assert_type(table, partax.tree.Summary)
     assert_type(table.rows, tuple[partax.tree.SummaryRow, ...])
     partax.tree.summary(model, depth="2")  # pyright: ignore[reportArgumentType]

@@ -33,38 +33,33 @@ def at(
       >>> model = {"layers": [{"weight": 1.0}, {"weight": 2.0}], "name": "mlp"}
       >>> partax.tree.at(lambda model: model["layers"][0]["weight"], model, 5.0)
       {'layers': [{'weight': 5.0}, {'weight': 2.0}], 'name': 'mlp'}
-      >>> partax.tree.at(lambda model: model["layers"], model, replace_fn=len)
-      {'layers': 2, 'name': 'mlp'}
-
-    `where` is called twice, the second time with a tree of other leaves, and must not depend on the leaves.
 
     Args:
-      where: A function from a tree like `pytree` to the node to replace, a leaf or a whole subtree, or to
-        a sequence of nodes.
+      where: A function from a tree like `pytree` to a node to replace, a leaf or a subtree, or to a sequence of nodes.
+        It is called twice, the second time with other leaves, and must not depend on these.
       pytree: Any pytree; it is not changed.
       replace: The new value; for a sequence of nodes, a sequence of the same length. Default: `replace_fn` is used.
-      replace_fn: A function that is called with each node for its new value. Default: `replace` is used.
+      replace_fn: A function from each node to its new value. Default: `replace` is used.
       is_leaf: A predicate on nodes that count as one leaf. `lambda x: x is None` lets Nones be replaced. Default: None.
 
     Returns:
-      A tree with the new nodes. All other nodes and leaves are unchanged.
+      A tree with the new nodes; all else is unchanged.
 
     Raises:
       ValueError: What `where` returns is not in the tree, or occurs several times, or depends on the leaves; or there
         are more or fewer replacements than nodes; or both or neither of `replace` and `replace_fn` are passed.
       TypeError: `where` is not callable, or computes with leaves.
 
-    See Also:
-      The guide "Tree utilities".
+    See Also: The guide "Tree utilities".
     """
     if not callable(where):
         raise TypeError(f"`where`: found a `{type(where).__name__}`, expected a function of the tree: at(where, tree)")
     if (replace is _UNSET) == (replace_fn is _UNSET):
         raise ValueError("Precisely one of `replace` and `replace_fn` must be specified.")
-    # An empty tuple is a leaf too, since all of them are one object.
+    # All empty tuples are one object, so each is a leaf too.
     is_leaf_too = _is_empty_tuple if is_leaf is None else lambda node: _is_empty_tuple(node) or is_leaf(node)
     leaves, structure = _core.tree_flatten(pytree, is_leaf_too)
-    # Each leaf in an object of its own, since small ints, strings and None can be the same object in many places.
+    # Small ints, strings and None can be the same object in many places, so each leaf gets an object of its own.
     wrapped = _core.tree_unflatten(structure, list(map(CellType, leaves)))
     expected = where(pytree)
     try:
@@ -79,9 +74,7 @@ def at(
     selected_leaves, selected_structure = _core.tree_flatten(selection, None)
     are_same = list(map(id, leaves)) == [id(_unwrapped(leaf)) for leaf in selected_leaves]
     if not are_same or not _core.have_equal_structures(structure, selected_structure):
-        raise ValueError(
-            "`where` must use just the PyTree structure of `pytree`. `where` must not depend on the leaves in `pytree`."
-        )
+        raise ValueError("`where`: found that it depends on the leaves, expected on the structure of `pytree` only")
     nodes = list(selection) if isinstance(selection, Sequence) else []
     ids = {id(node) for node in (*nodes, selection)}
     leaves, structure = _core.tree_flatten(wrapped, lambda node: id(node) in ids)
@@ -90,14 +83,12 @@ def at(
         nodes, replace = [selection], (replace if replace is _UNSET else [replace])
     if any(counts[id(node)] != 1 for node in nodes):
         raise ValueError(
-            "`where` does not uniquely identify elements of `pytree`; to replace a None of (None, None, 1), give "
-            "`is_leaf=lambda x: x is None`"
+            "`where`: found nodes that are not once each in `pytree`; to replace a None, use `is_leaf=lambda x: x is None`"
         )
     values = replace if replace_fn is _UNSET else [replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes]
     if len(nodes) != len(values):
         raise ValueError(
-            "`where` must return a sequence of leaves of the same length as `replace`: found "
-            f"{len(nodes)} nodes and {len(values)} in `replace`."
+            f"`replace`: found {len(nodes)} nodes and {len(values)} replacements, expected one for each node"
         )
     new_nodes = dict(zip(map(id, nodes), values, strict=True))
     return _core.tree_unflatten(structure, [new_nodes[id(x)] if id(x) in new_nodes else _unwrapped(x) for x in leaves])
@@ -110,8 +101,7 @@ def _is_empty_tuple(node: Any) -> bool:
 def _unwrapped(leaf: Any) -> Any:
     if type(leaf) is not CellType:
         raise TypeError(
-            f"Operation undefined, {short_text(leaf)} is not a leaf of the pytree: `where` is to return leaves or "
-            "subtrees of the tree that it is given."
+            f"`where`: {short_text(leaf)} is not a leaf of `pytree`; return leaves or subtrees of its argument"
         )
     return leaf.cell_contents
 
@@ -129,20 +119,16 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
 
     Args:
       *pytrees: One or more trees of any kind.
-      typematch: Whether leaves must also be of the same type, so that an array of JAX is not equal to one of NumPy, nor
-        1 to 1.0. Default: False.
+      typematch: Whether leaves must also have the same type, as 1 and 1.0 do not. Default: False.
       rtol, atol: The tolerances for inexact arrays. Same as in `jax.numpy.allclose`. Default: 0.
 
     Returns:
-      A bool, or a traced bool array if the result depends on the values of traced arrays. `equal(...) is True` checks
-      whether the trees are equal for any values of these.
+      A bool, or a traced bool array if the result depends on the values of traced arrays.
 
     Raises:
-      TypeError: No tree is passed, or the `==` of a static part or leaf raises one.
-      TypeError, RecursionError: A tree cannot be read; the message has the path.
+      TypeError, RecursionError: No tree is passed, or one cannot be read or compared; the message has the path.
 
-    See Also:
-      The guide "Tree utilities".
+    See Also: The guide "Tree utilities".
     """
     if not pytrees:
         raise TypeError("equal: found no trees, expected one or more")
@@ -161,8 +147,7 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
             elif a.shape != b.shape or a.dtype != b.dtype:
                 return False
             elif is_exact or not jnp.issubdtype(a.dtype, jnp.inexact):
-                is_on_host = _is_on_host(a) and _is_on_host(b)
-                result = bool((np.asarray(a) == np.asarray(b)).all()) if is_on_host else jnp.all(a == b)
+                result = (np if _is_on_host(a) and _is_on_host(b) else jnp).array_equal(a, b)
             else:
                 library: Any = jnp if isinstance(a, jax.Array) or isinstance(b, jax.Array) else np
                 result = library.allclose(a, b, rtol=rtol, atol=atol)
@@ -177,9 +162,8 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
 
 def _is_on_host(array: Any) -> bool:
     """Whether NumPy reads an array without a copy; it is much faster than a program of JAX for small arrays."""
-    if not isinstance(array, jax.Array):
-        return True
-    return not isinstance(array, Tracer) and _is_host_memory(array.dtype, array.sharding)
+    is_jax = isinstance(array, jax.Array)
+    return not is_jax or (not isinstance(array, Tracer) and _is_host_memory(array.dtype, array.sharding))
 
 
 @functools.lru_cache

@@ -18,8 +18,7 @@ from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 
 IsLeaf = Callable[[Any], bool] | None
 
-# A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
-FilterSpec = Any
+FilterSpec = Any  # a filter as `partition` takes it
 
 _Kind = Literal["predicate", "glob", "regex", "any", "all", "not"]
 _SIGNS: dict[str, str] = {"any": " | ", "all": " & "}
@@ -39,8 +38,7 @@ class Filter:
 
     Filters are immutable, hashable, and equal if their parts are. In `a & b`, `b` is called only if `a` matches.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
 
     _described: tuple[_Kind, Any]  # the native stages read this attribute
@@ -77,10 +75,8 @@ class Predicate(Filter):
 
 def _predicate(function: Any) -> Predicate:
     predicate = type("Predicate", (Predicate,), {"__call__": staticmethod(function)})(("predicate", function))
-    names: dict[str, Any] = dict.fromkeys(("__name__", "__qualname__"), function.__name__)
-    vars(predicate).update(
-        names, __module__="partax", __doc__=function.__doc__, __signature__=inspect.signature(function)
-    )
+    names = {name: getattr(function, name) for name in ("__name__", "__qualname__", "__doc__")}
+    vars(predicate).update(names, __module__="partax", __signature__=inspect.signature(function))
     return predicate
 
 
@@ -90,6 +86,7 @@ is_array = _predicate(_core.is_array)
 is_array_like = _predicate(_core.is_array_like)
 is_inexact_array = _predicate(_core.is_inexact_array)
 is_inexact_array_like = _predicate(_core.is_inexact_array_like)
+_core.configure(described_filter=Filter, predicates=(is_array, is_array_like, is_inexact_array, is_inexact_array_like))
 
 
 def is_key(array: Any) -> bool:
@@ -106,9 +103,8 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       >>> partax.filter(model, partax.by_path("head/**"))
       {'head': {'bias': 2.0, 'weight': 1.0}, 'tail': {'weight': None}}
 
-    The segments of a path are the names of attributes, indices and keys from the root to the leaf, as
-    `jax.tree_util.keystr(path, simple=True)` writes them. In a glob, `*` matches any characters of a segment, the
-    segment `**` any number of segments, and `{a,b}` either of several patterns. A backslash escapes a character.
+    The segments of a path are those of `jax.tree_util.keystr(path, simple=True)`. In a glob, `*` matches any characters
+    of a segment, the segment `**` any number of segments, and `{a,b}` either pattern. A backslash escapes a character.
 
     Args:
       glob: A pattern of the whole path of a leaf, such as `"layers/*/weight"`. Default: `regex` is used.
@@ -121,8 +117,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       TypeError: Neither or both are passed, or the argument is not a string.
       ValueError: The pattern is malformed, or has more than 1,024 alternatives.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if (glob is None) == (regex is None):
         raise TypeError("by_path: found " + ("neither" if glob is None else "both") + ", expected a glob or a regex")
@@ -168,37 +163,28 @@ def _text(filter: FilterSpec, *, is_member: bool = False) -> str:
     return f"by_path({argument!r})" if kind == "glob" else f"by_path(regex={argument.pattern!r})"
 
 
-def install() -> None:
-    """Pass the class of filters to the native stages. Called once, when partax is imported."""
-    predicates = (is_array, is_array_like, is_inexact_array, is_inexact_array_like)
-    _core.configure(described_filter=Filter, predicates=predicates)
-
-
 _SHOWN_PATHS = 5
 _COMPARED_PATHS = 500  # of a large tree, since `difflib` takes up to a millisecond for each
 
-_checked: set[tuple[str, int]] = set()  # the string of each filter that was checked, and the number of leaves
+_checked: set[tuple[str, int]] = set()  # the text of each glob that was checked, and the number of leaves
 
 
 def check_used(
     pytree: Any, filters: Sequence[FilterSpec], counts: Sequence[int], is_leaf: IsLeaf, strict: bool = False
 ) -> None:
     """Raise for a filter that matches no leaf if `strict`; otherwise warn once for each filter with a path."""
-    unused = [i for i in range(len(filters)) if counts[i] == 0]
+    unused = [i for i, count in enumerate(counts[: len(filters)]) if count == 0]
     if strict and unused:
         paths = _paths(pytree, is_leaf)
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
-    for filter in (filters[i] for i in unused):
-        globs = list(_globs_in(filter))
-        check = (_text(filter), sum(counts)) if globs else None
-        if check is None or check in _checked:
+    for glob in (glob for i in unused for glob in _globs_in(filters[i])):
+        if (check := (_text(glob), sum(counts))) in _checked:
             continue
         _checked.add(check)
-        for glob in globs:
-            if _core.filter(pytree, glob, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
-                message = f"a filter takes no leaf, {_unused_filter(glob, paths)}"
-                warnings.warn_explicit(message, UserWarning, *call_site())
+        if _core.filter(pytree, glob, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
+            message = f"a filter takes no leaf, {_unused_filter(glob, paths)}"
+            warnings.warn_explicit(message, UserWarning, *call_site())
 
 
 def _paths(pytree: Any, is_leaf: IsLeaf) -> tuple[str, ...]:

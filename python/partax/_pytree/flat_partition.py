@@ -41,20 +41,18 @@ def flat_partition(
       *filters: Which leaves go to each dictionary. Same as in `partition`.
       separator: The string between the segments of a path, as in `layers/0/weight`. Default: None, for the paths of
         `jax.tree_util.keystr`, as in `.layers[0].weight`. The later ones of equal paths end in `#2`, `#3` and so on.
-      rest: `"static"` to keep the leaves that no filter matches in the structure, with snapshots of mutable built-in
-        containers among them. Default: `"dict"`, for a last dictionary with these leaves.
+      rest: `"static"` to keep the leaves that no filter matches in the structure. Default: `"dict"`, for a last
+        dictionary with these leaves.
       is_leaf, strict: Same as in `partition`. Default: None and False.
 
     Returns:
-      `(spec, *dictionaries)`: a `FlatSpec`, a static pytree without leaves, and a dict for each filter; one more for
-      the rest unless that is static.
+      A `FlatSpec`, which is a pytree without leaves, and a dict for each filter and for the rest unless it is static.
 
     Raises:
       ValueError: `rest` is neither of the two; or same as in `partition`.
       TypeError, RecursionError: `separator` is not a string; or same as in `partition`.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if rest not in ("dict", "static"):
         raise ValueError(f"`rest`: found {rest!r}, expected 'dict' or 'static'")
@@ -85,25 +83,18 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
       KeyError: Paths are missing, unexpected or in several dictionaries; the message lists them.
       TypeError: `spec` is not a `FlatSpec`, or an argument is not a mapping.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if not isinstance(spec, FlatSpec):
-        found = type(spec).__name__
-        raise TypeError(f"`spec`: found a `{found}`, expected the FlatSpec that flat_partition returned")
+        raise TypeError(f"`spec`: found a `{type(spec).__name__}`, expected the FlatSpec that flat_partition returned")
     leaves: dict[str, Any] = {}
     for i, part in enumerate(dicts):
         if not isinstance(part, Mapping):
             raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
         leaves.update(part)
-    try:
-        ordered = list(map(leaves.__getitem__, spec.paths))
-    except KeyError:
-        raise _wrong_keys(spec.paths, dicts) from None
-    # If each path is there, and as many entries as paths, none is unexpected or twice there.
-    if len(ordered) != sum(map(len, dicts)):
+    if len(spec.paths) != sum(map(len, dicts)) or not all(map(leaves.__contains__, spec.paths)):
         raise _wrong_keys(spec.paths, dicts)
-    return _core.tree_unflatten(spec, ordered)
+    return _core.tree_unflatten(spec, [leaves[path] for path in spec.paths])
 
 
 class _Verbatim(str):  # since `KeyError` prints the `repr` of its argument
@@ -111,7 +102,6 @@ class _Verbatim(str):  # since `KeyError` prints the `repr` of its argument
 
 
 def _wrong_keys(paths: tuple[str, ...], dicts: Sequence[Mapping[str, Any]]) -> KeyError:
-    """The error for dictionaries whose keys differ from the paths."""
     counts = Counter(key for part in dicts for key in part)
     expected = set(paths)
     missing = [path for path in paths if path not in counts]

@@ -26,12 +26,11 @@ def labels(
       >>> partax.tree.labels(model, {"fast": partax.by_path("head/**")}, default="frozen")
       {'body': {'weight': 'frozen'}, 'head': {'bias': 'fast', 'weight': 'fast'}}
 
-    A leaf belongs to the same group as in `partition`. optax calls callable labels, so if the model has a `__call__`,
-    pass a function: `optax.multi_transform(transforms, lambda _: label_tree)`.
+    optax calls a tree with a `__call__`; for such a model pass `lambda _: label_tree`.
 
     Args:
       pytree: Any pytree. Its static leaves get labels too, which optax ignores if the parameters have None there.
-      groups: A mapping from each label to a filter. Under a jit, optax sorts the labels.
+      groups: A mapping from each label to a filter, as in `partition`. Under a jit, optax sorts the labels.
       default: The label of the leaves that no group matches. Default: None, which is an error if there are any.
       is_leaf: Same as in `partition`. Default: None.
 
@@ -42,13 +41,11 @@ def labels(
       TypeError: `groups` is not a mapping.
       ValueError: A leaf has no group and no `default`; a label is not a hashable leaf; or same as in `partition`.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
     if not isinstance(groups, Mapping):
         raise TypeError(f"found a `{type(groups).__name__}` as groups, expected a mapping from labels to filters")
     for label in groups if default is None else (*groups, default):
-        # A tuple or None would be a node of the tree of labels instead of a leaf.
         if not jax.tree_util.all_leaves([label]) or not isinstance(label, Hashable):
             raise ValueError(f"found {label!r} as a label, expected a hashable leaf of pytrees, such as a string")
     spec, *parts, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
@@ -71,7 +68,7 @@ class SummaryRow(NamedTuple):
       path: The path of the subtree in the form of `by_path`: `layers/0`. Empty for the whole tree.
       leaves: The number of leaves, static ones included.
       parameters: The number of elements of the arrays among them; a typed PRNG key is one element.
-      bytes: The memory of these elements as JAX reports it (`nbytes`): a whole byte for an int4.
+      bytes: The memory of these elements, with a whole byte for an int4.
     """
 
     path: str
@@ -123,7 +120,7 @@ def summary(pytree: PyTree, *, depth: int | None = 2) -> Summary:
       -----------------------------------
       total          2          10     40
 
-    A `jax.ShapeDtypeStruct` counts as the array that it describes; an array in two places counts twice.
+    A `jax.ShapeDtypeStruct` counts as an array; an array in two places counts twice.
 
     Args:
       pytree: Any pytree, such as a part of a model by `partition` or `filter`.
@@ -135,25 +132,20 @@ def summary(pytree: PyTree, *, depth: int | None = 2) -> Summary:
     Raises:
       ValueError: `depth` is negative.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if depth is not None and depth < 0:
         raise ValueError(f"found depth={depth}, expected 0 or more, or None")
-    leaves = [(path, _size(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(pytree)]
+    leaves = [(path, _counts(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(pytree)]
     # The leaves of a subtree are consecutive.
     subtrees = itertools.groupby(leaves, lambda leaf: jax.tree_util.keystr(leaf[0][:depth], simple=True, separator="/"))
-    rows = tuple(_row(path, subtree) for path, subtree in subtrees)
-    return Summary(rows, _row("", leaves))
+    return Summary(tuple(_row(path, subtree) for path, subtree in subtrees), _row("", leaves))
 
 
-def _row(path: str, leaves: Iterable[tuple[Any, tuple[int, int]]]) -> SummaryRow:
-    sizes = [size for _, size in leaves]
-    return SummaryRow(path, len(sizes), sum(count for count, _ in sizes), sum(nbytes for _, nbytes in sizes))
+def _row(path: str, leaves: Iterable[tuple[Any, tuple[int, int, int]]]) -> SummaryRow:
+    return SummaryRow(path, *map(sum, zip((0, 0, 0), *(counts for _, counts in leaves), strict=True)))
 
 
-def _size(leaf: Any) -> tuple[int, int]:
-    """The elements and bytes of an array or of a `jax.ShapeDtypeStruct`; zeros for other leaves."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return leaf.size, leaf.size * leaf.dtype.itemsize
-    return (int(leaf.size), int(leaf.nbytes)) if _core.is_array(leaf) else (0, 0)
+def _counts(leaf: Any) -> tuple[int, int, int]:
+    has_elements = isinstance(leaf, jax.ShapeDtypeStruct) or _core.is_array(leaf)
+    return (1, leaf.size, leaf.size * leaf.dtype.itemsize) if has_elements else (1, 0, 0)

@@ -1,5 +1,6 @@
 """Bound methods as nodes whose children are the objects, since jax reads a method as a leaf."""
 
+import dataclasses
 import types
 from typing import Any
 
@@ -8,20 +9,19 @@ import jax
 from partax import _core
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
 class _Opened:
-    def __init__(self, function: Any, owner: Any) -> None:
-        self.function, self.owner = function, owner
-
-
-jax.tree_util.register_pytree_with_keys(
-    _Opened,
-    lambda node: (((jax.tree_util.GetAttrKey("__self__"), node.owner),), node.function),
-    lambda function, children: _Opened(function, *children),
-)
+    __self__: Any
+    function: Any = dataclasses.field(metadata={"static": True})
 
 
 def _is_method(leaf: Any) -> bool:
     return type(leaf) is types.MethodType and _core.node_kind(leaf) != "static_leaf"
+
+
+def _is_opened(node: Any) -> bool:
+    return type(node) is _Opened
 
 
 def open_methods(tree: Any) -> Any:
@@ -29,7 +29,7 @@ def open_methods(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     if not any(map(_is_method, leaves)):
         return tree
-    return structure.unflatten([_Opened(x.__func__, open_methods(x.__self__)) if _is_method(x) else x for x in leaves])
+    return structure.unflatten([_Opened(open_methods(x.__self__), x.__func__) if _is_method(x) else x for x in leaves])
 
 
 def close_methods(tree: Any) -> Any:
@@ -37,9 +37,5 @@ def close_methods(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree, is_leaf=_is_opened)
     if not any(map(_is_opened, leaves)):
         return tree
-    methods = [types.MethodType(x.function, close_methods(x.owner)) if _is_opened(x) else x for x in leaves]
+    methods = [types.MethodType(x.function, close_methods(x.__self__)) if _is_opened(x) else x for x in leaves]
     return structure.unflatten(methods)
-
-
-def _is_opened(node: Any) -> bool:
-    return type(node) is _Opened

@@ -43,8 +43,7 @@ def partition(
       ValueError: A filter is none of the above, or not a prefix of `pytree`; or, with `strict`, it has no match.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path. Or a later filter is None.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if any(spec is None for spec in filters[1:]):
         raise TypeError("partition: found None among the filters; `replace=` and `is_leaf=` go by name")
@@ -73,15 +72,12 @@ def filter(
       A tree of the structure of `pytree`.
 
     Raises:
-      ValueError: Same as in `partition`.
-      TypeError: `inverse` is not a bool.
+      ValueError, TypeError: Same as in `partition`; or `inverse` is not a bool.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if not isinstance(inverse, bool):
-        found = type(inverse).__name__
-        raise TypeError(f"filter: found a `{found}` as `inverse`, expected a bool; `&`, `|` and `~` combine filters")
+        raise TypeError(f"`inverse`: found {short_text(inverse)}, expected a bool; `&`, `|` and `~` combine filters")
     result, num_matches = _core.filter(pytree, filter_spec, inverse, replace, is_leaf)
     if num_matches == 0:
         check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
@@ -109,8 +105,7 @@ def combine(*pytrees: PyTree, is_leaf: IsLeaf = None) -> PyTree:
       ValueError: The trees differ; the message has the argument, the path, and what both trees have there.
       TypeError: No tree is passed, or the `==` of a static part raised.
 
-    See Also:
-      The guide "Partition and combine trees".
+    See Also: The guide "Partition and combine trees".
     """
     if not pytrees:
         raise TypeError("combine: found no tree, expected one or more")
@@ -135,19 +130,15 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
     Raises:
       ValueError, TypeError: `updates` does not match `model`, or cannot be added to it; the message has the path.
 
-    See Also:
-      The guide "Gradients and freezing".
+    See Also: The guide "Gradients and freezing".
     """
 
     def add(path: tuple[Any, ...], change: Any, part: PyTree) -> PyTree:
         try:
             return part if change is None else part + change
         except (TypeError, ValueError) as error:
-            place = f"updates{jax.tree_util.keystr(path)}"
-            raise type(error)(
-                f"apply_updates: `{place}`: found {short_text(change)}, expected what can be added to "
-                f"{short_text(part)}: {error}"
-            ) from error
+            found = f"`updates{jax.tree_util.keystr(path)}`: found {short_text(change)}"
+            raise type(error)(f"{found}, expected what can be added to {short_text(part)}: {error}") from error
 
     _core.broadcast_prefix(updates, model, is_none, "updates", "model")  # raises if they differ, with the path
     return jax.tree_util.tree_map_with_path(add, updates, model, is_leaf=is_none)

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections import Counter
 from typing import Any
 
 from partax._pytree.spec_data import NodeNames, leaf_paths_of, walk_paths
@@ -24,15 +25,14 @@ def flat_keys(names: NodeNames, separator: str | None) -> tuple[str, ...]:
     used_keys = set(keys)
     if len(used_keys) == len(keys):
         return tuple(keys)
-    counts: dict[str, int] = {}  # of each key so far
+    counts = Counter[str]()  # of each key so far
     for i, key in enumerate(keys):
-        count = counts.get(key, 0) + 1
-        if count > 1:
-            while (name := f"{key}#{count}") in used_keys:
-                count += 1
+        counts[key] += 1
+        if counts[key] > 1:
+            while (name := f"{key}#{counts[key]}") in used_keys:
+                counts[key] += 1
             used_keys.add(name)
             keys[i] = name
-        counts[key] = count
     return tuple(keys)
 
 
@@ -60,8 +60,7 @@ def glob_regex(glob: str) -> re.Pattern[str]:
         globs = [start + part + end for start, content, end in pieces for part in _ALTERNATIVE.findall(content)]
         if len(globs) > _MOST_ALTERNATIVES:
             raise ValueError(
-                f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
-                "join several filters by `|`, or use regex="
+                f"by_path: found more than {_MOST_ALTERNATIVES} alternatives in {glob!r}; use `|` or regex="
             )
     tokens = [re.findall(r"\\?.", one, re.DOTALL) for one in globs]  # characters, each with what escapes it
     if any(token in ("{", "}", "\\") for token in tokens[0]):
