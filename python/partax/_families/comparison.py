@@ -8,9 +8,6 @@ from partax._families.equinox import module_class
 from partax._families.installed import is_installed
 from partax._families.objects import attribute_of
 
-# Classes whose `==` is that of one attribute and whose hash follows from it: each nnx object has one of its own.
-_EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
-
 
 class Traits(NamedTuple):
     """What the native type table asks of a class."""
@@ -23,23 +20,19 @@ class Traits(NamedTuple):
 
 def traits(cls: type) -> Traits:
     installed = is_installed(cls.__module__)
-    return Traits(_compared(cls), installed, is_enum(cls), equal_by(cls) if installed else None)
+    return Traits(compared_fields(cls), installed, is_enum(cls), equal_by(cls) if installed else None)
 
 
 def equal_by(cls: type) -> str | None:
-    """The name of the attribute by whose `==` alone instances compare, of classes that are known to do so."""
-    return _EQUAL_BY.get((cls.__module__, cls.__qualname__))
+    """The attribute that decides `==` and the hash of instances, for the mapping that each nnx object has."""
+    return "_mapping" if (cls.__module__, cls.__qualname__) == ("flax.typing", "HashableMapping") else None
 
 
 def is_enum(cls: type) -> bool:
     return isinstance(attribute_of(cls, "_member_map_"), dict)
 
 
-def compares_fields(cls: type) -> bool:
-    return _compared(cls) is not None
-
-
-def _compared(cls: type) -> tuple[str, ...] | None:
+def compared_fields(cls: type) -> tuple[str, ...] | None:
     owner: Any = next(base for base in cls.__mro__ if "__eq__" in base.__dict__)
     params: Any = owner.__dict__.get("__dataclass_params__")
     if owner is module_class():

@@ -54,7 +54,7 @@ _user_fields: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionar
 
 
 def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> _Class:
-    """Declare which attributes of a class its registered functions flatten and unflatten.
+    """Declare which attributes of a class its registered functions flatten and unflatten, to be read without these.
 
     Example:
       >>> class Box:
@@ -65,8 +65,7 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
       >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
       'a'
 
-    partax then reads and sets these attributes itself, without calling the functions. It compares with these once, at
-    the first instance. An instance with other attributes is left to them.
+    The first instance is compared with what the functions do. An instance with other attributes is left to them.
 
     Args:
       cls: A class that is registered with functions, as by `jax.tree_util.register_pytree_node`; not its subclasses.
@@ -93,7 +92,7 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
         raise ValueError(f"register_fields: found the attributes {names}, expected each once")
     if not isinstance(cls, type):
         raise TypeError(f"register_fields: found {cls!r}, expected a class")
-    name, previous = f"`{cls.__name__}`", _user_fields.get(cls)
+    name = f"`{cls.__name__}`"
     if not nodes.is_tree_node(cls):
         raise TypeError(
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
@@ -106,13 +105,13 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
             f"register_fields: found `{wrong}` of {name} elsewhere, expected all attributes in the dictionary of an "
             "instance, or all in `__slots__`"
         )
-    if previous is not None and previous != fields:
+    if cls not in _user_fields:
+        _user_fields[cls] = fields
+        _core.read_anew(cls)
+    elif (previous := _user_fields[cls]) != fields:
         raise ValueError(
             f"register_fields: found {name} with {_text(fields)}, expected what was said before: {_text(previous)}"
         )
-    if previous is None:
-        _user_fields[cls] = fields
-        _core.read_anew(cls)
     return cls
 
 

@@ -62,5 +62,5 @@ def describe(obj: Any) -> Description | None:
 @functools.cache
 def _missing() -> Any:
     """Equinox's marker for what a module does not have, such as the names of a wrapped function."""
-    probe: Any = type("Probe", (module_class(),), {"__module__": __name__})
+    probe: Any = type("Probe", (sys.modules["equinox"].Module,), {"__module__": __name__})
     return flatten_one_level(probe())[1][0]

@@ -8,6 +8,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from partax._families.objects import is_written_in_c
+
 
 class Description(NamedTuple):
     """What the instances of a class are. The native type table reads this once for each class."""
@@ -37,27 +39,24 @@ BUILT_IN: dict[type, str] = {
     **dict.fromkeys((float, complex), "float"),
     **dict.fromkeys((str, bytes, type, types.FunctionType), "other"),
 }
-_HEAP_TYPE = 1 << 9
 
 
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:
-    for name in names:
-        member = inspect.getattr_static(cls, name, None)
-        if not isinstance(member, types.MemberDescriptorType):
-            return False
-        if not member.__objclass__.__flags__ & _HEAP_TYPE and member.__objclass__ is not functools.partial:
-            return False
-    return bool(names)
+    members = [inspect.getattr_static(cls, name, None) for name in names]
+    return bool(members) and all(
+        isinstance(member, types.MemberDescriptorType)
+        and (member.__objclass__ is functools.partial or not is_written_in_c(member.__objclass__))
+        for member in members
+    )
 
 
 def hidden(cls: type, names: tuple[str, ...]) -> str:
     """The first attribute that is not in the dictionary of an instance, unless all are in slots; "" if none."""
     if in_slots(cls, names):
         return ""
-    for name in names:
-        if cls.__dictoffset__ == 0 or hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
-            return name
-    return "" if cls.__dictoffset__ != 0 else "__dict__"
+    if cls.__dictoffset__ == 0:
+        return next(iter(names), "__dict__")
+    return next((name for name in names if hasattr(type(inspect.getattr_static(cls, name, None)), "__set__")), "")
 
 
 def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:

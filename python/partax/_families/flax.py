@@ -38,8 +38,8 @@ def _layout(cls: type) -> Layout | None:
     """The layout of a class of Flax; None for any other class. Raise if this version of Flax has another layout."""
     frozen: Any = sys.modules.get("flax.core.frozen_dict")
     if frozen is not None and cls is frozen.FrozenDict:
-        made = _slots(cls, "_hash")
-        return Layout(lambda aux: (aux, (), ()), _slot(cls, "_dict"), made=made, makers=(types.NoneType,))
+        dictionary, cached_hash = _slots(cls, "_dict", "_hash")
+        return Layout(lambda aux: (aux, (), ()), dictionary, made=(cached_hash,), makers=(types.NoneType,))
     nnx: Any = sys.modules.get("flax.nnx")
     if nnx is None:
         return None
@@ -51,37 +51,27 @@ def _layout(cls: type) -> Layout | None:
         return Layout(_split_attributes, True, is_object=True)
     makers = (nnx.tracers.TraceState,)
     if issubclass(cls, nnx.Variable):
-        metadata, children, made = _slot(cls, "_var_metadata"), _slots(cls, "_raw_value"), _slots(cls, "_trace_state")
-        return Layout(_split_items, metadata, children=children, made=made, makers=makers, is_object=True)
+        metadata, value, state = _slots(cls, "_var_metadata", "_raw_value", "_trace_state")
+        places: Any = {"children": (value,), "made": (state,), "makers": makers}
+        return Layout(lambda aux: ((), [*dict(aux)], [*dict(aux).values()]), metadata, **places, is_object=True)
     if issubclass(cls, nnx.pytreelib.PytreeState):
         statics, made = _slots(cls, "_initializing", "_is_setup"), _slots(cls, "_trace_state")
         return Layout(lambda aux: ((), (), aux), statics=statics, made=made, makers=makers)
     return None
 
 
-def _split_items(aux: Any) -> tuple[Any, Any, Any]:
-    return (), [key for key, _ in aux], [value for _, value in aux]
-
-
 def _split_attributes(aux: Any) -> tuple[Any, Any, Any]:
-    child_keys, static_keys, static_values = aux
-    return list(map(_attribute_name, child_keys)), list(map(_attribute_name, static_keys)), static_values
-
-
-def _attribute_name(key: Any) -> str:
-    """A number may name an attribute; `setattr` interns the string, and a hit compares keys by identity first."""
-    return key if type(key) is str else sys.intern(str(key))
-
-
-def _slot(cls: type, name: str) -> types.MemberDescriptorType:
-    member = inspect.getattr_static(cls, name)
-    if not isinstance(member, types.MemberDescriptorType):
-        raise TypeError(f"`{name}` of `{cls.__name__}` is not a slot")
-    return member
+    *keys, static_values = aux
+    # A number may name an attribute; `setattr` interns the string, and a hit compares keys by identity first.
+    child_names, static_names = ([key if type(key) is str else sys.intern(str(key)) for key in row] for row in keys)
+    return child_names, static_names, static_values
 
 
 def _slots(cls: type, *names: str) -> _Slots:
-    return tuple(_slot(cls, name) for name in names)
+    members = tuple([inspect.getattr_static(cls, name) for name in names])
+    if not all(isinstance(member, types.MemberDescriptorType) for member in members):
+        raise TypeError(f"an attribute of {names} of `{cls.__name__}` is not a slot")
+    return members
 
 
 def read_entries(obj: Any, layout: Layout, children: Any, aux: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:

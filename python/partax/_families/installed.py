@@ -11,12 +11,9 @@ real_path = functools.cache(os.path.realpath)
 
 @functools.cache
 def _installed_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {os.path.realpath(paths[name]) for name in names if name in paths}
-    of_others = (entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages"))
-    folders |= set(map(os.path.realpath, of_others))
-    return tuple(folder + os.sep for folder in folders)
+    folders = set(map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
+    folders |= {entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")}
+    return tuple({os.path.realpath(folder) + os.sep for folder in folders})
 
 
 def is_installed(module: Any) -> bool:

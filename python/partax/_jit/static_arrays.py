@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from partax._families.comparison import compares_fields
+from partax._families.comparison import compared_fields
 from partax._families.objects import attribute_of
 from partax._jax.programs import open_constants
 from partax._jit.options import is_of_nnx
@@ -43,7 +43,7 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
         if id(value) in ids or len(queue) > _MAX_OBJECTS or issubclass(cls, _NOT_LOOKED_INTO):
             continue
         ids.add(id(value))
-        if holder is None and not issubclass(cls, _BY_CONTENT) and not compares_fields(cls):
+        if holder is None and not issubclass(cls, _BY_CONTENT) and compared_fields(cls) is None:
             if cls.__eq__ is not object.__eq__:
                 continue  # an `==` of the user's compares what a trace reads
             holder = value

@@ -1,11 +1,11 @@
 """Make libraries that import Equinox use partax, reversibly."""
 
+import contextlib
 import functools
 import sys
 import threading
 import types
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +14,7 @@ import equinox
 from partax._core import JitFunction
 from partax._families.equinox import jitted_by_equinox
 from partax._families.equinox_private import jit_class, jit_options
+from partax._families.objects import cached_by_identity
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
@@ -31,11 +32,9 @@ _REPLACED: dict[str, Any] = {
 _lock = threading.Lock()
 _active: list["Accelerated"] = []
 _undo: list[Callable[[], None]] = []
-_jitted: dict[int, tuple[weakref.ref[Any], JitFunction[..., Any] | None]] = {}
-"""Ours for wrappers of Equinox's, by id; None for one that is left as it is."""
 
 
-class Accelerated:
+class Accelerated(contextlib.AbstractContextManager["Accelerated"]):
     """The result of `accelerate`: active until `end` is called or the block is left.
 
     Example:
@@ -54,9 +53,6 @@ class Accelerated:
     def __repr__(self) -> str:
         return f"<partax.equinox.Accelerated: {'active' if self in _active else 'ended'}>"
 
-    def __enter__(self) -> "Accelerated":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.end()
 
@@ -71,10 +67,8 @@ class Accelerated:
             if self not in _active:
                 return
             _active.remove(self)
-            if not _active:
-                while _undo:
-                    _undo.pop()()
-                _jitted.clear()
+            while _undo and not _active:
+                _undo.pop()()
 
 
 def accelerate() -> Accelerated:
@@ -118,8 +112,7 @@ def _replace_calls() -> None:
     before: Any = cls.__dict__["__call__"]
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        entry = _jitted.get(id(self))
-        ours = entry[1] if entry is not None and entry[0]() is self else _ours(self)
+        ours = _ours(self)
         if ours is None:
             return before(self, *args, **kwargs)
         try:
@@ -140,15 +133,14 @@ def _replace_calls() -> None:
     _undo.append(lambda: type.__setattr__(cls, "__call__", before))
 
 
+@cached_by_identity
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
-    """Return our wrapper of what one of Equinox's wraps, and keep it for as long as that exists."""
+    """Return our wrapper of what one of Equinox's wraps; None if that is left as it is."""
     options = _options(wrapper)
     ours = None if options is None else wrapper_of(options, wrapper.__wrapped__)
     code = getattr(getattr(ours, "_function", None), "__code__", None)
     if isinstance(code, types.CodeType):
         jitted_by_equinox.add(code)
-    key = id(wrapper)
-    _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), ours
     return ours
 
 
@@ -181,25 +173,25 @@ def _replace(pairs: list[tuple[Any, Any]]) -> None:
     """Replace the first function of each pair by the second, and note how to undo it, also in modules imported later.
     If a module had the second one before, it stays.
     """
-    unchanged_places = {place for place, _ in _places([(new, new) for _, new in pairs])}
-    for (name, attribute), new in _places(pairs):
-        setattr(sys.modules[name], attribute, new)
+    unchanged_places = {place for place, _ in _places(pairs, 1)}
+    for place, (_, new) in _places(pairs, 0):
+        setattr(*place, new)
 
     def undo() -> None:
-        for (name, attribute), old in _places([(new, old) for old, new in pairs]):
-            if (name, attribute) not in unchanged_places:
-                setattr(sys.modules[name], attribute, old)
+        for place, (old, _) in _places(pairs, 1):
+            if place not in unchanged_places:
+                setattr(*place, old)
 
     _undo.append(undo)
 
 
-def _places(pairs: list[tuple[Any, Any]]) -> list[tuple[tuple[str, str], Any]]:
-    """The modules and attributes that are the first of a pair, each with the second."""
-    replacements = {id(first): second for first, second in pairs}
+def _places(pairs: list[tuple[Any, Any]], index: int) -> list[tuple[tuple[types.ModuleType, str], tuple[Any, Any]]]:
+    """The modules and attributes that hold the first or the second function of a pair, each with the pair."""
+    by_id = {id(pair[index]): pair for pair in pairs}
     return [
-        ((name, key), replacements[id(value)])
+        ((module, key), by_id[id(value)])
         for name, module in list(sys.modules.items())
         if isinstance(module, types.ModuleType) and name.partition(".")[0] != "partax"
         for key, value in vars(module).copy().items()  # threads may import
-        if id(value) in replacements
+        if id(value) in by_id
     ]

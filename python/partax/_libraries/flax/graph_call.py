@@ -160,11 +160,11 @@ class GraphMode(enum.Enum):
     def apply(self, call: _core.Call, values: tuple[Any, ...], outcome: Outcome, objects: list[Any]) -> Any:
         """Change the objects of a call's arguments, which `read` returned, and return the call's result."""
         numbers = [*array("I", outcome.owners), *(i for i, _ in outcome.deleted)]
-        foreign = {id(objects[i]): objects[i] for i in numbers if graph.is_foreign(objects[i])}
+        foreign = [objects[i] for i in numbers if graph.is_foreign(objects[i])]
         if foreign:
-            name = type(next(iter(foreign.values()))).__name__
+            name = type(foreign[0]).__name__
             error = errors.TraceContextError(f"Cannot mutate '{name}' from different trace level")
-            for _, path in _paths(lambda value: id(value) in foreign, _named(call, values)):
+            for _, path in _paths(lambda value: id(value) in map(id, foreign), _named(call, values)):
                 error.add_note(f"partax: it is `{path}`")
             raise error
         return apply_changes(outcome, objects)
@@ -173,17 +173,15 @@ class GraphMode(enum.Enum):
         """Call the user's function in a trace: build its objects from tracers, then read what it changed."""
         options = call.options
         builder = graph.GraphBuilder()
-        shardings: dict[int, Any] = {}
         first = int(call.shape.has_callable)
-        if options.in_shardings is not None:
-            shardings = shardings_by_leaf(options.in_shardings, values[first:])
+        shardings = {} if options.in_shardings is None else shardings_by_leaf(options.in_shardings, values[first:])
         built = tuple([builder.build(value) for value in values])
         before = Snapshot(builder.objects)
         try:
-            if options.in_shardings is not None and self is not GraphMode.TREE:
-                refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
             if self is GraphMode.TREE:
                 extract.check_no_aliases("jit", args=built)
+            elif options.in_shardings is not None:
+                refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
             with during(makes_changes, True):
                 result = call.shape.call(fun, built)
             changes = before.changes()

@@ -1,7 +1,6 @@
 """The options of `nnx.jit` in the terms of filter_jit."""
 
 import types
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flax.nnx import extract, graphlib
@@ -14,19 +13,16 @@ from partax._jit.options import Options, call_parameters
 from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
 
-_Positions = int | Sequence[int] | None
-_Names = str | Iterable[str] | None
-
 
 def wrapper_for_nnx(
     fun: Any,
     graph: bool | None,
     graph_updates: bool | None,
     *,
-    static_argnums: _Positions,
-    static_argnames: _Names,
-    donate_argnums: _Positions,
-    donate_argnames: _Names,
+    static_argnums: Any,
+    static_argnames: Any,
+    donate_argnums: Any,
+    donate_argnames: Any,
     donate: Any,
     in_shardings: Any,
     out_shardings: Any,
