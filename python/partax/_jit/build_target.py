@@ -73,10 +73,7 @@ def _new_target_function(
                 error.add_note(_NUMBER_WANTED)  # jax advises its own option
             raise
 
-    def call_with_tuple(leaves: tuple[Any, ...]) -> Any:
-        return call_with_leaves(*leaves)
-
-    target: Callable[..., Any] = call_with_tuple if takes_tuple else call_with_leaves
+    target: Callable[..., Any] = (lambda leaves: call_with_leaves(*leaves)) if takes_tuple else call_with_leaves
     # It keeps nothing of the user's: the arguments and the function come from the call that runs the program.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
@@ -128,8 +125,8 @@ def traced_function(call: _core.Call, trace: Callable[[_core.Program, tuple[Any,
         through_xla = bytearray([True]) * len(leaves)
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
-    shards_outputs = options.out_shardings is not None
-    return TracedFunction(function, keywords, donatable, takes_tuple, shards_outputs, bytes(through_xla), program)
+    shards = options.out_shardings is not None
+    return TracedFunction(function, keywords, donatable, takes_tuple, shards, bytes(through_xla), program)
 
 
 def build_target(

@@ -164,9 +164,9 @@ def filter_jit(
       >>> predict({"weight": jnp.ones(2), "activation": jnp.tanh}, jnp.zeros(2))
       Array([0., 0.], dtype=float32)
 
-    A call returns as soon as its work is dispatched; another static value, shape or dtype retraces. Results that are
-    not arrays are returned unchanged, and arrays that are inputs as the same objects. A wrapper is a pytree of its
-    callable and shares its traces with every wrapper of an equal callable with equal options.
+    Another static value, shape or dtype retraces. Results that are not arrays are returned unchanged, and arrays that
+    are inputs as the same objects. A wrapper is a pytree of its callable and shares its traces with every wrapper of an
+    equal callable with equal options.
 
     Args:
       fun: A function, method, partial, transformed function, or callable module, whose arrays are traced. Its arguments
@@ -176,9 +176,7 @@ def filter_jit(
         `"kw"` are all values of an `*args` and a `**kw`, and `("all",)` is a parameter of that name. An array that is
         returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. JAX
         warns about donated buffers that it could not use. Default: `"none"`.
-      inline: Same as in `jax.jit`. Default: False.
-      keep_unused: Same as in `jax.jit`. Default: False.
-      compiler_options: Same as in `jax.jit`. Default: None.
+      inline, keep_unused, compiler_options: Same as in `jax.jit`. Default: False, False, None.
       in_shardings: One sharding, or a tuple with a pytree prefix for each argument in the order of the signature. It
         applies to array leaves, and None leaves them to JAX. Default: None.
       out_shardings: A pytree prefix of the result, with the same entries. Default: None.
@@ -186,12 +184,11 @@ def filter_jit(
       reuse_equal_functions: Whether a re-created function, `fun` itself or one in the arguments, hits the program of an
         earlier one with the same code if everything that its code can read is provably unchanged. With False, functions
         are compared by identity alone, as in `jax.jit`. Default: True.
-      dynamic: The leaves other than arrays that are traced: those for which a predicate such as `is_array_like` is
-        true, or all numbers in the arguments with these names. In `fun` they are arrays of a weak type, and another
-        number of the same type does not retrace. Default: None, for no leaves.
+      dynamic: The leaves other than arrays that are traced, as arrays of a weak type: those for which a predicate such
+        as `is_array_like` is true, or all numbers in the arguments with these names. Default: None, for no leaves.
       max_traces: The largest number of traces of `fun` since `clear_cache()`. Default: None, for any number.
       store: The directory for compiled programs, or False for none. Default: None, for the setting of `partax.store`.
-      of_jax: Not accepted: the error for an option of `jax.jit` names what replaces it here.
+      of_jax: Not accepted: the error names what replaces an option of `jax.jit`.
 
     Returns:
       A `partax.stages.Wrapper`, which is called like `fun`.

@@ -72,8 +72,8 @@ def _lost_array(target: Any, leaves: tuple[Any, ...], index: int, first: int | N
 
 
 def is_of_lost_arrays(error: BaseException) -> bool:
-    """Return whether JAX has raised this for arrays that are deleted, or that one call donates and uses."""
-    if not isinstance(error, (RuntimeError, ValueError)) or _NAMES_ARRAYS in vars(error):
+    """Return whether a RuntimeError or ValueError is about arrays that are deleted, or that a call donates and uses."""
+    if _NAMES_ARRAYS in vars(error):
         return False
     # jax and XLA have no classes or codes for these two: the types are those of errors of callbacks and of shardings.
     # What is deleted now does not tell either, as a program that has failed has donated its arrays.
@@ -110,17 +110,12 @@ def arrays_in_several_places(leaves: Sequence[Any]) -> list[list[int]]:
     places: dict[Any, list[int]] = {}
     for i, leaf in enumerate(leaves):
         if _is_concrete(leaf) and not leaf.is_deleted():
-            places.setdefault(_buffer_of(leaf), []).append(i)
+            try:
+                pointer = leaf.addressable_data(0).unsafe_buffer_pointer()
+            except Exception:  # of keys, and of backends that do not tell
+                pointer = 0
+            places.setdefault(pointer or ("id", id(leaf)), []).append(i)
     return [same for same in places.values() if len(same) > 1]
-
-
-def _buffer_of(array: jax.Array) -> Any:
-    """Return a value that two arrays share if they are one for XLA."""
-    try:
-        pointer = array.addressable_data(0).unsafe_buffer_pointer()
-    except Exception:  # of keys, and of backends that do not tell
-        pointer = 0
-    return pointer or ("id", id(array))
 
 
 def listed(paths: Sequence[str]) -> str:

@@ -35,8 +35,7 @@ class Change(NamedTuple):
     value: Any
 
     @property
-    def is_value(self) -> bool:
-        """Return whether it is the value of a Variable."""
+    def is_value(self) -> bool:  # of a Variable
         return self.name == _VALUE
 
 
@@ -60,18 +59,15 @@ def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen]:
     return [Seen(path, owner, _contents(owner)) for path, owner in nnx_objects(values)]
 
 
-def has_nnx() -> bool:
-    return hasattr(sys.modules.get("flax.nnx"), "Pytree")
-
-
 def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
     """Return the nnx objects in named values with their paths, each once; but not those in a State, which is what a
     function may change. Raise a ValueError for an object in two places if `transformation` would split it.
     """
     places: dict[int, str] = {}
     objects: list[tuple[str, Any]] = []
-    for name, value in values if has_nnx() else ():
-        for path, owner in _objects(sys.modules["flax.nnx"], value, name, places.keys()):
+    nnx = sys.modules.get("flax.nnx")
+    for name, value in values if hasattr(nnx, "Pytree") else ():
+        for path, owner in _objects(nnx, value, name, places.keys()):
             first = places.setdefault(id(owner), path)
             if first is path:
                 objects.append((path, owner))

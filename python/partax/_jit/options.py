@@ -7,7 +7,7 @@ import itertools
 import os
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 
@@ -72,13 +72,7 @@ class Options:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Options, self.key)
 
-    @property
-    def without_shardings(self) -> tuple[Any, ...]:
-        """All that a program depends on but the shardings, which may hold what is known in this process alone."""
-        return (*self.key[:4], *self.key[6:-1])
-
     def traces(self, parameter: str, leaf: Any) -> bool:
-        """Return whether a leaf is traced in a value of this parameter."""
         if is_traced_array(leaf):
             return True
         if self.static_parameters is not None:
@@ -125,9 +119,9 @@ def _folder(store: Any) -> str | Literal[False] | None:
     return os.path.abspath(os.path.expanduser(os.fspath(store)))
 
 
-def _dynamic(dynamic: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
+def _dynamic(dynamic: Any) -> Any:
     if dynamic is None or callable(dynamic):
-        return cast("Callable[[Any], bool] | None", dynamic)
+        return dynamic
     names = _names(dynamic) if isinstance(dynamic, (str, tuple, list)) else None
     if not names:
         raise ValueError(f"found dynamic={dynamic!r}, expected a predicate on leaves or a tuple of argument names")
@@ -152,7 +146,7 @@ class CallParameters(NamedTuple):
     def shape_of_call(
         self, left_out: tuple[int, ...], num_extra: int, keywords: tuple[str, ...], has_callable: bool
     ) -> "CallShape":
-        """Which values a call has. Called by the native wrapper."""
+        """Called by the native wrapper."""
         return CallShape(self, left_out, num_extra, keywords, has_callable)
 
 
@@ -223,7 +217,7 @@ def _real_signature(fun: Any) -> inspect.Signature:
 
 
 def names_of(fun: Any) -> tuple[str, str]:
-    """The name and the qualified name of a callable; of one without them, those of its class."""
+    """The name and the qualified name of a callable, or of its class."""
     fun = unwrapped(fun)
     named = fun if isinstance(attribute_of(fun, "__name__"), str) else type(fun)
     return named.__name__, attribute_of(named, "__qualname__", named.__name__)
@@ -259,22 +253,15 @@ def call_parameters(fun: Any) -> CallParameters:
     )
 
 
-def argument_names(fun: Any) -> list[str]:
-    """The names by which options mean arguments of `fun`."""
-    parameters = call_parameters(fun)
-    names = (*parameters.names, *parameters.shown_positional, *parameters.shown_named, *parameters.var_names)
-    return [name for name in dict.fromkeys(names) if name]
-
-
 def check_names(fun: Any, option: str, names: Any) -> None:
     """Raise a ValueError if an option names an argument that a callable does not have."""
     for name in names if isinstance(names, tuple) else ():
-        expected_names = argument_names(fun)
-        if name not in expected_names:
-            raise ValueError(
-                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: "
-                f"{', '.join(expected_names)}"
-            )
+        parameters = call_parameters(fun)
+        shown = (*parameters.names, *parameters.shown_positional, *parameters.shown_named, *parameters.var_names)
+        expected = [expected_name for expected_name in dict.fromkeys(shown) if expected_name]
+        if name not in expected:
+            of_function = f"names of arguments of `{names_of(fun)[1]}`: {', '.join(expected)}"
+            raise ValueError(f"found {name!r} in {option}, expected {of_function}")
 
 
 def parameter_at(parameters: CallParameters, position: int) -> str:

@@ -26,10 +26,10 @@ def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_
 
     @contextlib.contextmanager
     def working() -> Generator[None]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(working_for(function.program.running_call))  # type: ignore[attr-defined]
-            if not function.warns_of_donation:  # type: ignore[attr-defined]
-                stack.enter_context(warnings.catch_warnings())
+        hides = not function.warns_of_donation  # type: ignore[attr-defined]
+        program: _core.Program = function.program  # type: ignore[attr-defined]
+        with working_for(program.running_call), warnings.catch_warnings() if hides else contextlib.nullcontext():
+            if hides:
                 warnings.filterwarnings("ignore", "Some donated buffers were not usable")
             yield
 
@@ -60,7 +60,12 @@ class _Choice:
 
     def __call__(self, arguments: tuple[Any, ...]) -> Any:
         if self._shards:
-            self._set_shardings(self.plain.trace(*arguments).out_info)
+            node = self.plain.trace(*arguments).out_info
+            _, out_shardings = _core.output_info(node)
+            if out_shardings is not None:
+                self._keywords = dict(self._keywords, out_shardings=_core.with_children(node, out_shardings))
+                self.plain = jax.jit(self._function, **self._keywords)
+            self._shards = False
         leaves: Sequence[Any] = arguments[0] if self._takes_tuple else arguments
         if not runs_compiled(leaves):
             return self.plain  # the program that it is called in decides
@@ -95,13 +100,6 @@ class _Choice:
             function = _with_leaves(self._function, through, decisive, self._takes_tuple)
             self._others[through, decisive] = jax.jit(function, **keywords)
         return self._others[through, decisive]
-
-    def _set_shardings(self, node: Any) -> None:
-        _, shardings = _core.output_info(node)
-        if shardings is not None:
-            self._keywords = dict(self._keywords, out_shardings=_core.with_children(node, shardings))
-            self.plain = jax.jit(self._function, **self._keywords)
-        self._shards = False
 
 
 def _with_leaves(

@@ -39,13 +39,8 @@ def holds_errors() -> bool:
     return equations is None or any(map(_raises, every_equation(equations)))
 
 
-def raised_at_run_time(error: BaseException) -> bool:
-    """Return whether a program has raised this by `equinox.error_if`."""
-    return _LIBRARY in sys.modules and f"{_NAME}: " in str(error)
-
-
-def as_equinox_raises(error: BaseException) -> BaseException:
-    """The error that replaces jax's, for which `raised_at_run_time` is true: it is long and does not help."""
+def _as_equinox_raises(error: BaseException) -> BaseException:
+    """The error that replaces jax's for one of `equinox.error_if`, which is long and does not help."""
     import equinox
 
     message, stack = last_runtime_error()
@@ -79,9 +74,10 @@ def explain_failure(error: BaseException, call: _core.Call) -> BaseException:
     if not isinstance(error, (ValueError, TypeError, RuntimeError)):
         return error
     options, in_body = call.options, call.is_in_body
-    if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
-        return as_equinox_raises(error)
-    if not in_body and is_of_lost_arrays(error):
+    is_of_program = not in_body and not isinstance(error, TypeError)
+    if is_of_program and _LIBRARY in sys.modules and f"{_NAME}: " in str(error):
+        return _as_equinox_raises(error)
+    if is_of_program and is_of_lost_arrays(error):
         described, leaves = call.describe()
         donated_values = options.donated_values(call.shape)
         donated = [owner in donated_values for owner in leaf_owners(described)[: len(leaves)]]

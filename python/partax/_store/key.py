@@ -1,6 +1,7 @@
 """What a stored program is found by: a digest of all that it depends on, read of a call."""
 
 import contextlib
+import dataclasses
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -27,7 +28,9 @@ class Wanted:
             classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
             values = static_values(described)
             self._classes = list(classes)
-            self._roots = [("", function), ("", options.without_shardings)]
+            # Shardings may hold what only this process knows; `asked` has them in other terms.
+            unplaced = dataclasses.replace(options, in_shardings=None, out_shardings=None, store=None)
+            self._roots = [("", function), ("", unplaced.key)]
             self._roots += [(path, value) for path, value in values.items() if value is not None]
             _, *parameters = call.shape  # which parameters the values are of
             named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
