@@ -36,17 +36,17 @@ def scan_steps(
     Args:
       step: The result of `filter_jit` or `nnx.jit`. Its options apply, and its `clear_cache` clears the chunks.
       size: The number of steps in a chunk, at least 1.
-      carry: For each carried argument, its place in the result: a position, a key, or a tuple of these; all others stay
-        the same. Default: the one part of the result that matches each.
-      unroll: The number of steps in one iteration of the loop. Same as in `jax.lax.scan`. Default: 1.
+      carry: For each carried argument, its place in the result: a position, a key, or a tuple of these. Default: None,
+        for the one part of the result that matches each.
+      unroll: Same as in `jax.lax.scan`. Default: 1.
 
     Returns:
-      A function of the arguments of the first step except the batch, and of `over`, an iterable of batches. It returns
-      an iterator over chunks: the result of the last step of each, with everything that is not carried stacked.
+      A function of the arguments of the first step except the batch, and of `over`, an iterable of batches: an iterator
+      over chunks, each the result of its last step, with everything that is not carried stacked.
 
     Raises:
-      TypeError: `step` is not a compiled function, or it is a method of an object that it may change in place. When
-        called: batches, or what is carried, differ in structure or dtype; the message has the path.
+      TypeError: `step` is not a compiled function, or is a method of an object of Flax. When called: batches, or what
+        is carried, differ in structure or dtype; the message has the path.
       ValueError: `size` is not positive, or the step has shardings. When called: the carry is ambiguous or missing.
 
     See Also: The guide "Bind arguments and batch steps".

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import jax
 from jax.core import Tracer
@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from partax._jax.private import runs_without_jit
 from partax._transforms.carry import common_types, convert, in_place_of
 from partax._transforms.objects import Objects
-from partax._transforms.split import ArrayType, Split
+from partax._transforms.split import Split
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")
@@ -32,8 +32,7 @@ def filter_cond(
 
     Args:
       pred: A bool or a scalar array.
-      true_fun: The function that runs if `pred` is true; gradients flow through what it captures or holds as a module.
-      false_fun: The function that runs if it is not.
+      true_fun, false_fun: The functions; gradients flow through what they capture or, as modules, hold.
       *operands: The arguments of both functions.
 
     Returns:
@@ -76,16 +75,6 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     return _one_of("filter_switch", index, functions, operands, jax.lax.switch)
 
 
-class _Branch(NamedTuple):
-    """One branch that jax has traced, and its result with a `jax.ShapeDtypeStruct` for each array."""
-
-    program: ClosedJaxpr
-    result: Split
-
-    def run(self, types: Mapping[str, ArrayType], *operands: Split) -> dict[str, Any]:
-        return convert(self.result.replace(jaxpr_as_fun(self.program)(*jax.tree.leaves(operands))), types)
-
-
 def _one_of(
     transformation: str,
     index: Any,
@@ -99,18 +88,22 @@ def _one_of(
     if runs_without_jit() and not isinstance(index, Tracer):
         return choose(index, [objects.refuse_changes(function) for function in functions.values()], *operands)
     splits = [Split.of(operand, root=root) for root, operand in zip(roots, operands, strict=True)]
-    branches = {
-        f"of {name}": _trace(objects.refuse_changes(function), function, splits) for name, function in functions.items()
-    }
-    results = {words: branch.result for words, branch in branches.items()}
+    branches = [_trace(function, objects.refuse_changes(function), splits) for function in functions.values()]
+    results = {f"of {name}": result for name, (_, result) in zip(functions, branches, strict=True)}
     types = common_types(results, "result", "the results of branches may differ only in the values of arrays")
-    chosen = choose(index, [functools.partial(branch.run, types) for branch in branches.values()], *splits)
-    return next(iter(results.values())).update(chosen).tree
+
+    def run(program: ClosedJaxpr, result: Split, *operands: Split) -> dict[str, Any]:
+        return convert(result.replace(jaxpr_as_fun(program)(*jax.tree.leaves(operands))), types)
+
+    chosen = choose(index, [functools.partial(run, *branch) for branch in branches], *splits)
+    return branches[0][1].update(chosen).tree
 
 
-def _trace(function: Callable[..., Any], original: Any, operands: Sequence[Split]) -> _Branch:
+def _trace(function: Any, refusing: Callable[..., Any], operands: Sequence[Split]) -> tuple[ClosedJaxpr, Split]:
+    """Return the program of a branch, and its result with a `jax.ShapeDtypeStruct` for each array."""
+
     def branch(*operands: Split) -> Split:
-        return Split.of(function(*(operand.tree for operand in operands)), root="result")
+        return Split.of(refusing(*(operand.tree for operand in operands)), root="result")
 
     with jax.disable_jit(False):  # else a loop in it would really run
-        return _Branch(*jax.make_jaxpr(in_place_of(original, branch), return_shape=True)(*operands))
+        return jax.make_jaxpr(in_place_of(function, branch), return_shape=True)(*operands)

@@ -50,18 +50,14 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
     """Give a function its own derivative. Same as `jax.custom_jvp`, for any pytree.
 
     Example:
-      >>> power = partax.filter_custom_jvp(lambda x, n: x**n)
-      >>> @power.def_jvp
-      ... def power_jvp(primals, tangents):
-      ...     (x, n), (dx, _) = primals, tangents
-      ...     return x**n, None if dx is None else n * x ** (n - 1) * dx
-      >>> partax.filter_grad(power)(jnp.float32(3), 2)
-      Array(6., dtype=float32)
+      >>> triple = partax.filter_custom_jvp(lambda x, name: 3 * x)
+      >>> _ = triple.def_jvp(lambda primals, tangents: (3 * primals[0], 3 * tangents[0]))
+      >>> partax.filter_grad(triple)(jnp.float32(2), "name")
+      Array(3., dtype=float32)
 
     `def_jvp` sets the rule, called as `rule(primals, tangents, **kwargs)`: the arguments by position, for each a tree
-    like it with None for a leaf without a tangent (also an array that is not differentiated; zeros, if one of your
-    nodes refuses None), and the arguments by name, which cannot be differentiated. It returns the result and a tree of
-    tangents like it, with None for a leaf without one.
+    like it with None for a leaf without a tangent (zeros, if one of your nodes refuses None), and the arguments by
+    name, which cannot be differentiated. It returns the result and a tree like it of tangents or None.
 
     Args:
       fn: A function of any trees, with any result.
@@ -136,20 +132,15 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
     Example:
       >>> clip_gradient = partax.filter_custom_vjp(lambda x, limit: x)
       >>> _ = clip_gradient.def_fwd(lambda perturbed, x, limit: (x, None))
-      >>> @clip_gradient.def_bwd
-      ... def backward(residuals, cotangent, perturbed, x, limit):
-      ...     return jnp.clip(cotangent, -limit, limit)
+      >>> _ = clip_gradient.def_bwd(lambda residuals, g, perturbed, x, limit: jnp.clip(g, -limit, limit))
       >>> jax.grad(lambda x: 10 * clip_gradient(x, 1.0))(jnp.float32(3))
       Array(1., dtype=float32)
 
-    `def_fwd` and `def_bwd` set the rules. They are called as
-
-    - `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a tree like
-      `vjp_arg` with True for the arrays that are being differentiated and False for other leaves (a list of its leaves,
-      if one of your nodes refuses bools); the residuals are any tree.
-    - `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns the cotangent of `vjp_arg`: a tree
-      like it with None for zeros and for a leaf that is not an inexact array. `cotangent` is a tree like the result,
-      with None for the same; with zeros, if one of your nodes refuses None.
+    - `def_fwd` sets `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a
+      tree like `vjp_arg` with True for the arrays that are being differentiated and False for other leaves (a list of
+      its leaves, if one of your nodes refuses bools); the residuals are any tree.
+    - `def_bwd` sets `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns a tree like
+      `vjp_arg` of cotangents or None. `cotangent` is such a tree like the result; with zeros, if a node refuses None.
 
     Args:
       fn: A function of any trees, with any result.
@@ -182,11 +173,8 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
         """Set the rule for the backward pass. Works as a decorator.
 
         Example:
-          >>> same = partax.filter_custom_vjp(lambda x: x)
-          >>> _ = same.def_fwd(lambda perturbed, x: (x, None))
-          >>> _ = same.def_bwd(lambda residuals, cotangent, perturbed, x: -cotangent)
-          >>> jax.grad(same)(jnp.float32(3))
-          Array(-1., dtype=float32)
+          >>> square = partax.filter_custom_vjp(lambda x: x**2)
+          >>> _ = square.def_bwd(lambda x, cotangent, *_: 2 * x * cotangent)
 
         Args:
           rule: A function that is called as `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`.

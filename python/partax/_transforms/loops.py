@@ -30,11 +30,9 @@ def filter_scan(
     stacked, everything else is static.
 
     Example:
-      >>> def step(carry, x):
-      ...     carry = {**carry, "total": carry["total"] + x}
-      ...     return carry, carry["total"]
+      >>> step = lambda carry, x: ({**carry, "total": carry["total"] + x}, 2 * x)
       >>> partax.filter_scan(step, {"total": 0.0, "name": "sum"}, jnp.arange(4.0))
-      ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
+      ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 2., 4., 6.], dtype=float32))
 
     Only the values of arrays may change, but Python numbers that a step changes become arrays, and weak types become
     the types that a step returns; then `f` is traced again. Outside of jit, each call is compiled again.
@@ -50,8 +48,7 @@ def filter_scan(
       The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once.
 
     Raises:
-      TypeError: `f` does not return a pair, or changes a static part, dtype or shape of the carry; the message has the
-        path and both: `carry.layers[0].rate`.
+      TypeError: `f` does not return a pair, or changes a static part, dtype or shape of the carry.
       ValueError: The arrays of `xs` have no leading axis of one length.
 
     See Also: The guide "Loops, branches and layers".
@@ -136,8 +133,7 @@ def filter_fori_loop(
       {'name': 'a', 'x': Array(10, dtype=int32)}
 
     Args:
-      lower: The first index.
-      upper: The index after the last. If both are Python numbers, the loop can be differentiated in reverse.
+      lower, upper: The range. If both are Python numbers, the loop can be differentiated in reverse.
       body_fun: A function `(index, carry) -> carry`.
       init_val: The first carry, which changes as in `filter_scan`.
       unroll: Same as in `jax.lax.fori_loop`. Default: None.
@@ -187,9 +183,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
 def _split_by_axis(
     tree: Any, root: str, length: int | None = None, whose: str = "`length` says", instead: str = ""
 ) -> Split:
-    """Split a tree whose arrays have a leading axis of one length: `length`, else that of the first. Without
-    arrays, `instead` says what else gives the length.
-    """
+    """Split a tree whose arrays have a leading axis of one length; `instead` says what else could give the length."""
     split = Split.of(tree, root=root)
     if not split.leaves and length is None:
         raise ValueError(f"`{root}`: found no array, expected one or more with a leading axis{instead}")
@@ -283,17 +277,13 @@ def scan_layers(
       layers: A list or tuple of layers, or the one tree that `stack` makes of them, which saves stacking in each call.
       x: The input of the first layer, any tree. It keeps its structure, dtypes and shapes, as a carry of `filter_scan`.
       per_layer: Any tree whose arrays have one entry for each layer, such as keys. Default: None.
-      call: A function that calls a layer, `call(layer, x)`, or `call(layer, x, entries)` with its entries of
-        `per_layer`. Default: `layer(x)` or `layer(x, entries)`.
+      call: A function `call(layer, x)`, or `call(layer, x, entries)` with `per_layer`. Default: to call the layer.
       has_aux: Whether a layer returns `(x, aux)`. Default: False.
-      remat: Whether to compute the values of a layer again for its gradient, as by `filter_checkpoint`; or a policy of
-        `jax.checkpoint_policies`. Default: False.
-      reverse: Whether to begin with the last layer. Default: False.
-      unroll: The number of layers in one iteration of the loop. Default: 1.
+      remat: Whether to run each layer under `filter_checkpoint`; or the policy for that. Default: False.
+      reverse, unroll: Same as in `jax.lax.scan`. Default: False, 1.
 
     Returns:
-      The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`: arrays stacked along a new
-      leading axis, everything else once.
+      The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`, as the `y`s of `filter_scan`.
 
     Raises: Same as in `stack` and `filter_scan`.
 

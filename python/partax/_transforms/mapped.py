@@ -5,7 +5,6 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from collections.abc import Set as AbstractSet
-from numbers import Integral
 from typing import Any, ClassVar
 
 import jax
@@ -30,10 +29,7 @@ class _Mapped(Transformed[..., Any]):
 
     _option: ClassVar[str]
     _default: ClassVar[Any] = None  # the entry of other arguments
-
-    @staticmethod
-    def _is_entry(node: Any) -> bool:
-        raise NotImplementedError
+    _is_entry: ClassVar[Any]  # a predicate on nodes of the option
 
     def _split_call(
         self,
@@ -45,9 +41,8 @@ class _Mapped(Transformed[..., Any]):
     ) -> tuple[Callable[..., Any], tuple[Split, ...], tuple[Split, ...]]:
         """Split each argument into the leaves for which `choose(path, leaf, entry)` is not None, and the rest.
 
-        Return the call as a function of these, with the name and the parameters of the user's function for JAX's
-        messages, which passes its result to `finish`; the splits; and others with what was chosen instead of leaves.
-        A ValueError has the path at which a prefix does not fit.
+        Return the call as a function of these, which passes its result to `finish` and for JAX's messages has the name
+        and the parameters of the user's; the splits; and others with what was chosen instead of leaves.
         """
         bound = bind_call(self.__wrapped__, args, kwargs)
         prefixes = self._prefixes(bound, prefix)
@@ -65,8 +60,7 @@ class _Mapped(Transformed[..., Any]):
 
         def run(*splits: Split) -> Any:
             values = (split.tree for split in splits)
-            arguments = OrderedDict(zip(bound.arguments, values, strict=True))
-            call = inspect.BoundArguments(bound.signature, arguments)
+            call = inspect.BoundArguments(bound.signature, OrderedDict(zip(bound.arguments, values, strict=True)))
             return finish(function(*call.args, **call.kwargs))
 
         on_splits: Any = run
@@ -76,9 +70,6 @@ class _Mapped(Transformed[..., Any]):
         return on_splits, tuple(splits), tuple(choices)
 
     def _prefixes(self, bound: inspect.BoundArguments, prefix: Any) -> dict[str, Any]:
-        """The prefix of each parameter: one entry for all; a tuple or list of prefixes, one for each positional
-        argument; or a dictionary from names to prefixes.
-        """
         parameters = bound.signature.parameters
         if isinstance(prefix, dict):
             if unknown := [repr(name) for name in prefix if name not in parameters]:
@@ -183,13 +174,10 @@ def filter_vmap(
       A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
 
     Raises:
-      TypeError: `fun` is not callable, or `axis_size` is not a number. When called: an axis is given to a non-array.
-      ValueError: When called: axes do not fit the arguments or the result; the message has the path.
+      TypeError, ValueError: When called: axes do not fit the arguments or the result; the message has the path.
 
     See Also: The guide "Transformations of any tree".
     """
-    if axis_size is not None and not isinstance(axis_size, Integral):
-        raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
     options = ("axis_name", axis_name), ("axis_size", axis_size), ("spmd_axis_name", spmd_axis_name)
     return wrapped(_Vmap, _Vmap._name, (in_axes, out_axes, options), fun)
 
@@ -239,20 +227,17 @@ def filter_shard_map(
     axis_names: AbstractSet[Hashable] = frozenset(),
     check_vma: bool = True,
 ) -> Any:
-    """Run a function on each device's part of the arrays. Same as `jax.shard_map`, for any pytree: everything else is
-    passed unchanged.
+    """Run a function on each device's part of the arrays. Same as `jax.shard_map`, for any pytree.
 
     Example:
-      >>> from jax.sharding import Mesh, PartitionSpec
-      >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
+      >>> mesh = jax.sharding.Mesh(jax.devices(), ("data",))
       >>> total = lambda batch, scale: jax.lax.psum(batch["x"].sum() * scale, "data")
-      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
+      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(jax.P("data"), None), out_specs=jax.P())
       >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
       Array(4., dtype=float32)
 
     Args:
-      fun: A function of any trees, with any result. Each device has all arrays that it holds, as a module does.
-        Default: return a decorator.
+      fun: A function of any trees. Each device has all arrays that it holds, as a module. Default: return a decorator.
       mesh: The devices. Default: those of `jax.set_mesh`.
       in_specs: `jax.sharding.PartitionSpec`s for the arguments, given as `in_axes` of `filter_vmap`. With None, or
         without an entry, each device has all of an argument. Default: those of the arrays, over `Explicit` axes.
@@ -264,8 +249,7 @@ def filter_shard_map(
       A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
 
     Raises:
-      TypeError: `fun` is not callable. When called: a leaf of the specs is not a spec; the message has the path.
-      ValueError: When called: specs do not fit the arguments or the result; the message has the path.
+      TypeError, ValueError: When called: specs do not fit the arguments or the result; the message has the path.
 
     See Also: The guide "Several devices and processes".
     """

@@ -43,8 +43,7 @@ def filter_checkpoint(
 
     Args:
       fun: A function of any trees, with any result. Default: return a decorator.
-      prevent_cse: Same as in `jax.checkpoint`; False is enough inside a scan. Default: True.
-      policy: One of `jax.checkpoint_policies`, which selects the values to keep. Default: None, to keep none.
+      prevent_cse, policy: Same as in `jax.checkpoint`. Default: True, None.
 
     Returns:
       A function of the same arguments with the same result.
@@ -94,7 +93,6 @@ class _MakeJaxpr(Transformed[..., Any]):
 def _program_of(
     name: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[ClosedJaxpr, Split]:
-    """The program of a call, for the transformation `name`, and the types of its result."""
     fun = Objects.of_call(name, fun, args, kwargs).refuse_changes(fun)
     call, run = Split.of((args, kwargs), _described), on_split(fun)
     # jax gets the arrays alone: its caches would keep the static part of the call alive.
@@ -116,10 +114,9 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
       fun: A function of any trees, with any result. Arrays that it holds itself are constants of the program.
 
     Returns:
-      A function of the same arguments, or a `jax.ShapeDtypeStruct` for an array, that returns `(jaxpr, structs,
-      static)`: the program of the arrays in the order of the trees; the result with a `jax.ShapeDtypeStruct` for each
-      array and None for other leaves; and the result with None for each array. If one of your nodes refuses None, a
-      tree has all leaves.
+      A function of the same arguments, or a `jax.ShapeDtypeStruct` for an array, that returns the program, the result
+      with a `jax.ShapeDtypeStruct` for each array and None for other leaves, and the result with None for each array.
+      If one of your nodes refuses None, a tree has all leaves.
 
     See Also: The guide "Transformations of any tree".
     """
@@ -175,19 +172,15 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       >>> scale(3.0)
       Array([3., 6.], dtype=float32)
 
-    With it, a function that holds values under a transformation can cross a boundary, such as that of a custom
-    derivative. It is traced for the arguments, not run.
-
     Args:
       fn: A function of any trees, with any result.
       *args, **kwargs: Arguments like those of later calls; a `jax.ShapeDtypeStruct` represents an array.
 
     Returns:
-      A function of arguments of these types, and a pytree of its arrays, `consts`. It has `in_struct` and `out_struct`,
-      with a `jax.ShapeDtypeStruct` for each array.
+      A function of arguments of these types, and a pytree of its arrays, `consts`.
 
     Raises:
-      ValueError: When called: the arguments differ from those of the conversion; the message has the path.
+      ValueError: When called: the arguments differ from those of the conversion.
 
     See Also: The guide "Transformations of any tree".
     """
@@ -217,8 +210,7 @@ def filter_pure_callback(
       {'name': 'a', 'x': Array([2., 2.], dtype=float32)}
 
     Args:
-      callback: The function.
-      *args: Its arguments; it gets arrays as arrays, and everything else unchanged.
+      callback, *args: The function, and its arguments: arrays as arrays, everything else unchanged.
       result_shape_dtypes: A tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
         for each array. Other leaves are equal to those that the function returns.
       sharding, vmap_method: Same as in `jax.pure_callback`. Default: None.
@@ -228,7 +220,6 @@ def filter_pure_callback(
       The result of `callback`.
 
     Raises:
-      TypeError: `callback` is not callable.
       ValueError: When the program runs, inside jax's own error: the result is not like `result_shape_dtypes`.
 
     See Also: The guide "Transformations of any tree".
@@ -249,12 +240,11 @@ def filter_io_callback(
 
     Example:
       >>> seen = []
-      >>> note = lambda name, x: seen.append((name, float(x)))
-      >>> step = partax.filter_jit(lambda x: (partax.filter_io_callback(note, "loss", x), x + 1))
+      >>> step = partax.filter_jit(lambda x: (partax.filter_io_callback(seen.append, x), x + 1))
       >>> _ = step(jnp.float32(2))
       >>> jax.effects_barrier()
-      >>> seen
-      [('loss', 2.0)]
+      >>> seen[0].item()
+      2.0
 
     Args:
       callback, *args: Same as in `filter_pure_callback`.

@@ -25,17 +25,16 @@ class Rest:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rest):
             return NotImplemented
+        if self is other:
+            return True
         try:
-            return self is other or (self.structure == other.structure and _are_same(self.values, other.values))
+            has_one_structure = self.structure == other.structure and self.values.keys() == other.values.keys()
+            return has_one_structure and all(is_same(value, other.values[path]) for path, value in self.values.items())
         except TypeError:  # a static field that cannot be compared
             return False
 
     def __hash__(self) -> int:
         return hash(Rest)  # few are ever compared
-
-
-def _are_same(values: Mapping[str, Any], other_values: Mapping[str, Any]) -> bool:
-    return values.keys() == other_values.keys() and all(map(is_same, values.values(), map(other_values.get, values)))
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -107,17 +106,13 @@ jax.tree_util.register_pytree_with_keys(
 
 def parts(tree: Any) -> Any:
     """Replace each `Split` in a tree by its part."""
-    return jax.tree.map(lambda node: node.part if _is_split(node) else node, tree, is_leaf=_is_split)
-
-
-def _is_split(node: Any) -> bool:
-    return isinstance(node, Split)
+    return jax.tree.map(
+        lambda node: node.part if isinstance(node, Split) else node, tree, is_leaf=lambda node: type(node) is Split
+    )
 
 
 def spread(prefix: Any, tree: Any, is_entry: Callable[[Any], bool], option: str, root: str) -> dict[str, Any]:
-    """Return for each leaf of a tree, by path, the leaf and its entry of a prefix. A ValueError has the path at which
-    the prefix does not fit.
-    """
+    """Return for each leaf of a tree, by path, the leaf and its entry of a prefix."""
     pairs = _core.broadcast_prefix(prefix, tree, is_entry, option, root)
     paths = (jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree))
     return dict(zip(paths, pairs, strict=True))
@@ -164,7 +159,7 @@ def leaf_text(leaf: Any) -> str:
 
 
 class Difference(NamedTuple):
-    """The first place where two trees differ, what each has there in words, and what a message adds to both."""
+    """The first place where two trees differ, and what each has there in words."""
 
     path: str
     first: str
