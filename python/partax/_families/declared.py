@@ -5,7 +5,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -17,14 +17,15 @@ from partax._jax import nodes
 _Class = TypeVar("_Class", bound=type[Any])
 
 
-class Fields(NamedTuple):
-    """The attributes of a class that are its children, in order, and those that are its aux data."""
-
-    children: tuple[str, ...]
-    statics: tuple[str, ...]
+def _declared(children: Sequence[str], statics: Sequence[str] = ()) -> Description:
+    return Description("declared", tuple(children), tuple(statics))
 
 
-def _fields_of_chex(cls: type) -> Fields | None:
+def _names(fields: Description) -> tuple[str, ...]:
+    return (*fields.child_names, *fields.static_names)
+
+
+def _of_chex(cls: type) -> Description | None:
     """All attributes of an instance are children, sorted by name."""
     flatten, _ = nodes.registered_functions(cls)
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
@@ -33,24 +34,24 @@ def _fields_of_chex(cls: type) -> Fields | None:
     has_own_new = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
     if has_own_new or hasattr(cls, "__post_init__"):
         return None
-    return Fields(tuple(sorted(field.name for field in dataclasses.fields(cls))), ())
+    return _declared(sorted(field.name for field in dataclasses.fields(cls)))
 
 
-def _fields_of_penzai(cls: type) -> Fields | None:
+def _of_penzai(cls: type) -> Description | None:
     struct: Any = getattr(sys.modules.get("penzai.core.struct"), "Struct", None)
     if struct is None or not issubclass(cls, struct) or not dataclasses.is_dataclass(cls):
         return None
     fields = dataclasses.fields(cls)
-    children = tuple(field.name for field in fields if field.metadata.get("pytree_node", True))
-    return Fields(children, tuple(field.name for field in fields if field.name not in children))
+    children = [field.name for field in fields if field.metadata.get("pytree_node", True)]
+    return _declared(children, [field.name for field in fields if field.name not in children])
 
 
-_LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
-    "chex": _fields_of_chex,
-    "jax": lambda cls: Fields(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
-    "penzai": _fields_of_penzai,
+_LIBRARIES: dict[str, Callable[[type], Description | None]] = {
+    "chex": _of_chex,
+    "jax": lambda cls: _declared(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
+    "penzai": _of_penzai,
 }
-_user_fields: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
+_of_users: weakref.WeakKeyDictionary[type, Description] = weakref.WeakKeyDictionary()
 
 
 def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> _Class:
@@ -86,8 +87,8 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     for what, names in (("data_fields", data_fields), ("meta_fields", meta_fields)):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"register_fields: found {what}={names!r}, expected a tuple of names of attributes")
-    fields = Fields(tuple(data_fields), tuple(meta_fields))
-    names = (*fields.children, *fields.statics)
+    fields = _declared(data_fields, meta_fields)
+    names = _names(fields)
     if len(set(names)) != len(names):
         raise ValueError(f"register_fields: found the attributes {names}, expected each once")
     if not isinstance(cls, type):
@@ -98,31 +99,31 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
             "`jax.tree_util.register_pytree_node` first"
         )
-    if cls in BUILT_IN or nodes.is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
+    if cls in BUILT_IN or nodes.is_registered_dataclass(cls) or is_module(cls) or _of_library(cls) is not None:
         raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
     if wrong := hidden(cls, names):
         raise TypeError(
             f"register_fields: found `{wrong}` of {name} elsewhere, expected all attributes in the dictionary of an "
             "instance, or all in `__slots__`"
         )
-    if cls not in _user_fields:
-        _user_fields[cls] = fields
+    if cls not in _of_users:
+        _of_users[cls] = fields
         _core.read_anew(cls)
-    elif (previous := _user_fields[cls]) != fields:
+    elif (previous := _of_users[cls]) != fields:
         raise ValueError(
             f"register_fields: found {name} with {_text(fields)}, expected what was said before: {_text(previous)}"
         )
     return cls
 
 
-def _text(fields: Fields) -> str:
-    return f"data_fields={fields.children} and meta_fields={fields.statics}"
+def _text(fields: Description) -> str:
+    return f"data_fields={fields.child_names} and meta_fields={fields.static_names}"
 
 
-def _fields_of_library(cls: type) -> Fields | None:
+def _of_library(cls: type) -> Description | None:
     candidates = (fields_of(cls) for library, fields_of in _LIBRARIES.items() if library in sys.modules)
     fields = next(filter(None, candidates), None)
-    return None if fields is None or hidden(cls, (*fields.children, *fields.statics)) else fields
+    return None if fields is None or hidden(cls, _names(fields)) else fields
 
 
 def describe(obj: Any) -> Description | None:
@@ -130,34 +131,33 @@ def describe(obj: Any) -> Description | None:
     object has other attributes.
     """
     cls = type(obj)
-    fields = _user_fields.get(cls) or _fields_of_library(cls)
-    values = None if fields is None else values_of(obj, (*fields.children, *fields.statics))
+    fields = _of_users.get(cls) or _of_library(cls)
+    values = None if fields is None else values_of(obj, _names(fields))
     if fields is None or values is None:
         return None
-    description = Description("declared", fields.children, fields.statics)
     children, aux = nodes.flatten_one_level(obj)
     if cls is jax.tree_util.Partial:
-        return description if identical((*children, aux), values) else None
-    if not in_slots(cls, (*fields.children, *fields.statics)) and len(instance_dict(obj) or ()) != len(values):
+        return fields if identical((*children, aux), values) else None
+    if not in_slots(cls, _names(fields)) and len(instance_dict(obj) or ()) != len(values):
         return None
     order = _set_order(obj, fields, values, tuple(children), aux)
     if isinstance(order, tuple):
-        return description._replace(set_order=order)
-    if cls not in _user_fields:
+        return fields._replace(set_order=order)
+    if cls not in _of_users:
         return None
-    return description._replace(
+    return fields._replace(
         error=f"found functions of `{cls.__name__}` that do not match what `register_fields` declares, which is "
         f"{_text(fields)}: {order}; declare what they do, or change them"
     )
 
 
 def _set_order(
-    obj: Any, fields: Fields, values: list[Any], children: tuple[Any, ...], aux: Any
+    obj: Any, fields: Description, values: list[Any], children: tuple[Any, ...], aux: Any
 ) -> tuple[str, ...] | str:
     """The order in which unflattening sets the attributes, or how the registered functions differ."""
-    cls, names = type(obj), (*fields.children, *fields.statics)
+    cls, names = type(obj), _names(fields)
     with_keys = [child for _, child in nodes.flatten_one_level_with_keys(obj)[0]]
-    if not identical(children, values[: len(fields.children)]) or not identical(with_keys, children):
+    if not identical(children, values[: len(fields.child_names)]) or not identical(with_keys, children):
         own = list(zip(names, values, strict=True))
         sources = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in children)
         return f"the children are ({', '.join(sources)})"

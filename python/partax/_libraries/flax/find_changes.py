@@ -61,8 +61,7 @@ class Snapshot:
 
     def __init__(self, objects: list[Any]):
         self.objects = list(objects)
-        self._classes = list(map(type, objects))
-        self._before = list(map(self._remembered, objects))
+        self._before = [(type(owner), self._remembered(owner)) for owner in objects]
 
     @staticmethod
     def _remembered(owner: Any) -> dict[Any, tuple[Any, Any]]:
@@ -77,11 +76,9 @@ class Snapshot:
 
     def changes(self) -> list[Change]:
         changes: list[Change] = []
-        for index, (owner, cls, before) in enumerate(zip(self.objects, self._classes, self._before, strict=True)):
+        for index, (owner, (cls, before)) in enumerate(zip(self.objects, self._before, strict=True)):
             if type(owner) is not cls:
-                raise ValueError(
-                    f"Expected a node of type {cls} for index {index}, but got a node of type {type(owner)}."
-                )
+                raise ValueError(f"Expected a node of type {cls} for index {index}, but got one of {type(owner)}.")
             if graph.is_tree_class(cls):
                 # If there is another `_pytree__nodes`, the attribute may have been deleted and set again.
                 graph.take_arrays_for_data(owner, before.get("_pytree__nodes", (None,))[0] is owner._pytree__nodes)
@@ -98,7 +95,7 @@ class Snapshot:
         changed = {(change.place, change.name) for change in changes}
         attributes = [
             value
-            for index, before in enumerate(self._before)
+            for index, (_, before) in enumerate(self._before)
             for name, (value, _) in before.items()
             if (index, name) not in changed
         ]

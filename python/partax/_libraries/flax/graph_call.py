@@ -1,13 +1,14 @@
 """Calls that change nnx objects in their arguments: shardings, changes and errors."""
 
+import contextlib
 import dataclasses
 import enum
 import inspect
+import itertools
 import json
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from flax.nnx.transforms.compilation import StateSharding
 from partax import _core
 from partax._jit.at_work import during
 from partax._jit.lost_changes import makes_changes
-from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, prefix_for
+from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, leaf_in_shardings
 from partax._libraries.flax import graph
 from partax._libraries.flax.find_changes import DELETED, Change, Snapshot
 from partax._libraries.flax.graph import Variable, is_object
@@ -63,7 +64,9 @@ def prefix_of(shardings: Any) -> Any:
 def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
     """Raise if one Variable is in two places of the arguments, passed by name, that have two shardings."""
     first_places: dict[int, tuple[str, Any]] = {}
-    for prefix, (name, value) in zip(_prefixes(in_shardings, len(values)), values.items(), strict=False):
+    is_tuple = isinstance(in_shardings, tuple) and not is_sharding_leaf(in_shardings)
+    prefixes = in_shardings if is_tuple else itertools.repeat(in_shardings)
+    for prefix, (name, value) in zip(prefixes, values.items(), strict=False):
         leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=is_object)
         entries = extract.broadcast_prefix(prefix, value, prefix_is_leaf=is_sharding_leaf, tree_is_leaf=is_object)
         for (path, leaf), entry in zip(leaves, entries, strict=True):
@@ -80,32 +83,22 @@ def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
                     )
 
 
-def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
-    if not isinstance(prefix, tuple) or is_sharding_leaf(prefix):
-        return (prefix,) * count
-    return prefix
-
-
-def shardings_by_leaf(in_shardings: Any, values: tuple[Any, ...]) -> dict[int, Any]:
-    by_leaf: dict[int, Any] = {}
-    for prefix, value in zip(_prefixes(in_shardings, len(values)), values, strict=False):
-        pairs = _core.broadcast_prefix(prefix_for(prefix, value), value, is_sharding_leaf, "", "")
-        by_leaf.update({id(leaf): sharding for leaf, sharding in pairs if sharding is not None})
-    return by_leaf
+def shardings_by_leaf(call: _core.Call, values: tuple[Any, ...]) -> dict[int, Any]:
+    leaves = [leaf for value in values for leaf in _core.flatten(value)[0]]
+    return dict(zip(map(id, leaves), leaf_in_shardings(call.options, call.shape, values), strict=True))
 
 
 def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
     """A new value with the shardings of the arrays that were there before."""
     if not by_leaf:
         return value
-    leaves_before = jax.tree.leaves(before)
+    shardings = [by_leaf.get(id(leaf)) for leaf in jax.tree.leaves(before)]
     leaves, structure = jax.tree.flatten(value)
-    if len(leaves_before) != len(leaves):
+    if len(shardings) != len(leaves):
         return value
-    for i, leaf in enumerate(leaves_before):
-        if id(leaf) in by_leaf:
-            leaves[i] = jax.lax.with_sharding_constraint(leaves[i], by_leaf[id(leaf)])
-    return structure.unflatten(leaves)
+    pairs = zip(leaves, shardings, strict=True)
+    constrain = jax.lax.with_sharding_constraint
+    return structure.unflatten([leaf if to is None else constrain(leaf, to) for leaf, to in pairs])
 
 
 class Outcome(NamedTuple):
@@ -136,7 +129,7 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     # One call of C, so that neither an interrupt nor another thread comes between two changes.
     sets = map(object.__setattr__, [objects[i] for i in array("I", owners)], json.loads(names), values)
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
-    deque[None](chain(sets, deletes), 0)
+    deque[None](itertools.chain(sets, deletes), 0)
     return result
 
 
@@ -173,15 +166,15 @@ class GraphMode(enum.Enum):
         """Call the user's function in a trace: build its objects from tracers, then read what it changed."""
         options = call.options
         builder = graph.GraphBuilder()
-        first = int(call.shape.has_callable)
-        shardings = {} if options.in_shardings is None else shardings_by_leaf(options.in_shardings, values[first:])
+        shardings = {} if options.in_shardings is None else shardings_by_leaf(call, values)
         built = tuple([builder.build(value) for value in values])
         before = Snapshot(builder.objects)
         try:
             if self is GraphMode.TREE:
                 extract.check_no_aliases("jit", args=built)
             elif options.in_shardings is not None:
-                refuse_unlike(options.in_shardings, dict(list(_named(call, built).items())[first:]))
+                arguments = itertools.islice(_named(call, built).items(), int(call.shape.has_callable), None)
+                refuse_unlike(options.in_shardings, dict(arguments))
             with during(makes_changes, True):
                 result = call.shape.call(fun, built)
             changes = before.changes()
@@ -195,8 +188,10 @@ class GraphMode(enum.Enum):
         except (errors.TraceContextError, ValueError) as error:
             if "trace level" in str(error):
                 name = getattr(fun, "__qualname__", type(fun).__qualname__)
-                for root, _ in _paths(graph.is_foreign, _roots(fun)):
-                    error.add_note(f"partax: `{root}` is not an argument of `{name}`: pass it as one")
+                with contextlib.suppress(TypeError, ValueError):  # of what is not a function of Python
+                    variables = inspect.getclosurevars(fun)
+                    for root, _ in _paths(graph.is_foreign, {**variables.globals, **variables.nonlocals}):
+                        error.add_note(f"partax: `{root}` is not an argument of `{name}`: pass it as one")
             raise
 
 
@@ -224,16 +219,6 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
         has_objects=reader.has_met_any,
         not_donated=tuple(not_donated.values()),
     )
-
-
-def _roots(fun: Any) -> dict[str, Any]:
-    """The objects that a function can name, and the containers that may hold some."""
-    try:
-        variables = inspect.getclosurevars(fun)
-    except (TypeError, ValueError):
-        return {}
-    roots = {**variables.globals, **variables.nonlocals}
-    return {name: value for name, value in roots.items() if is_object(value) or isinstance(value, (list, tuple, dict))}
 
 
 def _paths(is_named: Callable[[Any], bool], roots: dict[str, Any]) -> Iterator[tuple[str, str]]:
