@@ -30,7 +30,6 @@ def holders(constants: list[Any], function: Any) -> list[Holder | None]:
 
 
 def _arrays_of(function: Any) -> Iterator[tuple[Holder, Any]]:
-    """The arrays that a function and the functions that it names can read."""
     functions, seen = [inspect.unwrap(function)], set[int]()
     for fun in functions:
         if id(fun) in seen or len(seen) > _MOST_FUNCTIONS:
@@ -39,13 +38,11 @@ def _arrays_of(function: Any) -> Iterator[tuple[Holder, Any]]:
         for kind, name, value in _variables(fun):
             if callable(value) and not isinstance(value, type):
                 functions.append(inspect.unwrap(value))
-            leaf_by_path = dict[str, Any]()
             with contextlib.suppress(Exception):  # it is not an argument, so it need not be a tree of partax
                 leaves, spec = _core.flatten(value, name)
-                leaf_by_path = dict(zip(spec.dynamic_paths(), leaves, strict=True))
-            inside = ((inner.path, inner.array) for inner in arrays_in(name, value))
-            for path, array in (*leaf_by_path.items(), *inside):
-                yield Holder(kind, name, path), array
+                for path, array in zip(spec.dynamic_paths(), leaves, strict=True):
+                    yield Holder(kind, name, path), array
+            yield from ((Holder(kind, name, place.path), place.array) for place in arrays_in(name, value))
 
 
 def _variables(fun: Any) -> Iterator[tuple[str, str, Any]]:

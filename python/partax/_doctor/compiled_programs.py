@@ -44,7 +44,6 @@ _ONCE = (
 
 
 def repeated_traces(programs: Sequence[CompiledProgram]) -> Iterator[Finding]:
-    """The finding of a function that jax has traced again and again, with the reason of each trace."""
     name, line = programs[0].program.name, programs[0].program.line
     traces = [trace for program in programs for trace in program.traces]
     count, later = len(traces), traces[1:]

@@ -32,9 +32,7 @@ class Liveness(NamedTuple):
 
 @cached_by_identity
 def live_bytes(program: Program) -> Liveness:
-    """The live bytes along a program. Time and memory grow linearly with the equations.
-
-    An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
+    """An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
     What XLA fuses needs no memory: an elementwise result that only elementwise operations and reductions read.
     """
     outermost = flat.flat_program(program)
@@ -130,9 +128,9 @@ def peak_bytes(program: Program) -> int:
 
 def memory_limit(program: Program) -> int | None:
     """Return the bytes that a program may need: what the user says, or the device has, or the host; None if unknown."""
-    device = jax.local_devices()[0]
     if program.memory_limit is not None:
         return program.memory_limit
+    device = jax.local_devices()[0]
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit")
     try:

@@ -19,12 +19,11 @@ _HEAD = """<!DOCTYPE html>
 <style>
 :root { color-scheme: light dark; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 78rem; font: 16px/1.5 sans-serif; overflow-wrap: anywhere; }
-pre { background: light-dark(#e9ecf0, #2a3038); padding: .45rem .7rem; overflow-x: auto; }
-.card { border: 1px solid; border-left-width: 6px; border-radius: 6px; padding: .4rem 1rem; margin: 1rem 0; }
+pre { overflow-x: auto; }
+.card { border: 1px solid; border-left-width: 6px; padding: .4rem 1rem; margin: 1rem 0; }
 .high { border-left-color: light-dark(#a3270b, #ffa08a); }
 .medium { border-left-color: light-dark(#7a5200, #f3c969); }
 .low { border-left-color: light-dark(#3d5a80, #a8c8ef); }
-.figures { font-size: .9rem; }
 </style>
 </head>
 <body>
@@ -46,9 +45,8 @@ def _diagnosis_text(diagnosis: Any) -> str:
 
 def _card_text(finding: Any) -> str:
     where, path, source = map(html.escape, (finding.where, finding.path if finding.file else "", finding.source))
-    message, advice = (
-        re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)) for text in (finding.message, finding.advice)
-    )
+    texts = map(html.escape, (finding.message, finding.advice))
+    message, advice = (re.sub("`([^`]*)`", r"<code>\1</code>", text) for text in texts)
     return f"""<article class="card {finding.severity}">
 <p><strong>{finding.severity}</strong> {finding.kind} <code>{where} </code> <code>{path}</code></p>
 <pre tabindex="0"><code>{source}</code></pre>
@@ -59,7 +57,7 @@ def _card_text(finding: Any) -> str:
 
 
 def _figures_text(figures: dict[str, Any]) -> str:
-    return f'<p class="figures">{html.escape(", ".join(map(_figure_text, figures, figures.values())))}</p>\n'
+    return f"<p>{html.escape(', '.join(map(_figure_text, figures, figures.values())))}</p>\n"
 
 
 def _figure_text(name: str, value: int | float | str) -> str:

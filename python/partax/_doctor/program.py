@@ -45,7 +45,7 @@ def wrapper_kind(wrapper: Any) -> Kind:
 
 def names_text(names: Sequence[str]) -> str:
     """A tuple of names as it is written: `("model", "state")`."""
-    return f'("{names[0]}",)' if len(names) == 1 else "(" + ", ".join(f'"{name}"' for name in names) + ")"
+    return str(tuple(names)).replace("'", '"')
 
 
 class Leaf(NamedTuple):
@@ -97,8 +97,8 @@ def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     try:
         traced = wrapper.trace(*args, **kwargs)
     except Exception as error:
-        message = f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, which a call would raise "
-        raise TypeError(f"{message}too: {one_line(str(error), _LONGEST)}") from error
+        message = f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, as a call would: "
+        raise TypeError(message + one_line(str(error), _LONGEST)) from error
     seconds = time.perf_counter() - begin
     arguments = _arguments(traced, wrapper, plain, len(args))
     result_bytes = sum(map(bytes_of, jax.tree.leaves(traced.out_info)))

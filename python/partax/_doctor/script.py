@@ -121,7 +121,6 @@ class Watch:
 
 
 def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Program:
-    """The program as the rules read it, as far as jax says it; whose jit and whose function it is, its call says."""
     avals = jaxpr.in_avals
     donated = donated if len(donated) == len(avals) else [False] * len(avals)
     leaves = tuple(Leaf(f"input {i}", *pair) for i, pair in enumerate(zip(avals, donated, strict=True)))
@@ -152,7 +151,6 @@ def _diagnosis(_: str, programs: Sequence[CompiledProgram]) -> Diagnosis:
 
 
 def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:
-    """Prints what each program has cost, and then the findings of the costliest; all of it up to an exception."""
     programs = list(watch.programs.values())
     if raised:
         print("\npartax: the script raised an exception, which comes last; until then:", file=file)

@@ -38,11 +38,11 @@ class Entry(NamedTuple):
     def value_text(self) -> str:
         if self.text:
             return self.text
-        kind, value = self.key[:2]
-        if kind in (float, complex):
-            return value
-        value = value if kind in PLAIN else value()
-        return f"{class_name(kind)} object" if value is None and kind not in PLAIN else short_text(value, _LONGEST)
+        kind, value = self.key
+        if kind in PLAIN:
+            return value if kind in (float, complex) else short_text(value, _LONGEST)
+        value = value()
+        return f"{class_name(kind)} object" if value is None else short_text(value, _LONGEST)
 
     def __str__(self) -> str:
         return f"{self.label} {self.value_text}".strip()
@@ -151,7 +151,7 @@ def _place_of(array: Any) -> Any:
 
 
 def _without_objects(statics: Sequence[Any]) -> tuple[Any, ...]:
-    """Static values as a specification has them: plain ones, and the entries of each other one."""
+    """Static values: plain ones as they are, and the entries of each other one."""
     objects = {id(slot[0]): slot[0] for slot in statics if slot and type(slot[0]) not in PLAIN}
     entries = {key: (entries_of(value),) for key, value in objects.items()}  # all layers may have one activation
     return tuple(entries.get(id(slot[0]), slot) if slot else slot for slot in statics)
@@ -193,12 +193,13 @@ def _entry(value: Any, kind: Any) -> Entry:
         return Entry(id(value), "class", module + class_name(value))
     if issubclass(kind, enum.Enum):
         return Entry((kind, value.name), "static", f"{kind.__name__}.{value.name}")
-    has_own_equality, reference = kind.__eq__ is not object.__eq__, _reference(value)
+    has_own_equality = kind.__eq__ is not object.__eq__
     if issubclass(kind, (types.MethodType, functools.partial)) or (callable(value) and not has_own_equality):
         text = _callable_text(value)
-        return Entry((kind, text), "function", text, function=reference)
+        return Entry((kind, text), "function", text, function=_reference(value))
     if not has_own_equality:
-        return Entry((kind, reference), "static", f"{class_name(kind)} object", "identity")
+        return Entry((kind, _reference(value)), "static", f"{class_name(kind)} object", "identity")
+    reference = _reference(value)
     if isinstance(reference, weakref.ref) and not is_installed(kind.__module__):
         return Entry((kind, reference), "static", "", "equality")
     try:

@@ -25,9 +25,9 @@ def explain(on: bool = True, *, libraries: bool = False) -> contextlib.AbstractC
       <...>:2 <lambda>: trace 1, the first
       <...>:2 <lambda>: trace 2, because batch: float32[3] -> float32[4]
 
-    Each trace is one line, a warning: its differences from the most similar recent trace, by paths in your own
-    arguments. "compiled again" is for a call that found its trace but no executable, as for an array on another device.
-    For a whole run, set the environment variable `PARTAX_EXPLAIN=1`, or `all` with libraries. A hit costs no more.
+    Each trace is one warning, with its differences from the most similar recent one. "compiled again" is for a call
+    without an executable, as for an array on another device. The environment variable `PARTAX_EXPLAIN=1` is for a whole
+    run, `all` with libraries. A hit costs no more.
 
     Args:
       on: Whether to report from now on. Default: True.
@@ -90,4 +90,3 @@ class RetraceError(RuntimeError):
 RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users find them
 
 forbidden: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_no_retrace", default=False)
-"""Whether no partax function may be traced now."""

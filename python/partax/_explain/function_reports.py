@@ -51,8 +51,7 @@ def report() -> Report:
       True
 
     Returns:
-      A `partax.reports.Report`, which prints as a table for each function; `to_json()` returns it as data. The seconds
-      come from `jax.monitoring`.
+      A `partax.reports.Report`, which prints as a table for each function; `to_json()` returns it as data.
 
     See Also:
       The guide "When does a call retrace?".

@@ -73,7 +73,7 @@ class History:
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
-    _cleared_at: int = 0  # the traces up to this one clear_cache has dropped
+    _cleared_at: int = 0  # the last trace that `clear_cache` has dropped
     _under_way: int = 0  # traces that have begun
     _causes: dict[str, set[str]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))  # by path
 
@@ -112,8 +112,9 @@ class History:
                 warnings.warn_explicit(text, RetraceWarning, *record.site)
             return self.first_reason
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
-        recent = reversed(of_key[-_COMPARED:])
-        nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
+        nearest = min(
+            of_key[: -_COMPARED - 1 : -1], key=lambda one: count_differences(one.description, record.description)
+        )
         changes = differences(nearest.description, record.description)
         record.changes = changes[:_KEPT_CHANGES]
         culprit = "" if record.first else record.difference
@@ -166,8 +167,7 @@ class History:
         if record.first:
             return f"jax has dropped {trace}, as after jax.clear_caches()"
         if record.is_full:
-            size = self.options.cache_size
-            return f"the key of {trace}, was evicted: cache_size={size} keeps the static keys used last"
+            return f"the key of {trace}, was evicted: cache_size={self.options.cache_size} keeps those used last"
         for path, entry in same.description.entries.items():
             if entry.compared_by == "equality":
                 return f"{path}: another one by its `==`"
@@ -194,8 +194,9 @@ class History:
         moves = min((moved_arrays(old, description) for old in (record.description, *record.executables)), key=len)
         reason = "; ".join(moves) or "jax has dropped its executable, as after jax.clear_caches()"
         if forbidden.get():
-            where = f"{_FORBIDDEN}, for trace {record.number}"
-            raise RetraceError(f"`{self.name}` would be compiled again {where}: {reason}")
+            raise RetraceError(
+                f"`{self.name}` would be compiled again {_FORBIDDEN}, for trace {record.number}: {reason}"
+            )
         record.executables.append(description)
         if explaining():
             report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
@@ -209,8 +210,8 @@ def _recreation_text(value: Any, is_by_identity: bool = False) -> str:
     return f"{callable_text(value)} was re-created and {reason}" if reason else ""
 
 
+# By code, how many functions of it were traced for the first time, and the last of them.
 _latest: weakref.WeakKeyDictionary[types.CodeType, tuple[int, weakref.ref[Any]]] = weakref.WeakKeyDictionary()
-"""By code, how many functions of it were traced for the first time, and the last of them."""
 
 
 def _first_reason(fun: Any, difference: str) -> tuple[str, int]:
@@ -218,18 +219,17 @@ def _first_reason(fun: Any, difference: str) -> tuple[str, int]:
     if not isinstance(inner, types.FunctionType):
         return "the first", 1
     count, latest = _latest.get(inner.__code__, (0, None))
-    if latest is not None and latest() is inner and not difference:  # with other options, or after `clear_cache`
-        return "the first", 1
-    _latest[inner.__code__] = count + 1, weakref.ref(inner)
-    if count == 0:
+    is_same = latest is not None and latest() is inner and not difference  # with other options, or after `clear_cache`
+    if not is_same:
+        _latest[inner.__code__] = count + 1, weakref.ref(inner)
+    if is_same or count == 0:
         return "the first", 1
     gone = f"{callable_text(fun)} was re-created, and the programs of the earlier one are gone"
     why = difference.removeprefix("``: ") or _recreation_text(fun) or gone
     return f"the first of function {count + 1} of this code: {why}", count + 1
 
 
-histories: collections.deque[History] = collections.deque(maxlen=_KEPT)
-"""Those of the latest functions, also of those that are gone."""
+histories: collections.deque[History] = collections.deque(maxlen=_KEPT)  # also of functions that are gone
 
 
 def history_of(call: _core.Call) -> History:
@@ -239,8 +239,8 @@ def history_of(call: _core.Call) -> History:
 def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
     code = attribute_of(fun, "__code__")
     name = attribute_of(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
-    defined = None if code is None else (code.co_filename, code.co_firstlineno)
     name = name if isinstance(name, str) else type(fun).__name__
+    defined = None if code is None else (code.co_filename, code.co_firstlineno)
     history = History(name, options.max_traces, options, defined, warns=code not in jitted_by_equinox)
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
@@ -250,7 +250,6 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
 
 
 def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
-    """Record a trace that begins, or refuse it; see `History.begin`."""
     history, (described, values) = history_of(call), call.describe()
     description = Description([described], values, tracers)
     record = Record(description, trace.first, trace.epoch, trace.difference, trace.is_full)

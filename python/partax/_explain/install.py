@@ -24,10 +24,8 @@ def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
       >>> [trace.reason for trace in power.report().traces]
       ['the first', 'x: float32[3] -> float32[4]']
 
-    Wrappers of the same callable with the same options share their traces, and so the report.
-
     Returns:
-      A `partax.reports.FunctionReport`, which prints as a table.
+      A `partax.reports.FunctionReport`, which prints as a table. Equal wrappers of a callable share it.
     """
     from partax._explain.function_reports import function_report
 
@@ -36,8 +34,7 @@ def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
 
 def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
     stage = stage_of(event)
-    record = None if stage is None else _record_of_call()
-    if stage is not None and record is not None:
+    if stage is not None and (record := _record_of_call()) is not None:
         total = record.seconds[stage]  # with donation jax asks for the trace once more, and gets it at once
         record.seconds[stage] = max(total, duration_secs) if stage == "trace" else total + duration_secs
         record.compiled += stage == "compile"

@@ -23,9 +23,8 @@ def find(program: Program) -> Iterator[Finding]:
 
 def _finding(scan: Operation, size: int, carried: int, peak: int) -> Finding:
     length = int(scan.eqn.params["length"])
-    message = (
-        f"The gradient keeps {bytes_text(size)} of the {bytes_text(peak)} at once for {length:,} steps of this scan."
-    )
+    message = f"The gradient keeps {bytes_text(size)} of the {length:,} steps of this scan; the program takes "
+    message += f"{bytes_text(peak)} at once."
     advice = "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the scan's "
     advice += f"body, or `remat=True` of `partax.scan_layers`: that keeps {bytes_text(carried)}; a scan over chunks of "
     advice += f"{math.isqrt(length):,} steps, each a checkpointed scan, keeps less."

@@ -4,7 +4,7 @@ A Python number is a part of the program, so that another one is another program
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from partax._doctor.figures import traced_type
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
@@ -24,26 +24,25 @@ class Change(NamedTuple):
     path: str  # inside an argument
     before: Entry
     after: Entry
-    kind: Literal["", "type", "grown", "number", "array", "other"]
-    """Empty if a trace for the one serves the other. An array of another type, or with one more row, as a cache that
-    each call appends to; another number; a number or None that becomes an array; `other` is not a change of state.
+    kind: str
+
+
+def _kind(before: Entry, after: Entry) -> str:
+    """Empty if a trace for the one serves the other. An array of another `type`, or `grown` by a row; another `number`;
+    a number or None that becomes an `array`; `other` is not a change of state.
     """
-
-
-def _change(path: str, before: Entry, after: Entry) -> Change:
     old, new = before.aval, after.aval
     if old is not None and new is not None:
         lengths = [b - a for a, b in zip(old.shape, new.shape, strict=False) if a != b]
-        is_grown = lengths == [1] and len(old.shape) == len(new.shape) and old.dtype == new.dtype
-        kind = "" if traced_type(old) == traced_type(new) else "type" if old.shape == new.shape else "other"
-        return Change(path, before, after, "grown" if is_grown else kind)
+        if lengths == [1] and len(old.shape) == len(new.shape) and old.dtype == new.dtype:
+            return "grown"
+        return "" if traced_type(old) == traced_type(new) else "type" if old.shape == new.shape else "other"
     if are_equal(before.key, after.key):
-        return Change(path, before, after, "")
+        return ""
     if old is None and new is None:
-        is_number = before.label in _NUMBERS and before.label == after.label
-        return Change(path, before, after, "number" if is_number else "other")
+        return "number" if before.label in _NUMBERS and before.label == after.label else "other"
     is_begun = before.text == "None" or before.label in _NUMBERS or after.label in _NUMBERS
-    return Change(path, before, after, "array" if is_begun else "other")
+    return "array" if is_begun else "other"
 
 
 def find(program: Program) -> Iterator[Finding]:
@@ -64,10 +63,11 @@ def find(program: Program) -> Iterator[Finding]:
             # An array or a number by itself comes back at its place; a container has the same paths.
             if argument.keys() != entries.keys() or (len(entries) == 1 and places.get(path) != result):
                 continue
-            changes = [_change(inside, before, entries[inside]) for inside, before in argument.items()]
+            pairs = [(inside, before, entries[inside]) for inside, before in argument.items()]
+            changes = [Change(*pair, kind) for pair in pairs if (kind := _kind(*pair[1:]))]
             if any(change.kind == "other" for change in changes):
                 continue
-            changes = [change for change in changes if change.kind and _counts(program, path, change)]
+            changes = [change for change in changes if _counts(program, path, change)]
             # Numbers alone that all become arrays are as often the point at which a gradient is taken.
             is_state = any(change.after.aval is None for change in changes) and result in ("result", places.get(path))
             if not changes or is_state or any(entry.aval is not None for entry in argument.values()):
@@ -78,9 +78,7 @@ def find(program: Program) -> Iterator[Finding]:
 
 
 def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
-    """A tree, the containers at its top and the arrays and numbers that its elements are: the path of each, and what is
-    inside by the path from there.
-    """
+    """The path of a tree, its upper containers, arrays and numbers, each with what is inside by the path from there."""
 
     def depth(path: str) -> int:
         return sum(path[len(argument_of(path)) :].count(mark) for mark in ".[")
@@ -88,8 +86,8 @@ def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
     is_leaf = {path: entry.aval is not None or entry.label in _NUMBERS for path, entry in entries.items()}
     nodes = [path for path, entry in entries.items() if not (is_leaf[path] or entry.label) and depth(path) <= _DEEPEST]
     for root in nodes[:_MOST_PARTS]:
-        inside = {path[len(root) :]: entry for path, entry in entries.items() if path.startswith(root)}
-        inside = {path: entry for path, entry in inside.items() if path[:1] in ("", ".", "[")}
+        below = ((path.removeprefix(root), entry) for path, entry in entries.items() if path.startswith(root))
+        inside = {path: entry for path, entry in below if path[:1] in ("", ".", "[")}
         if len(inside) > 1:
             yield root, inside
     yield from ((path, {"": entry}) for path, entry in entries.items() if is_leaf[path] and depth(path) <= 1)
@@ -135,8 +133,7 @@ def _advice(path: str, change: Change) -> str:
         option = f", or trace the number by `filter_jit(dynamic={names_text((path,))})`" if field == path else ""
         return f"Begin with an array, which is traced, for `{field}`: `jnp.asarray({before.value_text})`{option}."
     if kind == "grown":
-        advice = "Keep the shape: begin with an array of the final size, and write each part into it by "
-        return f"{advice}`jax.lax.dynamic_update_slice` or `.at[...].set`."
+        return "Keep the shape: begin with an array of the final size, and write each part into it by `.at[...].set`."
     if before.aval.weak_type:
         return f"Begin with an array of the type that comes back: `jnp.asarray(..., dtype=jnp.{after.aval.dtype})`."
     return f"Return it with the dtype that it had: `.astype(jnp.{before.aval.dtype})`."
