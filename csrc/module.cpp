@@ -13,20 +13,20 @@ namespace {
 // What Python tells, by name: most of it when partax is imported.
 void configure(const pybind11::kwargs& references) {
   const std::pair<const char*, ImmortalRef*> names[] = {
-      {"abstract", &hooks().abstract},
-      {"default_dict", &hooks().default_dict},
-      {"flatten_one_level", &hooks().flatten_one_level},
-      {"is_node", &hooks().is_node},
-      {"jax_array", &hooks().jax_array},
-      {"jax_array_type", &hooks().jax_array_type},
-      {"registered", &hooks().registered},
-      {"missing", &equinox().missing},
-      {"wrapper_names", &equinox().wrapper_names},
-      {"partial", &taken_apart().partial},
-      {"jitted", &taken_apart().jitted},
-      {"tree_def", &taken_apart().tree_def},
-      {"described_filter", &described_filter},
-      {"predicates", &predicate_filters},
+      {"abstract", &hooks.abstract},
+      {"default_dict", &hooks.default_dict},
+      {"described_filter", &hooks.described_filter},
+      {"flatten_one_level", &hooks.flatten_one_level},
+      {"is_node", &hooks.is_node},
+      {"jax_array", &hooks.jax_array},
+      {"jax_array_type", &hooks.jax_array_type},
+      {"jitted", &hooks.jitted},
+      {"missing", &hooks.missing},
+      {"partial", &hooks.partial},
+      {"predicates", &hooks.predicates},
+      {"registered", &hooks.registered},
+      {"tree_def", &hooks.tree_def},
+      {"wrapper_names", &hooks.wrapper_names},
   };
   std::size_t known = 0;
   for (const auto& [name, kept] : names) {

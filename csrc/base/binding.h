@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/boxed.h"
+#include "base/error_path.h"
 
 namespace partax {
 
@@ -25,7 +26,7 @@ inline void translate_exceptions() {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const PythonError&) {
       set_python_error();
-    } catch (const PendingError&) {
+    } catch (const WalkError&) {
       set_python_error();
     } catch (const std::runtime_error&) {
       if (PyErr_Occurred() == nullptr) throw;

@@ -5,18 +5,33 @@
 #include "base/python_hooks.h"
 
 namespace partax {
-namespace {
 
-constexpr std::size_t kMostSegments = 24;
-
-}  // namespace
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (const PythonError&) {
+    // CPython 3.13 copies the fields of an instance that it destroys; without memory for it, it drops what is set.
+    if (PyErr_Occurred() == nullptr) PyErr_NoMemory();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const WalkError& error) {
+    try {
+      error.raise("a value");
+    } catch (...) {
+      set_python_error();
+    }
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
 
 WalkError WalkError::diagnosed(PyObject* type, std::string message) {
-  if (PyErr_Occurred() != nullptr && partax::must_pass()) return from_user_code("reading");
-  WalkError error;
-  error.type_ = Ref::borrow(type);
-  error.message_ = std::move(message);
-  if (PyErr_Occurred() != nullptr) error.exception_ = take_exception();
+  WalkError error = from_user_code(std::move(message));
+  if (!error.must_pass()) {
+    error.type_ = Ref::borrow(type);
+  } else {
+    error.message_ = "reading";
+  }
   return error;
 }
 
@@ -27,14 +42,9 @@ WalkError WalkError::from_user_code(std::string doing) {
   return error;
 }
 
-bool WalkError::must_pass() const {
-  return exception_ && (PyErr_GivenExceptionMatches(exception_.get(), PyExc_Exception) == 0 ||
-                        PyErr_GivenExceptionMatches(exception_.get(), PyExc_MemoryError) != 0);
-}
-
 void WalkError::raise(const std::string& root) const {
   std::string path = root;
-  const std::size_t count = std::min(segments_.size(), kMostSegments);
+  const std::size_t count = std::min(segments_.size(), std::size_t{24});
   for (std::size_t i = 0; i < count; ++i) path += segments_[segments_.size() - 1 - i];
   if (count < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
 
@@ -46,7 +56,7 @@ void WalkError::raise(const std::string& root) const {
     restore_exception(exception_);
     return;
   }
-  PyErr_SetString(type_.get(), ("`" + path + "`: " + message_).c_str());
+  PyErr_SetObject(type_.get(), exact_unicode("`" + path + "`: " + message_).get());
   if (!exception_ && mark_ == nullptr) return;
   Ref raised = take_exception();
   if (mark_ != nullptr && PyObject_SetAttrString(raised.get(), mark_, Py_True) < 0) PyErr_Clear();
@@ -64,17 +74,10 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing) {
   return truth == 1;
 }
 
-std::string attribute_segment(PyObject* name) {
-  const char* utf8 = PyUnicode_AsUTF8(name);
-  forgive();
-  return std::string(".") + (utf8 == nullptr ? "?" : utf8);
-}
-
 std::string key_segment(PyObject* key) {
   const Ref text = Ref::steal(PyObject_Repr(key));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   forgive();
-  return utf8 == nullptr ? "[<" + type_name(key) + ">]" : std::string("[") + utf8 + "]";
+  return "[" + (text ? exact_text(text.get()) : "<" + type_name(key) + ">") + "]";
 }
 
 std::string child_segment(PyObject* node, std::size_t child) {

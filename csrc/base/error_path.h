@@ -6,7 +6,7 @@
 namespace partax {
 
 // An error found while walking a tree. Segments are added innermost first as it unwinds.
-class WalkError final : public PendingError {
+class WalkError {
  public:
   // A fault that partax found: raised as `type` with "<path>: <message>", chained to the exception set now, if any.
   static WalkError diagnosed(PyObject* type, std::string message);
@@ -19,11 +19,9 @@ class WalkError final : public PendingError {
   // Which value of a call, or which static value of a spec, the path starts at.
   void set_origin(std::size_t index) { origin_ = index; }
   std::size_t origin() const noexcept { return origin_; }
-  // True for an exception that nothing may swallow: see partax::must_pass.
-  bool must_pass() const;
+  bool must_pass() const noexcept { return exception_ && partax::must_pass(exception_.get()); }
   // Sets the Python exception; `root` is the name of the walked object.
   void raise(const std::string& root) const;
-  void raise_here() const override { raise("a value"); }
 
  private:
   Ref type_;
@@ -78,7 +76,7 @@ auto reading(Body&& body, const char* doing = "reading") {
 // The truth of `callable(argument)`; `doing` is for the note on an exception.
 bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 
-std::string attribute_segment(PyObject* name);
+inline std::string attribute_segment(PyObject* name) { return "." + exact_text(name); }
 inline std::string index_segment(std::size_t index) { return "[" + std::to_string(index) + "]"; }
 std::string key_segment(PyObject* key);
 std::string child_segment(PyObject* node, std::size_t child);

@@ -1,4 +1,4 @@
-// What comes from Python or jax when partax is imported. Each folder has a struct of its own needs, and no other's.
+// What comes from Python, jax and Equinox, most of it when partax is imported.
 #pragma once
 
 #include "base/python_api.h"
@@ -19,18 +19,23 @@ class ImmortalRef {
   PyObject* object_ = nullptr;
 };
 
-struct Hooks {
+// In the header, so that a hit reads it without a call.
+inline struct Hooks {
   ImmortalRef abstract;           // abc.ABCMeta
   ImmortalRef default_dict;       // collections.defaultdict
+  ImmortalRef described_filter;   // partax._pytree.filters.Filter
   ImmortalRef flatten_one_level;  // (node) -> (children, aux data), None for a leaf
   ImmortalRef is_node;            // jax.tree_util.is_tree_node: (class) -> bool
   ImmortalRef jax_array;          // jax.Array
   ImmortalRef jax_array_type;     // the type of concrete arrays, or null until one tells it
+  ImmortalRef jitted;             // the type of what jax.jit returns
+  ImmortalRef missing;            // Equinox's marker of an absent field; null until its first module is met
+  ImmortalRef partial;            // functools.partial
+  ImmortalRef predicates;         // the Python filters that have the Predicates for their calls: a tuple in that order
   ImmortalRef registered;         // jax's dictionary of registered node types, or null where jax has none
-};
-
-// In the header, so that a hit reads it without a call.
-inline Hooks all_hooks;
-inline Hooks& hooks() noexcept { return all_hooks; }
+  ImmortalRef tree_def;           // jax.tree_util.PyTreeDef, part of the options of jax.jit
+  ImmortalRef wrapper;            // the type of what filter_jit returns
+  ImmortalRef wrapper_names;      // of what Equinox keeps on modules that wrap a function: a tuple
+} hooks;
 
 }  // namespace partax

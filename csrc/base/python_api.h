@@ -30,17 +30,6 @@ namespace partax {
 // Thrown while a Python exception is set; unwinds C++ frames to the nearest boundary.
 struct PythonError {};
 
-// An error that becomes a Python exception when it is known where it happened.
-class PendingError {
- public:
-  PendingError() = default;
-  PendingError(const PendingError&) = default;
-  PendingError& operator=(const PendingError&) = default;
-  virtual ~PendingError() = default;
-  // Sets the Python exception, where the place of the error is unknown.
-  virtual void raise_here() const = 0;
-};
-
 // An owned reference. Releasing swaps to null first, so a destructor that re-enters sees no dangling pointer. Letting
 // go of the last one may run any Python code: the caller must not be in the middle of a change to a container.
 class Ref {
@@ -63,8 +52,7 @@ class Ref {
     Py_XINCREF(object);
     return steal(object);
   }
-  // Takes over the result of a C API call; null means that it raised. A static that is made so is tried again next
-  // time.
+  // Takes over the result of a C API call; null means that it raised.
   static Ref checked(PyObject* object) {
     if (object == nullptr) throw PythonError{};
     return steal(object);
@@ -125,11 +113,6 @@ Ref tuple_of_numbers(const Numbers& numbers) {
   return tuple_of(std::move(items));
 }
 
-template <typename... Out>
-void parse_tuple(PyObject* tuple, const char* format, Out... out) {
-  if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
-}
-
 // The items of a tuple, or of a list that no other code has, for a range-based loop.
 class Items {
  public:
@@ -175,26 +158,7 @@ inline void restore_exception(Ref exception) noexcept {
 }
 
 // Turns the C++ exception in flight into a Python one: the catch-all of every slot.
-inline void set_python_error() noexcept {
-  try {
-    throw;
-  } catch (const PythonError&) {
-    // CPython 3.13 copies the fields of an instance that it destroys; without memory for it, it drops what is set.
-    if (PyErr_Occurred() == nullptr) PyErr_NoMemory();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const PendingError& error) {
-    try {
-      error.raise_here();
-    } catch (...) {
-      set_python_error();
-    }
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: unknown C++ exception");
-  }
-}
+void set_python_error() noexcept;
 
 // Runs `body` in a C slot, each of which has one around it: it has the turn, and no C++ exception leaves it.
 template <typename Result, typename Body>
@@ -208,17 +172,17 @@ Result guarded(Result on_error, Body&& body) noexcept {
   }
 }
 
-// Whether the exception that is set has to reach the user, whatever else could be done: memory is short, or an
-// interrupt.
-inline bool must_pass() noexcept {
-  return PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0;
+// Whether an exception, or its type, has to reach the user: memory is short, or an interrupt.
+inline bool must_pass(PyObject* exception) noexcept {
+  return PyErr_GivenExceptionMatches(exception, PyExc_Exception) == 0 ||
+         PyErr_GivenExceptionMatches(exception, PyExc_MemoryError) != 0;
 }
 
-// Clears the exception that is set, if any, where there is another way; but none that must pass. To be called in the
-// place of PyErr_Clear, but where the exception has just been seen to be of one harmless type.
+// Clears the exception that is set, if any, unless it must pass.
 inline void forgive() {
-  if (PyErr_Occurred() == nullptr) return;
-  if (must_pass()) throw PythonError{};
+  PyObject* const exception = PyErr_Occurred();
+  if (exception == nullptr) return;
+  if (must_pass(exception)) throw PythonError{};
   PyErr_Clear();
 }
 
@@ -264,18 +228,11 @@ inline bool are_equal(PyObject* left, PyObject* right) {
   return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
 }
 
-// An attribute, or null where that raises. The name is interned, unlike with PyObject_GetAttrString: CPython's cache of
-// attributes would keep each other string, and drop something useful.
-inline Ref maybe_attribute(PyObject* object, const char* name) {
-  const Ref interned = Ref::checked(PyUnicode_InternFromString(name));
-  return Ref::steal(PyObject_GetAttr(object, interned.get()));
-}
+// The name is interned, unlike with PyObject_GetAttrString: CPython's cache of attributes would keep each other string.
 inline Ref attribute(PyObject* object, const char* name) {
-  Ref value = maybe_attribute(object, name);
-  if (!value) throw PythonError{};
-  return value;
+  const Ref interned = Ref::checked(PyUnicode_InternFromString(name));
+  return Ref::checked(PyObject_GetAttr(object, interned.get()));
 }
-
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
 // Visits all arguments for a `tp_traverse`: references, values that have a `traverse` of their own, pointers that may

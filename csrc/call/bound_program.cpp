@@ -28,7 +28,7 @@ bool are_equal_tuples(PyObject* left, PyObject* right) {
          are_equal(left, right);
 }
 
-bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
+bool is_array(PyObject* object) { return hooks.jax_array_type.is(Py_TYPE(object)); }
 
 // The value of a property, in half the time of reading the attribute.
 Ref read(PyObject* property, PyObject* object) {

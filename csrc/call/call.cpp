@@ -14,7 +14,7 @@ namespace {
 // Whether a leaf is an array of jax that has been deleted or donated.
 bool is_deleted(PyObject* leaf) {
   const bool is_array =
-      hooks().jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
+      hooks.jax_array_type.is(Py_TYPE(leaf)) || TypeTable::instance().find(leaf).sort == LeafSort::kJaxArray;
   if (!is_array) return false;
   static Name name("is_deleted");
   return checked_int(PyObject_IsTrue(Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get())).get())) == 1;
@@ -48,7 +48,7 @@ void wait_for(PyObject* returned) {
   static Name wait("block_until_ready");
   const Ref results = is_output_node(returned) ? results_of(returned) : tuple_of(&returned, 1);
   for (PyObject* array : Items(results.get())) {
-    if (!hooks().jax_array_type.is(Py_TYPE(array))) continue;
+    if (!hooks.jax_array_type.is(Py_TYPE(array))) continue;
     const Away away;
     Ref::checked(PyObject_CallMethodNoArgs(array, wait.get()));
     return;

@@ -15,7 +15,7 @@ enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
 // Arrays have no identity that a program could see, unlike a jax.Ref.
 bool are_arrays(const LeafBuffer& leaves) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (hooks().jax_array_type.is(Py_TYPE(leaves[i]))) continue;
+    if (hooks.jax_array_type.is(Py_TYPE(leaves[i]))) continue;
     const LeafSort sort = TypeTable::instance().find(leaves[i]).sort;
     if (sort != LeafSort::kJaxArray && sort != LeafSort::kTracer && sort != LeafSort::kNumpyArray) return false;
   }
@@ -84,7 +84,7 @@ void Call::read_objects() {
   if (!cache_.graph) return;
   const Ref read = ask_graph(method);
   PyObject *values = nullptr, *objects = nullptr;
-  parse_tuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects);
+  if (PyArg_ParseTuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects) == 0) throw PythonError{};
   bound_.replace_values(Ref::borrow(values));
   objects_ = Ref::borrow(objects);
 }

@@ -176,8 +176,8 @@ void register_jit_function_types(PyObject* module) {
   jit_type = add_type(module, jit_spec);
   bound_type = add_type(module, bound_spec, jit_type);
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
-  taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
-  taken_apart().wrapped = [](PyObject* wrapper) { return Ref::borrow(function_of(as_jit(wrapper))); };
+  hooks.wrapper.set(reinterpret_cast<PyObject*>(jit_type));
+  wrapped_function = [](PyObject* wrapper) { return Ref::borrow(function_of(as_jit(wrapper))); };
 }
 
 void check_is_wrapper(PyObject* object) {

@@ -130,7 +130,7 @@ PyMethodDef unflatten_output_method = {"unflatten_output",
 
 // A leaf of a call that is given back. Of a NumPy array, or of a number, a jax array is made.
 Ref forwarded(PyObject* input) {
-  if (hooks().jax_array_type.is(Py_TYPE(input))) return Ref::borrow(input);
+  if (hooks.jax_array_type.is(Py_TYPE(input))) return Ref::borrow(input);
   const LeafSort sort = TypeTable::instance().find(input).sort;
   const bool is_itself = sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
   return is_itself ? Ref::borrow(input) : python::to_device(input);

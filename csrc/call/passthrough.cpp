@@ -51,7 +51,7 @@ bool is_same(const TraceOutput& output, const SpecPart& part, std::size_t leaf, 
   }
   for (std::size_t i = 0; i < num_statics; ++i) {
     PyObject* const object = output.spec.statics[part.first_static + i].identity();
-    if (object == nullptr || object == equinox().missing.get() || holds_mutable(object)) return false;
+    if (object == nullptr || object == hooks.missing.get() || holds_mutable(object)) return false;
     if (object != arguments.statics[argument.first_static + i].identity()) return false;
   }
   return true;

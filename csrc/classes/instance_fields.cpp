@@ -71,7 +71,7 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
   const Ref function = info.functions.flatten;
   Ref pair = checked(PyObject_CallOneArg(function.get(), node));
   // jax's error is raised if the function returns something else.
-  if (!is_pair(pair)) pair = checked(PyObject_CallOneArg(hooks().flatten_one_level.get(), node));
+  if (!is_pair(pair)) pair = checked(PyObject_CallOneArg(hooks.flatten_one_level.get(), node));
   if (!is_pair(pair)) throw WalkError::diagnosed(PyExc_TypeError, "jax does not flatten `" + type_name(node) + "`");
   OneLevel result;
   result.children = checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));

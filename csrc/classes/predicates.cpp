@@ -92,8 +92,8 @@ void add_predicates(PyObject* module) {
 }
 
 int predicate_of(PyObject* function) noexcept {
-  for (int i = 0; predicate_filters && i < 4; ++i) {
-    if (PyTuple_GET_ITEM(predicate_filters.get(), i) == function) return i;
+  for (int i = 0; hooks.predicates && i < 4; ++i) {
+    if (PyTuple_GET_ITEM(hooks.predicates.get(), i) == function) return i;
   }
   if (!PyCFunction_CheckExact(function)) return -1;
   const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(function)->m_ml;

@@ -12,11 +12,9 @@ bool holds(Predicate predicate, PyObject* object);
 
 // isinstance(object, jax.Array), which a tracer may be.
 inline bool is_jax_array(PyObject* object) {
-  return checked_int(PyObject_IsInstance(object, hooks().jax_array.get())) == 1;
+  return checked_int(PyObject_IsInstance(object, hooks.jax_array.get())) == 1;
 }
 
-// The filters of Python that have the four functions for their calls, a tuple in the order of Predicate.
-inline ImmortalRef predicate_filters;
 // Adds Python functions for the four to the module; and which of them, or of the filters, `function` is, or -1.
 void add_predicates(PyObject* module);
 int predicate_of(PyObject* function) noexcept;

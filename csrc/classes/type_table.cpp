@@ -191,12 +191,12 @@ void TypeTable::read_anew(PyTypeObject* type) {
 }
 
 void TypeTable::refresh_registrations() {
-  const Ref registered = Ref::borrow(hooks().registered.get());
-  if (!registered && !hooks().is_node) return;  // partax is being imported
+  const Ref registered = Ref::borrow(hooks.registered.get());
+  if (!registered && !hooks.is_node) return;  // partax is being imported
   if (registered) registrations_ = PyDict_GET_SIZE(registered.get());
   const auto is_node = [&](PyObject* type) {
     if (registered) return checked_int(PyDict_Contains(registered.get(), type)) == 1;
-    const Ref answer = Ref::checked(PyObject_CallOneArg(hooks().is_node.get(), type));
+    const Ref answer = Ref::checked(PyObject_CallOneArg(hooks.is_node.get(), type));
     return checked_int(PyObject_IsTrue(answer.get())) == 1;
   };
   // Asking may run a metaclass's __hash__, so the table is left alone until that is over.

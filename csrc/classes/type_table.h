@@ -43,15 +43,6 @@ enum class LeafSort : std::uint8_t {
   kFloatOrComplex,
 };
 
-// Attributes that Equinox adds to the fields of its modules. Known once the first module is met.
-struct Equinox {
-  ImmortalRef missing;        // its marker of an absent field, or null
-  ImmortalRef wrapper_names;  // the names that it keeps on modules which wrap a function: a tuple
-};
-
-inline Equinox of_equinox;
-inline Equinox& equinox() noexcept { return of_equinox; }
-
 // A field at its place in the dictionary of an instance.
 struct PlacedField {
   PyObject* name;     // borrowed from the TypeInfo
@@ -121,7 +112,7 @@ class TypeTable {
   // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
   // dictionary of them, each known leaf type is asked about each time, which runs Python.
   std::uint64_t epoch() {
-    PyObject* registered = hooks().registered.get();
+    PyObject* registered = hooks.registered.get();
     if (registered == nullptr || PyDict_GET_SIZE(registered) != registrations_) refresh_registrations();
     return epoch_;
   }
@@ -149,7 +140,7 @@ inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
 }
 
 inline bool is_dynamic(PyObject* object, bool abstract) {
-  if (hooks().jax_array_type.is(Py_TYPE(object))) return true;
+  if (hooks.jax_array_type.is(Py_TYPE(object))) return true;
   const TypeInfo& info = TypeTable::instance().find(object);
   return info.kind == Kind::kStaticLeaf && is_dynamic_sort(info.sort, abstract);
 }

@@ -23,21 +23,8 @@ bool is_decided_by_class(PyObject* cls) {
   static Name name("__instancecheck__");
   if (!PyType_Check(cls)) return false;
   const Ref check = on_type(Py_TYPE(cls), name.get());
-  return cls == hooks().jax_array.get() || check.get() == on_type(&PyType_Type, name.get()).get() ||
-         check.get() == on_type(hooks().abstract.type(), name.get()).get();
-}
-
-// Whether a function is one of Equinox's predicates that compare the class of an object, and dtypes of arrays.
-bool is_equinox_array_predicate(PyObject* function) {
-  static Name module_name("__name__");
-  if (!PyFunction_Check(function)) return false;
-  const auto is_one_of = [](PyObject* text, std::initializer_list<const char*> names) {
-    return text != nullptr && PyUnicode_Check(text) && std::any_of(names.begin(), names.end(), [&](const char* name) {
-             return PyUnicode_CompareWithASCIIString(text, name) == 0;
-           });
-  };
-  return is_one_of(dict_item(PyFunction_GET_GLOBALS(function), module_name.get()).get(), {"equinox._filters"}) &&
-         is_one_of(attribute(function, module_name).get(), {"is_array", "is_inexact_array"});
+  return cls == hooks.jax_array.get() || check.get() == on_type(&PyType_Type, name.get()).get() ||
+         check.get() == on_type(hooks.abstract.type(), name.get()).get();
 }
 
 bool are_types(const Items& items) {
@@ -101,7 +88,7 @@ Filter read_filter(PyObject* object, int depth) {
     filter.predicate = static_cast<Predicate>(builtin);
     return filter;
   }
-  if (checked_int(PyObject_IsInstance(object, described_filter.get())) == 1) {
+  if (checked_int(PyObject_IsInstance(object, hooks.described_filter.get())) == 1) {
     read_described(object, filter, depth);
     return filter;
   }
@@ -119,23 +106,16 @@ Filter read_filter(PyObject* object, int depth) {
   }
   filter.op = Filter::Op::kCallable;
   filter.object = Ref::borrow(object);
-  filter.by_class = is_equinox_array_predicate(object);
   return filter;
 }
 
 bool LeafTest::ask(PyObject* object, Answer& answer) {
-  bool holds = false;
-  if (filter_.op == Filter::Op::kType) {
-    const int is_instance = PyObject_IsInstance(object, filter_.object.get());
-    if (is_instance < 0) throw WalkError::from_user_code("asking isinstance about");
-    holds = is_instance == 1;
-  } else {
-    holds = is_truthy(filter_.object.get(), object, "asking the filter about");
-  }
-  const LeafSort sort = TypeTable::instance().find(object).sort;
-  const bool has_dtype = filter_.op == Filter::Op::kCallable && is_dynamic_sort(sort, true);
-  if (filter_.by_class && sort != LeafSort::kTracer && !has_dtype) answer = Answer{Py_TYPE(object), holds};
-  return holds;
+  if (filter_.op != Filter::Op::kType) return is_truthy(filter_.object.get(), object, "asking the filter about");
+  const int is_instance = PyObject_IsInstance(object, filter_.object.get());
+  if (is_instance < 0) throw WalkError::from_user_code("asking isinstance about");
+  const bool is_tracer = TypeTable::instance().find(object).sort == LeafSort::kTracer;
+  if (filter_.by_class && !is_tracer) answer = Answer{Py_TYPE(object), is_instance == 1};
+  return is_instance == 1;
 }
 
 }  // namespace partax

@@ -9,9 +9,6 @@
 
 namespace partax {
 
-// The class of filters that are described: partax._pytree.filters.Filter.
-inline ImmortalRef described_filter;
-
 struct Filter {
   enum class Op : std::uint8_t { kBool, kBuiltin, kCallable, kType, kPath, kAny, kAll, kNot, kPrefix };
 
@@ -19,9 +16,9 @@ struct Filter {
   bool value = false;                         // kBool
   Predicate predicate = Predicate::kIsArray;  // kBuiltin
   Ref object;                                 // kCallable, kType: itself; kPath: its description; kPrefix: the tree
-  bool by_class = false;        // kCallable, kType: it depends on the class of a leaf alone, except for arrays
-  std::vector<Filter> members;  // kAny, kAll, kNot
-  bool has_types = false;       // a type or a prefix tree in it, which may take whole subtrees
+  bool by_class = false;                      // kType: it depends on the class of a leaf alone, except for tracers
+  std::vector<Filter> members;                // kAny, kAll, kNot
+  bool has_types = false;                     // a type or a prefix tree in it, which may take whole subtrees
 };
 
 // Raises the WalkError of a filter for which this thread's stack has no room.
@@ -32,7 +29,7 @@ Filter read_filter(PyObject* object, int depth = 0);
 // Whether a node in a prefix tree is one filter: a tuple of types, or a method of a pytree.
 bool is_filter_leaf(PyObject* object);
 
-// Asks a predicate or a type about leaves: once for each class of leaves if the class decides.
+// Asks a predicate or a type about leaves: a type once for each class of leaves, if the class decides.
 class LeafTest {
  public:
   explicit LeafTest(const Filter& filter) : filter_(filter) {}

@@ -19,7 +19,7 @@ bool equal_parts(PyObject* part, PyObject* value) {
   if (PyWeakref_CheckRef(part)) return value != Py_None && weakly_is(part, value);
   if (Py_TYPE(part) != Py_TYPE(value)) return false;
   if (is_plain(value)) return equal_atoms(part, value, form_of(value), -1);
-  return taken_apart().tree_def.is(Py_TYPE(value)) && are_equal(part, value);
+  return hooks.tree_def.is(Py_TYPE(value)) && are_equal(part, value);
 }
 
 // Reads callables in one order: the first time to record the parts, later to compare them.

@@ -29,10 +29,9 @@ CallableSort callable_sort(PyObject* value) noexcept {
   PyTypeObject* type = Py_TYPE(value);
   if (type == &PyFunction_Type) return CallableSort::kFunction;
   if (type == &PyMethod_Type) return CallableSort::kMethod;
-  const TakenApart& types = taken_apart();
-  if (types.jitted.is(type)) return CallableSort::kJitted;
-  if (types.wrapper.is(type) || (types.wrapper && types.wrapper.is(type->tp_base))) return CallableSort::kWrapper;
-  PyTypeObject* partial = types.partial.type();
+  if (hooks.jitted.is(type)) return CallableSort::kJitted;
+  if (hooks.wrapper.is(type) || (hooks.wrapper && hooks.wrapper.is(type->tp_base))) return CallableSort::kWrapper;
+  PyTypeObject* partial = hooks.partial.type();
   if (partial != nullptr && PyType_IsSubtype(type, partial) && type->tp_hash == partial->tp_hash &&
       type->tp_richcompare == partial->tp_richcompare) {
     return CallableSort::kPartial;

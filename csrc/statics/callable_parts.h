@@ -8,17 +8,8 @@
 
 namespace partax {
 
-// Types of Python and jax whose instances are read by their parts.
-struct TakenApart {
-  ImmortalRef partial;   // functools.partial
-  ImmortalRef jitted;    // what jax.jit returns
-  ImmortalRef tree_def;  // jax.tree_util.PyTreeDef, part of the options of jax.jit
-  ImmortalRef wrapper;   // what filter_jit returns; `wrapped` reads the function in it
-  Ref (*wrapped)(PyObject* wrapper) = nullptr;
-};
-
-inline TakenApart all_taken_apart;
-inline TakenApart& taken_apart() noexcept { return all_taken_apart; }
+// The function in what filter_jit returns.
+inline Ref (*wrapped_function)(PyObject* wrapper) = nullptr;
 
 enum class CallableSort : std::uint8_t {
   kNone,

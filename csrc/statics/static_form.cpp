@@ -1,6 +1,7 @@
 #include "statics/static_form.h"
 
 #include <cstring>
+#include <string_view>
 
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
@@ -123,10 +124,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   return equal == 1;
 }
 
-namespace {
-
-// A copy of a mutable built-in container, or of a tuple with one in it, down to its atoms.
-Ref fresh(PyObject* value) {
+Ref copied(PyObject* value) {
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
   const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
   const bool is_tuple = PyTuple_CheckExact(value);
@@ -136,7 +134,7 @@ Ref fresh(PyObject* value) {
   bool is_same = true;
   each_item(value, form_of(value), [&](const Ref& item) {
     const bool is_key = is_dict && items.size() % 2 == 0;
-    items.push_back(is_key ? item : fresh(item.get()));
+    items.push_back(is_key ? item : copied(item.get()));
     is_same = is_same && items.back().get() == item.get();
   });
   if (is_tuple) return is_same ? Ref::borrow(value) : tuple_of(std::move(items));
@@ -148,10 +146,6 @@ Ref fresh(PyObject* value) {
   }
   return copy;
 }
-
-}  // namespace
-
-Ref copied(PyObject* value) { return holds_mutable(value) ? fresh(value) : Ref::borrow(value); }
 
 bool holds_mutable(PyObject* value) {
   const Form form = form_of(value);
@@ -165,21 +159,13 @@ bool holds_mutable(PyObject* value) {
 
 namespace {
 
-std::size_t mix(std::size_t seed, std::size_t value) noexcept {
-  return (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 29);
-}
-
 std::size_t pointer_hash(const void* pointer) noexcept {
   return mix(0x51ED270B, reinterpret_cast<std::size_t>(pointer));
 }
 
 template <typename Bits>
 std::size_t bits_hash(const Bits& bits) noexcept {
-  std::uint64_t words[(sizeof(Bits) + 7) / 8] = {};
-  std::memcpy(words, &bits, sizeof(Bits));
-  std::size_t seed = 17;
-  for (std::uint64_t word : words) seed = mix(seed, word);
-  return seed;
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(&bits), sizeof bits});
 }
 
 std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
@@ -202,12 +188,12 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     seed = mix(seed, static_cast<std::size_t>(own_hash(code->co_qualname, Unhashable::kRefuse)));
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
+  static Name wrapped_name("__wrapped__");  // which a copy may lack
   Ref inner;
   if (is_method) inner = Ref::borrow(PyMethod_GET_FUNCTION(value));
   if (sort == CallableSort::kPartial) inner = attribute(value, "func");
-  if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
-  if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
-  if (!inner) forgive();
+  if (sort == CallableSort::kWrapper) inner = wrapped_function(value);
+  if (sort == CallableSort::kJitted) inner = optional_attribute(value, wrapped_name.get());
   const bool is_callable = inner && form_of(inner.get()) == Form::kCallable;
   return is_callable ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
 }

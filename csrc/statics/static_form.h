@@ -79,7 +79,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     }
     case Form::kDict:
-      if (hooks().default_dict.is(Py_TYPE(value))) {
+      if (hooks.default_dict.is(Py_TYPE(value))) {
         static Name factory("default_factory");
         located(attribute(value, factory), [] { return std::string(".default_factory"); });
       }
@@ -131,10 +131,14 @@ inline constexpr const char* kComparing = "comparing or hashing the static value
 // How callables are compared: by what they hold and read, or by identity.
 enum class Callables : std::uint8_t { kByStructure, kByIdentity };
 
+inline std::size_t mix(std::size_t seed, std::size_t value) noexcept {
+  return (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31);
+}
+
 // Agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
 
-// A copy of a mutable built-in container, or of a tuple that holds one; else the value itself.
+// A copy of a mutable built-in container, or of a tuple that holds one, down to its atoms; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);
 

@@ -24,10 +24,6 @@ void make_room(std::vector<Element>& elements, std::size_t more) {
   elements.reserve(std::max(elements.size() + more, 2 * elements.capacity()));
 }
 
-void mix(std::size_t& seed, std::size_t value) noexcept {
-  seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31);
-}
-
 // For each value of a call, whether an option with these names and positions means it.
 std::vector<bool> values_meant(const Ref& names, const Ref& shape) {
   std::vector<bool> flags;
@@ -37,7 +33,7 @@ std::vector<bool> values_meant(const Ref& names, const Ref& shape) {
 }
 
 // Equinox stores its marker of an absent field in instances that it rebuilds.
-Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() : std::move(value); }
+Ref present(Ref value) { return value.get() == hooks.missing.get() ? Ref() : std::move(value); }
 
 }  // namespace
 
@@ -70,7 +66,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 
 std::size_t Flattener::begin_node(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
-  mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
+  spec_.hash =
+      mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
   spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
                              static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
@@ -85,7 +82,8 @@ void Flattener::remember(const TypeInfo& info) {
 }
 
 void Flattener::add_static(Ref value, Unhashable unhashable) {
-  if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
+  if (options_.hashed)
+    spec_.hash = mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
   spec_.statics.push_back(StaticValue::loose(std::move(value)));
 }
 
@@ -98,7 +96,7 @@ void Flattener::leaf(PyObject* object, bool dynamic) {
     return;
   }
   add_static(Ref::borrow(object), Unhashable::kRefuse);
-  mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
+  spec_.hash = mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
   spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
@@ -249,16 +247,16 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
-    for (PyObject* name : Items(equinox().wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
+    for (PyObject* name : Items(hooks.wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
   }
   for (std::size_t i = 0; i < children; ++i) {
     const auto segment = [&] {
       return is_declared ? child_segment(object, i) : attribute_segment(info.child_names[i].get());
     };
     child(segment, [&] {
-      if (values[i] == nullptr && !equinox().missing)
+      if (values[i] == nullptr && !hooks.missing)
         throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
-      return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
+      return Ref::borrow(values[i] != nullptr ? values[i] : hooks.missing.get());
     });
   }
 }

@@ -202,12 +202,12 @@ class Matcher {
     }
     if (node.has_wrapper_fields) {
       std::size_t index = node.first_static + statics;
-      for (PyObject* name : Items(equinox().wrapper_names.get())) {
+      for (PyObject* name : Items(hooks.wrapper_names.get())) {
         if (!optional_static(index++, dict_item(reader.dict(), name).get())) return false;
       }
     }
     for (std::size_t i = 0; i < children; ++i) {
-      PyObject* value = fields[i] != nullptr ? fields[i] : equinox().missing.get();
+      PyObject* value = fields[i] != nullptr ? fields[i] : hooks.missing.get();
       if (value == nullptr || !child(value)) return false;
     }
     return true;
@@ -236,7 +236,7 @@ class Matcher {
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
-    if (object == nullptr || object == equinox().missing.get()) return statics_[index].absent();
+    if (object == nullptr || object == hooks.missing.get()) return statics_[index].absent();
     return static_value(index, object);
   }
 

@@ -198,20 +198,20 @@ class Rebuilder {
     const auto set = [&](PyObject* name, const Ref& value) { set_attribute(object, name, value.get()); };
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
-      if (child.get() != equinox().missing.get()) set(info.child_names[i].get(), child);
+      if (child.get() != hooks.missing.get()) set(info.child_names[i].get(), child);
     }
     const std::size_t statics = info.static_names.size();
     if (node.has_wrapper_fields) {
       std::size_t index = node.first_static + statics;
-      for (PyObject* name : Items(equinox().wrapper_names.get())) {
-        set(name, has_static(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
+      for (PyObject* name : Items(hooks.wrapper_names.get())) {
+        set(name, has_static(index) ? static_value(index) : Ref::borrow(hooks.missing.get()));
         ++index;
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
       if (!has_static(node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
-      if (value.get() != equinox().missing.get()) set(info.static_names[i].get(), value);
+      if (value.get() != hooks.missing.get()) set(info.static_names[i].get(), value);
     }
     return object;
   }

@@ -24,7 +24,7 @@ std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
   if (node.info == nullptr || node.kind == Kind::kNamedTuple) return names;
   names = node.info->static_names;
   if (!node.has_wrapper_fields) return names;
-  for (PyObject* name : Items(equinox().wrapper_names.get())) names.push_back(Ref::borrow(name));
+  for (PyObject* name : Items(hooks.wrapper_names.get())) names.push_back(Ref::borrow(name));
   return names;
 }
 

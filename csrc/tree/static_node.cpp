@@ -69,7 +69,7 @@ std::size_t hash_of(PyObject* self) {
       return value ? static_hash(value.get(), is_named ? Unhashable::kCompare : Unhashable::kRefuse) : 0;
     };
     const std::size_t value_hash = located(self, [&] { return of_value(i, hash_of_value); });
-    hash = (hash ^ value_hash) * 0x9E3779B97F4A7C15ull + (hash >> 31);
+    hash = mix(hash, value_hash);
   }
   if (may_hold_callables) seal(self);
   part.hash = hash;

@@ -12,7 +12,7 @@ namespace partax {
 
 struct Node {
   Kind kind;
-  bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
+  bool has_wrapper_fields : 1;  // kModule: the values of hooks.wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: `dynamic` may also select non-arrays
   bool in_slots : 1;        // if sealed: a kEntries node with arrays in slots, and static values alone in a dictionary
   bool is_passthrough : 1;  // of a key: a call keeps this node, for a result may be it; of a result: it is such a node

@@ -23,7 +23,7 @@ class UnchangedReader {
         identity_(spec.identity.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
-        array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
+        array_type_(reinterpret_cast<PyTypeObject*>(hooks.jax_array_type.get())),
         abstract_(abstract) {}
 
   // Takes the object of the node `at` with all below it. `at` becomes the node after those that have been taken, in
