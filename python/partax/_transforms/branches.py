@@ -28,8 +28,6 @@ def filter_cond(
       >>> partax.filter_cond(state["x"] > 1, double, lambda state: state, state)
       {'name': 'a', 'x': Array(6., dtype=float32)}
 
-    The results may differ only in the values of arrays; Python numbers that differ become arrays.
-
     Args:
       pred: A bool or a scalar array.
       true_fun, false_fun: The functions; gradients flow through what they capture or, as modules, hold.
@@ -39,7 +37,7 @@ def filter_cond(
       The result of one of them.
 
     Raises:
-      TypeError: The static parts, the dtypes or the shapes of the two results differ, by their path with both.
+      TypeError: The results differ in more than the values of arrays and numbers; the message has the path and both.
 
     See Also: The guide "Loops, branches and layers".
     """
@@ -64,8 +62,7 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
       The result of one of them.
 
     Raises:
-      TypeError: Same as in `filter_cond`.
-      ValueError: `branches` is empty.
+      TypeError, ValueError: Same as in `filter_cond`, or `branches` is empty.
 
     See Also: The guide "Loops, branches and layers".
     """

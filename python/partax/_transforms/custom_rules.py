@@ -29,7 +29,7 @@ def _argument_path(path: str, names: Sequence[str] = ()) -> str:
 
 
 class _CustomRules(Transformed[_P, _R]):
-    _children = ("_rules",)
+    _children = ("__wrapped__", "_rules")
 
     def __init__(self, fn: Callable[_P, _R], _rules: dict[str, Callable[..., Any]] | None = None) -> None:
         self._rules = _rules or {}
@@ -95,12 +95,11 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
 
         def run_on_splits(primals: tuple[Split], tangents: tuple[Split]) -> tuple[Split, Split]:
             (call,), (slopes,) = primals, tangents
-            along = {
-                path: tangent
-                for path, tangent in slopes.leaves.items()
-                if is_inexact_array_like(call.leaves[path]) and not isinstance(tangent, SymbolicZero)
-            }
-            for path in along:
+            along: dict[str, Any] = {}
+            for path, tangent in slopes.leaves.items():
+                if isinstance(tangent, SymbolicZero) or not is_inexact_array_like(call.leaves[path]):
+                    continue
+                along[path] = tangent
                 if path.startswith("[1]"):
                     raise ValueError(
                         f"`{_argument_path(path)}`: found an argument by name that is differentiated, which "
@@ -146,7 +145,6 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
       fn: A function of any trees, with any result.
 
     Raises:
-      TypeError: When called: without a positional argument.
       RuntimeError: When called: a rule is missing, another argument is differentiated, or a cotangent does not fit.
 
     See Also: The guide "Transformations of any tree".

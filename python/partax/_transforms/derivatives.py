@@ -89,8 +89,7 @@ def filter_grad(
       None for everything that is not differentiated.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument.
-      ValueError: When called: `wrt` is not a filter.
+      TypeError, ValueError: When called: without an argument by position, or `wrt` is not a filter.
 
     See Also: The guide "Gradients and freezing".
     """
@@ -120,7 +119,6 @@ def filter_value_and_grad(
       A function that returns `(value, gradient)`, or `((value, aux), gradient)`.
 
     Raises: Same as in `filter_grad`.
-
     See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_value_and_grad", fun, has_aux, wrt, holomorphic=holomorphic, allow_int=allow_int)
@@ -148,7 +146,6 @@ def filter_jacfwd(
       argument instead of each inexact array or number, and None for other leaves.
 
     Raises: Same as in `filter_grad`.
-
     See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_jacfwd", fun, has_aux, wrt, holomorphic=holomorphic)
@@ -172,7 +169,6 @@ def filter_jacrev(
       Same as in `filter_jacfwd`.
 
     Raises: Same as in `filter_jacfwd`.
-
     See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_jacrev", fun, has_aux, wrt, holomorphic=holomorphic)
@@ -196,7 +192,6 @@ def filter_hessian(
       Same as in `filter_jacfwd`, but instead of each inexact leaf, a tree like the first argument, of trees like it.
 
     Raises: Same as in `filter_jacfwd`.
-
     See Also: The guide "Gradients and freezing".
     """
     return _derivative("filter_hessian", fun, has_aux, wrt, holomorphic=holomorphic)
@@ -222,8 +217,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
       zeros, if one of your nodes refuses None.
 
     Raises:
-      TypeError: `fn` is not callable, or a primal cannot have a tangent, or not of this dtype.
-      ValueError: `tangents` are not like `primals`; the message has the path.
+      TypeError, ValueError: `tangents` are not like `primals`; the message has the path.
 
     See Also: The guide "Transformations of any tree".
     """
@@ -282,13 +276,12 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       wrt: Same as in `filter_grad`, of the tuple of arguments. Default: None.
 
     Returns:
-      `(result, pull)`, or `(result, pull, aux)`. `pull` is a pytree of the arrays that it needs. Its argument is a tree
-      like the result, with arrays for its inexact arrays and None for other leaves; None for an array means zeros. It
-      returns a tuple of trees like the arguments, with None for a leaf that is not differentiated.
+      `(result, pull)`, or `(result, pull, aux)`. The argument of `pull` is a tree like the result, with None for zeros
+      and for other leaves than inexact arrays. It returns a tuple of trees like the arguments, with None for a leaf
+      that is not differentiated, and is a pytree of the arrays that it needs.
 
     Raises:
-      TypeError: `fun` is not callable, or does not return a pair with `has_aux`.
-      ValueError: `wrt` is not a filter, or, for `pull`, the cotangent is not like the result.
+      TypeError, ValueError: `wrt` is not a filter, or, for `pull`, the cotangent is not like the result.
 
     See Also: The guide "Transformations of any tree".
     """

@@ -10,6 +10,7 @@ import numpy as np
 
 from partax._transforms.carry import Carry, in_place_of, run_with_promoted_carry
 from partax._transforms.objects import Objects
+from partax._transforms.programs import filter_checkpoint
 from partax._transforms.split import Split, first_difference, leaf_text
 
 _Carry = TypeVar("_Carry")
@@ -48,8 +49,7 @@ def filter_scan(
       The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once.
 
     Raises:
-      TypeError: `f` does not return a pair, or changes a static part, dtype or shape of the carry.
-      ValueError: The arrays of `xs` have no leading axis of one length.
+      TypeError, ValueError: `f` changes a static part, dtype or shape of the carry, or `xs` has no leading axis.
 
     See Also: The guide "Loops, branches and layers".
     """
@@ -65,10 +65,9 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
-    around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` with a transformation of the step, of arrays; `words` as in `run_with_promoted_carry`."""
+    """`filter_scan` without its check of objects; `words` as in `run_with_promoted_carry`."""
     entries = _split_by_axis(xs, "xs", length, instead=", or the number of steps as `length`")
 
     def run(carry: Carry) -> tuple[Split, Split]:
@@ -78,7 +77,7 @@ def scan(
                 raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
             return carry.after(before, out[0]), Split.of(out[1], root="ys")
 
-        return jax.lax.scan(around(in_place_of(f, body)), carry.split, entries, length, reverse, unroll)
+        return jax.lax.scan(in_place_of(f, body), carry.split, entries, length, reverse, unroll)
 
     last, stacked = run_with_promoted_carry(init, run, **words)
     return last.tree, stacked.tree
@@ -103,7 +102,6 @@ def filter_while_loop(
       The last carry.
 
     Raises: Same as in `filter_scan`.
-
     See Also: The guide "Loops, branches and layers".
     """
     objects = Objects("filter_while_loop", [("carry", init_val)])
@@ -142,7 +140,6 @@ def filter_fori_loop(
       The last carry.
 
     Raises: Same as in `filter_scan`.
-
     See Also: The guide "Loops, branches and layers".
     """
     step = Objects("filter_fori_loop", [("index", lower), ("carry", init_val)]).refuse_changes(body_fun)
@@ -168,7 +165,7 @@ def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) 
       batch_size: The number of entries that are computed at once. Same as in `jax.lax.map`. Default: None, for one.
 
     Returns:
-      The results: arrays stacked along a new leading axis, everything else once, from the trace of `f`.
+      The results: arrays stacked along a new leading axis, everything else once.
 
     Raises:
       ValueError: The arrays of `xs` have no leading axis of one length.
@@ -286,11 +283,12 @@ def scan_layers(
       The result of the last layer; with `has_aux` a pair of it and of each layer's `aux`, as the `y`s of `filter_scan`.
 
     Raises: Same as in `stack` and `filter_scan`.
-
     See Also: The guide "Loops, branches and layers".
     """
     objects = Objects("scan_layers", [("layers", layers), ("x", x), ("per_layer", per_layer)])
-    function = objects.refuse_changes(call)
+    function: Callable[..., Any] = objects.refuse_changes(call)
+    if remat:
+        function = filter_checkpoint(function, prevent_cse=False, policy=None if remat is True else remat)
     # A NamedTuple or a module is one layer, or a stack.
     count = len(layers) if type(layers) in (list, tuple) else None
     stacked = layers if count is None else stack(layers)
@@ -304,12 +302,6 @@ def scan_layers(
         out = function(layer, x, *rest)
         return out if has_aux else (out, None)
 
-    def around(body: Callable[..., Any]) -> Callable[..., Any]:
-        policy = None if remat is True else remat or None
-        return jax.checkpoint(body, prevent_cse=False, policy=policy) if remat else body
-
     entries = (stacked,) if per_layer is None else (stacked, per_layer)
-    out = scan(
-        step, x, entries, length=count, reverse=reverse, unroll=unroll, root="x", step="the layer", around=around
-    )
+    out = scan(step, x, entries, length=count, reverse=reverse, unroll=unroll, root="x", step="the layer")
     return out if has_aux else out[0]

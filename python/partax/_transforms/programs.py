@@ -124,9 +124,7 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
     return _MakeJaxpr(fun)
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("jaxpr", "consts", "_call", "_result"), meta_fields=("__name__",)
-)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(eq=False, repr=False)
 class ClosureConverted(Generic[_P, _R]):
     """The result of `filter_closure_convert`: a pytree of the arrays that the function has closed over."""
@@ -135,7 +133,7 @@ class ClosureConverted(Generic[_P, _R]):
     consts: list[Any]
     _call: Split  # `(args, kwargs)` of the conversion, with a `jax.ShapeDtypeStruct` for each array, as the rest
     _result: Split
-    __name__: str
+    __name__: str = dataclasses.field(metadata={"static": True})
 
     @property
     def in_struct(self) -> Any:
@@ -257,7 +255,6 @@ def filter_io_callback(
       The result of `callback`.
 
     Raises: Same as in `filter_pure_callback`.
-
     See Also: The guide "Transformations of any tree".
     """
     call = functools.partial(io_callback, sharding=sharding, ordered=ordered)

@@ -32,7 +32,7 @@ class Transformed(Generic[_P, _R_co]):
     __wrapped__: Callable[..., Any]
     _name: str  # of the transformation; a subclass has it, and runs the calls
     _is_called_as_wrapped: ClassVar[bool] = True  # so `call_parameters` binds a call by the callable's own parameters
-    _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
+    _children: ClassVar[tuple[str, ...]] = ("__wrapped__",)  # attributes with what is wrapped
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._unflatten)
@@ -69,18 +69,15 @@ class Transformed(Generic[_P, _R_co]):
 
     def __reduce__(self) -> Any:
         name = pickled_name(self, sys._getframe(1).f_globals)
-        return (type(self), (*_parts(self), *self._options)) if name is None else name
-
-
-def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
-    return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
+        parts = (getattr(self, name) for name in self._children)
+        return (type(self), (*parts, *self._options)) if name is None else name
 
 
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
     """The options are one value with a hash, whatever nodes the trees among them have. They may change at any time."""
     leaves, structure = jax.tree.flatten(wrapper._options)
-    keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
-    return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static((tuple(leaves), structure))
+    children = tuple((jax.tree_util.GetAttrKey(name), getattr(wrapper, name)) for name in wrapper._children)
+    return children, _core.Static((tuple(leaves), structure))
 
 
 def wrapped(cls: type[Transformed[..., Any]], name: str, options: tuple[Any, ...], fun: Any = None) -> Any:
