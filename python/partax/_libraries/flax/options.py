@@ -1,10 +1,11 @@
 """The options of `nnx.jit` in the terms of filter_jit."""
 
+import functools
+import inspect
 import types
 from typing import Any
 
-from flax.nnx import extract, graphlib
-from flax.nnx.transforms.transforms import _raise_bound_method_error, _resolve_bound_callable
+from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapper_of
@@ -29,11 +30,17 @@ def wrapper_for_nnx(
     **options: Any,
 ) -> JitFunction[..., Any]:
     """Return the wrapper for `partax.nnx.jit`; the shardings omit the arguments that are declared static."""
+    method = fun
+    while isinstance(method, functools.partial):
+        method = method.func
+    if inspect.ismethod(method) and isinstance(method.__self__, Module):
+        raise ValueError(
+            f"nnx.jit does not support bound methods: found `{method.__qualname__}` of a module; decorate it in the "
+            "class, or compile the function of the class and pass the module"
+        )
     is_argument = isinstance(fun, Pytree)  # itself, whether jax knows it as a tree or not
     if is_argument:
         fun = types.MethodType(type(fun).__call__, fun)
-    elif _resolve_bound_callable(fun)[2]:
-        _raise_bound_method_error("jit")
     static = chosen_arguments(fun, "static", static_argnums, static_argnames)
     donated_names = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
