@@ -31,8 +31,7 @@ def _of_chex(cls: type) -> Description | None:
     if not dataclasses.is_dataclass(cls) or not str(getattr(flatten, "__module__", "")).startswith("chex."):
         return None
     # chex calls `__new__` and `__post_init__` whenever it rebuilds an instance.
-    has_own_new = inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]
-    if has_own_new or hasattr(cls, "__post_init__"):
+    if inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"] or hasattr(cls, "__post_init__"):
         return None
     return _declared(sorted(field.name for field in dataclasses.fields(cls)))
 
@@ -127,9 +126,7 @@ def _of_library(cls: type) -> Description | None:
 
 
 def describe(obj: Any) -> Description | None:
-    """A class whose registered functions do what the user or a library declares; None for any other class, and if the
-    object has other attributes.
-    """
+    """A class whose registered functions do what the user or a library declares, for the attributes of the object."""
     cls = type(obj)
     fields = _of_users.get(cls) or _of_library(cls)
     values = None if fields is None else values_of(obj, _names(fields))

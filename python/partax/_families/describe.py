@@ -19,6 +19,7 @@ from partax._jax.nodes import flatten_one_level, is_tree_node, registered_functi
 from partax._jax.private import concrete_array_type
 
 _LEAVES = (
+    ("tracer", Tracer),
     ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),
     ("numpy_array", np.ndarray),
     ("numpy_scalar", np.generic),
@@ -41,8 +42,6 @@ def is_frozen(cls: type) -> bool:
 
 def _leaf_sort(obj: Any, cls: type) -> str:
     # `issubclass`, since `isinstance` reads `obj.__class__`, which can run code of the object.
-    if issubclass(cls, Tracer):
-        return "tracer"
     for sort, kinds in _LEAVES:
         if issubclass(cls, kinds):
             return sort

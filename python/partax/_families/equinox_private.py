@@ -8,9 +8,7 @@ from partax._jax.private import _name
 
 
 def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
-    """The message of Equinox's last error at run time, and its stack: strings and ids of frames. Empty if Equinox does
-    not record it; the error then has no stack of its own.
-    """
+    """The message of Equinox's last error at run time, and its stack, strings and ids of frames; empty if unknown."""
     info = _name("equinox._jit.last_error_info")
     return (info[0], tuple(info[1])) if isinstance(info, tuple) and len(info) == 2 else ("", ())
 
@@ -32,8 +30,7 @@ def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
 
 def jit_class() -> type | None:
     """The class of what `equinox.filter_jit` returns. Without it, only functions decorated later are accelerated."""
-    wrapper_class = _name("equinox._jit._JitWrapper")
-    return wrapper_class if isinstance(wrapper_class, type) else None
+    return _name("equinox._jit._JitWrapper")
 
 
 def jit_options(wrapper: Any) -> tuple[str, Any] | None:

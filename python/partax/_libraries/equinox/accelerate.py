@@ -1,7 +1,6 @@
 """Make libraries that import Equinox use partax, reversibly."""
 
 import contextlib
-import functools
 import sys
 import threading
 import types
@@ -50,9 +49,6 @@ class Accelerated(contextlib.AbstractContextManager["Accelerated"]):
       The page "Coming from Equinox".
     """
 
-    def __repr__(self) -> str:
-        return f"<partax.equinox.Accelerated: {'active' if self in _active else 'ended'}>"
-
     def __exit__(self, *_: object) -> None:
         self.end()
 
@@ -89,9 +85,6 @@ def accelerate() -> Accelerated:
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
 
-    Raises:
-      ImportError: Equinox is not installed.
-
     See Also:
       The page "Coming from Equinox".
     """
@@ -122,11 +115,8 @@ def _replace_calls() -> None:
             is_refusal = error.__traceback__ is None or error.__traceback__.tb_next is None
             if not (is_refusal and getattr(error, "is_of_static_array", False)):
                 raise
-            refusal = str(error)
-        warnings.warn(
-            f"{refusal}. This call runs by Equinox's own filter_jit, which tells such arrays apart by identity",
-            stacklevel=2,
-        )
+            reason = "This call runs by Equinox's own filter_jit, which tells such arrays apart by identity"
+            warnings.warn(f"{error}. {reason}", stacklevel=2)
         return before(self, *args, **kwargs)
 
     type.__setattr__(cls, "__call__", __call__)
@@ -146,11 +136,11 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
 
 def _options(wrapper: Any) -> Options | None:
     """Return the options of a wrapper of Equinox's, or None if ours does not have one of them."""
-    equinox_options = jit_options(wrapper)
-    if equinox_options is None:
+    equinox_options, default = jit_options(wrapper), jit_options(equinox.filter_jit(lambda: None))
+    if equinox_options is None or default is None:
         return None
     donate, jitted = equinox_options
-    values, defaults = options_of(jitted) or {}, _default_options()
+    values, defaults = options_of(jitted) or {}, options_of(default[1])
     changed = {name: value for name, value in values.items() if defaults and value != defaults.get(name)}
     if not changed.keys() <= {"inline", "keep_unused", "compiler_options_kvs"}:
         return None
@@ -161,12 +151,6 @@ def _options(wrapper: Any) -> Options | None:
         compiler_options=dict(changed.pop("compiler_options_kvs", None) or ()) or None,
         **changed,
     )
-
-
-@functools.cache
-def _default_options() -> dict[str, Any]:
-    equinox_options = jit_options(equinox.filter_jit(lambda: None))
-    return {} if equinox_options is None else options_of(equinox_options[1]) or {}
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:

@@ -47,18 +47,13 @@ def prefix_of(shardings: Any) -> Any:
     """The shardings of nnx in the terms of filter_jit."""
 
     def convert(part: Any) -> Any:
-        if isinstance(part, StateSharding):
-            return _ByPath(part)
-        if not isinstance(part, extract.TreeState):
-            return part
-        if not callable(part.prefix_fn.value):
+        mapping = part.prefix_fn.value if isinstance(part, extract.TreeState) else part
+        if mapping is not part and not callable(mapping):
             raise ValueError("found a `TreeState` as a prefix, expected what `nnx.prefix(tree, ..., graph=True)` gives")
-        return _ByPath(part.prefix_fn.value)
+        return _ByPath(mapping) if isinstance(part, kinds) else part
 
-    def is_one(part: Any) -> bool:
-        return isinstance(part, (StateSharding, extract.TreeState)) or is_sharding_leaf(part)
-
-    return jax.tree.map(convert, shardings, is_leaf=is_one)
+    kinds = (StateSharding, extract.TreeState)
+    return jax.tree.map(convert, shardings, is_leaf=lambda part: isinstance(part, kinds) or is_sharding_leaf(part))
 
 
 def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
