@@ -21,7 +21,7 @@ from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
 from partax._explain.description import Description
-from partax._jax.private import function_name, plain_name, stage_of
+from partax._jax.private import STAGE_OF, plain_name
 from partax._jax.watched import watch_arrays, watch_lowering, watch_operations
 from partax._jit.at_work import at_work
 from partax._pytree.short_text import table_lines
@@ -107,9 +107,9 @@ class Watch:
 
     def _note_duration(self, event: str, duration_secs: float, **details: Any) -> None:
         program = None if self._has_ended else getattr(self._thread, "program", None)
-        stage = stage_of(event)
+        stage = STAGE_OF.get(event)
         if stage == "trace":  # which comes before the program
-            name, traces = plain_name(function_name(details)), self._traces()
+            name, traces = plain_name(str(details.get("fun_name", ""))), self._traces()
             traces[name] = max(traces.get(name, 0.0), duration_secs)
         elif stage is not None and program is not None:
             program.stages[stage] += duration_secs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from partax import _core
-from partax._jax.private import stage_of
+from partax._jax.private import STAGE_OF
 from partax._jit.at_work import at_work
 from partax._jit.observers import observers
 
@@ -33,7 +33,7 @@ def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
 
 
 def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
-    stage = stage_of(event)
+    stage = STAGE_OF.get(event)
     if stage is not None and (record := _record_of_call()) is not None:
         total = record.seconds[stage]  # with donation jax asks for the trace once more, and gets it at once
         record.seconds[stage] = max(total, duration_secs) if stage == "trace" else total + duration_secs

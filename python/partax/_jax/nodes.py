@@ -11,11 +11,8 @@ from partax._jax.private import _attribute, _name
 
 
 def registered_nodes() -> dict[type, Any] | None:
-    """jax's dictionary of registered node types, or None where this jax has none.
-
-    Its length tells when a class has been registered after partax saw it as a leaf. Without it, each call asks
-    `is_tree_node` about each class of leaves that partax knows. NamedTuples, dataclasses and classes with
-    registered functions are then read and rebuilt by jax, not by partax: some 30 microseconds a node.
+    """jax's dictionary of registered node types, whose length tells of later registrations. Without it, each call asks
+    `is_tree_node` about each class of leaves, and nodes are read and rebuilt by jax: some 30 microseconds a node.
     """
     registered = _name("jax._src.tree_util._registry")
     return registered if isinstance(registered, dict) else None
@@ -25,9 +22,7 @@ is_tree_node: Callable[[type], bool] = jax.tree_util.is_tree_node
 
 
 def _first_only() -> Callable[[Any], bool]:
-    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first. Also the node itself,
-    where it is its own child.
-    """
+    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first."""
     is_root = iter((True,))
     return lambda _: not next(is_root, False)
 
@@ -47,9 +42,7 @@ def flatten_one_level_with_keys(node: Any) -> Any:
 
 
 def child_keys(node: Any) -> tuple[Any, ...]:
-    """The keys of the children of a node, as jax has them; none where it cannot tell. Called by the native walks, for
-    which a method of a node is a node too.
-    """
+    """The keys of the children of a node, as jax has them, or none. Called by the native walks."""
     if isinstance(node, types.MethodType):
         return (jax.tree_util.GetAttrKey("__self__"),)
     try:
@@ -65,8 +58,8 @@ def one_level(node: Any) -> Any:
 
 
 def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. Jax's own
-    functions where it does not tell, and of classes of `register_dataclass`, for which it has faster ways.
+    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. jax's own
+    functions where it does not tell, and for classes of `register_dataclass`, where they are faster.
     """
     entry = (registered_nodes() or {}).get(cls)
     functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")

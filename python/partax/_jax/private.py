@@ -1,7 +1,7 @@
 """Names of jax that are not public, which no file outside of this folder uses.
 
-Each is looked up by `_name` or `_attribute`. Where one is missing, public names replace it, at a cost that a
-comment states.
+Each is looked up by `_name` or `_attribute`, which return None for a missing one. Public names replace it then, at a
+cost that a comment states.
 """
 
 import importlib
@@ -13,7 +13,6 @@ import jax
 
 
 def _name(name: str) -> Any:
-    """The object with this dotted name, or None."""
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute, None)
@@ -22,11 +21,7 @@ def _name(name: str) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """An attribute of an object of jax, or None."""
     return getattr(owner, name, None)
-
-
-# --- arrays
 
 
 def concrete_array_type() -> type | None:
@@ -34,8 +29,6 @@ def concrete_array_type() -> type | None:
     array_type = _name("jax._src.array.ArrayImpl")
     return array_type if isinstance(array_type, type) else None
 
-
-# --- functions and programs
 
 _OF_FUNCTION = ("fun_sourceinfo", "fun_signature")  # the first fields of a `jax.jit`'s options
 
@@ -142,23 +135,14 @@ def under_trace() -> bool:
     return not is_untraced()
 
 
-# --- jax's monitoring events
-
-# Without these events reports have no times of lowering and compiling, and recompilations are not reported.
-_STAGES = {
+STAGE_OF = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
-
-
-def stage_of(event: str) -> str | None:
-    """The stage whose time an event reports: `trace`, `lower`, `compile`, or None."""
-    return _STAGES.get(event)
-
-
-def function_name(details: Mapping[str, Any]) -> str:
-    return next((value for value in details.values() if isinstance(value, str)), "")
+"""The stages whose times jax's monitoring events report. Without these events reports have no times of lowering and
+compiling, and recompilations are not reported.
+"""
 
 
 def plain_name(name: str) -> str:
@@ -171,9 +155,7 @@ _SIDE_SETTINGS = ("compilation_cache", "persistent_cache", "log_", "logging", "e
 
 
 def every_setting() -> tuple[tuple[str, str], ...]:
-    """The current values of jax's configuration, as strings. The fallback does not see the context managers of this
-    thread.
-    """
+    """jax's configuration now, as strings. The fallback does not see the context managers of this thread."""
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)
     return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _SIDE_SETTINGS)))

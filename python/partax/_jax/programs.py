@@ -91,10 +91,8 @@ def _native(name: str, function: Callable[..., Any], miss: Callable[..., tuple[A
 
 
 def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]]) -> Callable[..., Any]:
-    """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
-
-    `choose` returns the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once.
-    The fallback calls `choose` in each call.
+    """A function that asks `choose` once for each signature of arrays for its `jax.stages.Compiled`, or for another
+    function, which is called once. The fallback asks in each call.
     """
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
@@ -112,8 +110,8 @@ def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]
 def chosen(
     jitted: Any, choose: Callable[[tuple[Any, ...]], Any], working: Callable[[], AbstractContextManager[None]]
 ) -> Any:
-    """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs from
-    then on. All of this is done within `working()`. The fallback calls `choose` in each call.
+    """A `jax.jit` that asks `choose` once for each signature of arrays for the `jax.jit` whose program it runs. All of
+    this is done within `working()`. The fallback asks in each call.
     """
 
     def of_chosen(method: str) -> Any:
@@ -214,10 +212,8 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
         arrays: Any = concrete_array_type()
         properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
-        settings = tuple(
-            [(type(setting).value.fget, setting, setting.value) for setting in _settings if setting is not None]
-        )
-        readers = tuple(one.fget for one in properties)
+        readers = tuple([one.fget for one in properties])
+        settings = tuple([(type(one).value.fget, one, one.value) for one in _settings if one is not None])
         context = trace_context()
         signatures = tuple([[read(leaves[i]) for read in readers[: 3 + leaves[i]._committed]] for i in free])
         by_leaf = tuple(places.values())
@@ -232,8 +228,8 @@ def runs_compiled(leaves: Sequence[Any]) -> bool:
 
 
 def held_programs(equation: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The programs (`Jaxpr`s) among the parameters of an equation, in order: the parameter's name, its value (the
-    program or a `ClosedJaxpr`), and the program.
+    """The `Jaxpr`s among the parameters of an equation: the parameter's name, its value, which may be a `ClosedJaxpr`,
+    and the program.
     """
     for name, parameter in equation.params.items():
         for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
@@ -282,25 +278,13 @@ def serialized(program: Any) -> bytes | None:
         return None
 
 
-def _find_lapack() -> None:
-    """Make jaxlib look up the functions of LAPACK, as jax does when it lowers a call of one (which takes 0.6 s)."""
-    initialize = _name("jaxlib.lapack._lapack.initialize")
-    if initialize is None:
-        jax.jit(jnp.linalg.cholesky).lower(jnp.eye(1))
-    else:
-        initialize()
-
-
 def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> Any:
-    """The compiled program of `serialized` for these devices and trees.
-
-    Raises:
-      Exception: of any type, if the bytes are not a program for these devices.
-    """
+    """The compiled program of `serialized` for these devices and trees. Raises any exception for other bytes."""
     from jax.experimental import serialize_executable
 
-    if b"lapack_" in data:
-        _find_lapack()
+    if b"lapack_" in data:  # jaxlib looks up these functions when it lowers a call of one, which takes 0.6 s
+        lower: Any = functools.partial(jax.jit(jnp.linalg.cholesky).lower, jnp.eye(1))
+        (_name("jaxlib.lapack._lapack.initialize") or lower)()
     if b"hybrid_" in data:
         initialize_hybrid: Any = _name("jaxlib.gpu_solver.initialize_hybrid_kernels") or tuple
         initialize_hybrid()
@@ -316,16 +300,13 @@ def _count_hits(event: str, **details: Any) -> None:
     _hits.count = getattr(_hits, "count", 0) + (event == "/jax/compilation_cache/cache_hits")
 
 
-@functools.cache
-def _listen() -> None:
-    jax.monitoring.register_event_listener(_count_hits)
+jax.monitoring.register_event_listener(_count_hits)
 
 
 def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, bool]:
     """Compile a program. Also returns whether XLA compiled it now: on a CPU, a program from jax's compilation cache
     that is serialized once more loads, but does not run.
     """
-    _listen()
     before = getattr(_hits, "count", 0)
     program = lowered.compile(compiler_options=options)
     return program, getattr(_hits, "count", 0) == before or jax.default_backend() != "cpu"

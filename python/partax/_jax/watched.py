@@ -21,10 +21,8 @@ def _put(until: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 
 def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Call `seen(jaxpr, name, donated)` before each program of this process is lowered, until `until` is closed.
-
-    Returns:
-      Whether this jax allows it. If not, only the functions of partax in a script are examined.
+    """Call `seen(jaxpr, name, donated)` before each program of this process is lowered, until `until` is closed. Return
+    whether this jax allows it. If not, only the functions of partax in a script are examined.
     """
     module = _name("jax._src.interpreters.pxla")
     lower = getattr(module, _FUNCTION, None)
@@ -54,10 +52,8 @@ _RUN = "_run_python_pjit"
 
 
 def watch_operations(until: ExitStack, ran: Callable[[str, float], None]) -> None:
-    """Call `ran(name, seconds)`, in seconds of this thread, after each operation of jax that runs outside jit, if this
-    jax allows it.
-
-    An operation is a function of `jax.numpy` or a primitive. While it is watched, it uses jax's slow path.
+    """Call `ran(name, seconds)`, in seconds of this thread, after each function of `jax.numpy` or primitive that runs
+    outside jit, if this jax allows it. While it is watched, it uses jax's slow path.
     """
     module = _name("jax._src.pjit")
     run: Any = getattr(module, _RUN, None)

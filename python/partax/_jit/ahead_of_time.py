@@ -9,7 +9,7 @@ from jax.sharding import SingleDeviceSharding
 
 from partax import _core
 from partax._jax.private import direct_call
-from partax._jit.at_work import working_for
+from partax._jit.at_work import at_work, during
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.placed_target import default_device
 from partax._pytree.flat_partition import flat_combine, flat_partition
@@ -116,7 +116,7 @@ class Traced(_Stage):
         Returns:
           The `Lowered` program.
         """
-        with working_for(self._program.record):
+        with during(at_work, self._program.record):
             return Lowered(self._program, self._of_jax.lower(**options))
 
 
@@ -191,7 +191,7 @@ class Lowered(_Stage):
         Raises:
           jax.errors.JaxRuntimeError: XLA does not have an option of that name.
         """
-        with working_for(self._program.record):
+        with during(at_work, self._program.record):
             return Compiled(self._program, self._of_jax.compile(compiler_options=compiler_options))
 
 

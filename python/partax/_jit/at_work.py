@@ -18,7 +18,3 @@ def during(variable: ContextVar[Any], value: Any) -> Generator[None]:
         yield
     finally:
         variable.reset(token)
-
-
-def working_for(work: Any) -> contextlib.AbstractContextManager[None]:
-    return during(at_work, work)

@@ -11,7 +11,7 @@ import jax
 
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
-from partax._jit.at_work import working_for
+from partax._jit.at_work import at_work, during
 from partax._jit.options import names_of
 from partax._jit.placed_target import placed_target
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
@@ -139,7 +139,7 @@ def build_target(
     if stored_donated is not None and not any(stored_donated[i] for i in forwarded_leaves):
         donated = frozenset(i for i, is_donated in enumerate(stored_donated) if is_donated)
     elif donated:  # what comes back depends on the result; the target has this trace too, as jax keeps it by function
-        with working_for(traced.program.running_call):
+        with during(at_work, traced.program.running_call):
             first = jax.jit(function, **keywords).trace(*leaves)
         donated -= {*_core.output_info(first.out_info)[0], *forwarded_leaves}
     if donated:

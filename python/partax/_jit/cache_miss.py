@@ -8,7 +8,7 @@ function that this returns, and so `trace`, also in later calls: for arrays of o
 from typing import Any
 
 from partax import _core
-from partax._jit.at_work import working_for
+from partax._jit.at_work import at_work, during
 from partax._jit.build_target import build_target, traced_function
 from partax._jit.jit import arrays_of
 from partax._jit.lost_changes import call_watched
@@ -51,7 +51,7 @@ def trace(program: _core.Program, leaves: tuple[Any, ...]) -> Any:
     try:
         record = observers.before_trace(call, begun, leaves)  # which may refuse it
         call.set_record(record)
-        with working_for(None):
+        with during(at_work, None):
             result = _call_function(call, begun.arguments())
         node = begun.output(result, leaf_out_shardings(call.options, result))
         warn_of_constants(record, node)

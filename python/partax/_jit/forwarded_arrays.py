@@ -51,7 +51,6 @@ def refuse_lost_in(node: _core.OutputNode, target: Any, leaves: tuple[Any, ...],
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:
-    """The donated leaf that is the same array."""
     return next((i for i, leaf in enumerate(leaves) if donated[i : i + 1] == b"\1" and leaf is leaves[index]), None)
 
 

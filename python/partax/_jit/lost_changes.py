@@ -44,9 +44,6 @@ makes_changes: ContextVar[bool] = ContextVar("changes of nnx objects are made", 
 
 
 def call_watched(call: _core.Call, fun: Any, values: tuple[Any, ...]) -> Any:
-    """Call a traced function, and refuse changes of nnx objects that it does not return. An object may not be in two
-    places of the arguments.
-    """
     names = call.shape.value_names
     nnx_objects(zip(names, call.values, strict=True), "filter_jit")
     seen = watch_named(zip(names, values, strict=True))
@@ -60,8 +57,8 @@ def watch_named(values: Iterable[tuple[str, Any]]) -> list[Seen]:
 
 
 def nnx_objects(values: Iterable[tuple[str, Any]], transformation: str | None = None) -> list[tuple[str, Any]]:
-    """Return the nnx objects in named values with their paths, each once; but not those in a State, which is what a
-    function may change. Raise a ValueError for an object in two places if `transformation` would split it.
+    """Return the nnx objects in named values with their paths, each once, except those in a State, which a function may
+    change. Raise a ValueError for an object in two places if `transformation` would split it.
     """
     places: dict[int, str] = {}
     objects: list[tuple[str, Any]] = []
@@ -114,7 +111,6 @@ def changes(watched: list[Seen]) -> Iterator[Change]:
 
 
 def make_change(change: Change, original: Any) -> None:
-    """Does to an object what was done to its copy."""
     if change.is_value:
         original.set_raw_value(change.value)
     elif change.value is DELETED:

@@ -99,8 +99,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
         `with jax.enable_x64():`, all calls are compiled in it. Default: None, for the number of processors.
 
     Raises:
-      TypeError: A call is neither a tuple nor a dictionary; or same as for the call. What the function raises has a
-        note that names the call; the other calls are compiled nevertheless.
+      TypeError: A call is neither a tuple nor a dictionary. What the function raises has a note that names the call;
+        the other calls are compiled nevertheless.
       ValueError: `threads` is not positive.
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -152,15 +152,12 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call reads only the free arguments. Bound trees and arrays keep the state in which they were bound; functions,
-    other static values and the callable itself count as in any call. Of the Flax objects that `partax.nnx.jit` changes
-    in place, each call reads the arrays of the Variables; after you set another attribute, as `model.eval()` does, bind
-    again. A call under a JAX trace, or with settings for which its dispatch does more, is an ordinary one. The result
-    can be pickled.
+    A call reads only the free arguments. Bound trees and arrays keep the state in which they were bound. Of the Flax
+    objects that `partax.nnx.jit` changes in place, each call reads the arrays of the Variables; after you set another
+    attribute, as `model.eval()` does, bind again. The result can be pickled.
 
     Args:
-      args: The leading arguments.
-      kwargs: More arguments by name.
+      args, kwargs: The leading arguments, and others by name.
 
     Returns:
       A `partax.stages.Bound`, which is called with the remaining arguments. Its `rebind` replaces bound ones.
@@ -191,9 +188,7 @@ def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
-    """Return a tree with containers, objects and arrays of its own if these may be changed; else the same object.
-    Objects that the function itself changes are returned unchanged.
-    """
+    """Return a tree with objects of its own for those that may be changed, except by the function itself."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if type(value) is dict:  # jax would sort its keys
@@ -221,8 +216,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     If the static part is the same, it does not retrace.
 
     Args:
-      args: Values that replace the leading ones.
-      kwargs: Values by name, for arguments that were bound by name or by position.
+      args, kwargs: Values that replace the leading ones, and values by name for any that are bound.
 
     Returns:
       Another `partax.stages.Bound`; this one is unchanged.
@@ -267,9 +261,7 @@ def reduced(self: BoundFunction[Any]) -> Any:
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
-    """Return the `programs.direct_run` of the program that a call has run. Called by the native wrapper after the call,
-    when the donated arrays have been deleted.
-    """
+    """Return the `programs.direct_run` of a call's program. Called by the native wrapper after it has run."""
     from partax._jax import programs
 
     if not programs.runs_compiled(leaves):

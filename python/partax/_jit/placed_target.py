@@ -15,7 +15,7 @@ import jax
 from partax import _core
 from partax._jax.private import mesh_of_call
 from partax._jax.programs import chosen, runs_compiled, used_inputs
-from partax._jit.at_work import working_for
+from partax._jit.at_work import at_work, during
 
 
 def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool, shards: bool) -> Any:
@@ -28,7 +28,7 @@ def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_
     def working() -> Generator[None]:
         hides = not function.warns_of_donation  # type: ignore[attr-defined]
         program: _core.Program = function.program  # type: ignore[attr-defined]
-        with working_for(program.running_call), warnings.catch_warnings() if hides else contextlib.nullcontext():
+        with during(at_work, program.running_call), warnings.catch_warnings() if hides else contextlib.nullcontext():
             if hides:
                 warnings.filterwarnings("ignore", "Some donated buffers were not usable")
             yield

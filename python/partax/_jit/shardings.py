@@ -31,20 +31,22 @@ class PrefixOfValue:
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix of a tree, with a part for each `PrefixOfValue`. If it is not a prefix, the other parts stay, from which
-    `broadcast_prefix` reports that.
+    """A prefix of a tree, with a part for each `PrefixOfValue`; with None there if it is not one, which
+    `broadcast_prefix` reports.
     """
-    leaves, structure = jax.tree.flatten(
-        prefix, is_leaf=lambda node: is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
-    )
-    if not any(isinstance(leaf, PrefixOfValue) for leaf in leaves):
+
+    def part_of(part: Any, value: Any) -> Any:
+        return part.of(value) if isinstance(part, PrefixOfValue) else part
+
+    def is_leaf(node: Any) -> bool:
+        return is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
+
+    if not any(isinstance(leaf, PrefixOfValue) for leaf in jax.tree.leaves(prefix, is_leaf=is_leaf)):
         return prefix
     try:
-        values = structure.flatten_up_to(tree)
+        return jax.tree.map(part_of, prefix, tree, is_leaf=is_leaf)
     except ValueError:
-        return structure.unflatten([None if isinstance(leaf, PrefixOfValue) else leaf for leaf in leaves])
-    pairs = zip(leaves, values, strict=True)
-    return structure.unflatten([leaf.of(value) if isinstance(leaf, PrefixOfValue) else leaf for leaf, value in pairs])
+        return jax.tree.map(lambda leaf: None if isinstance(leaf, PrefixOfValue) else leaf, prefix, is_leaf=is_leaf)
 
 
 def array_shardings(
@@ -118,22 +120,19 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     """Place the arrays of a tree by a sharding, and leave everything else unchanged.
 
     Example:
-      >>> from jax.sharding import Mesh, NamedSharding, PartitionSpec
-      >>> by_row = NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data"))
+      >>> by_row = jax.NamedSharding(jax.make_mesh((1,), ("data",)), jax.P("data"))
       >>> batch = partax.filter_shard({"x": jnp.ones((8, 2)), "name": "train"}, by_row)
       >>> batch["x"].sharding == by_row, batch["name"]
       (True, 'train')
 
     Outside functions that JAX transforms, arrays are moved by `jax.device_put`, which may reuse the memory of its
-    inputs: if you donate the placed arrays, the inputs are deleted too. Inside them, the layout is prescribed at this
-    point of the program: by `jax.lax.with_sharding_constraint`, or over axes of a mesh that are `Explicit` by
-    `jax.sharding.reshard`. One sharding cannot do both: place by axes of one type after those of the other.
+    inputs: if you donate the placed arrays, the inputs are deleted too. Inside them, the layout is prescribed by
+    `jax.lax.with_sharding_constraint`, or over `Explicit` axes of a mesh by `jax.sharding.reshard`, but not by both.
 
     Args:
       tree: Any pytree. Its arrays, including NumPy arrays, are placed; a `jax.ShapeDtypeStruct` gets the sharding.
-      sharding: One sharding for all arrays, or a pytree prefix of `tree` with shardings as its leaves, in which None
-        leaves arrays unchanged. A sharding is a `jax.sharding.Sharding`, a device, or, within `jax.set_mesh`, a
-        `jax.sharding.PartitionSpec`.
+      sharding: A `jax.sharding.Sharding`, a device, or, within `jax.set_mesh`, a `jax.sharding.PartitionSpec`; or a
+        pytree prefix of `tree` with these, and with None for arrays that are left unchanged.
 
     Returns:
       A tree of the same structure. An array that already has the sharding is the same object.
@@ -186,8 +185,7 @@ def _is_explicit(sharding: Any) -> bool:
     if not isinstance(sharding, (NamedSharding, PartitionSpec)):
         return False
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else jax.sharding.get_abstract_mesh()
-    spec: Any = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    has_explicit = AxisType.Explicit in types.values()
-    axes = [axis for axis in jax.tree.leaves(tuple(spec)) if axis is not PartitionSpec.UNCONSTRAINED]
-    return has_explicit and all(types.get(axis) is AxisType.Explicit for axis in axes)
+    spec: Any = getattr(sharding, "spec", sharding)
+    axes = {*jax.tree.leaves(tuple(spec))} - {PartitionSpec.UNCONSTRAINED}
+    return AxisType.Explicit in types.values() and all(types.get(axis) is AxisType.Explicit for axis in axes)

@@ -52,7 +52,6 @@ def arrays_in(path: str, value: Any) -> Iterator[ArrayPlace]:
 
 
 def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
-    """Return the parts of an object, by the segments of their paths."""
     names = [name for kind, names in _ATTRIBUTES.items() if issubclass(cls, kind) for name in names]
     if names:
         yield from ((f".{name}", getattr(value, name)) for name in names)
@@ -69,7 +68,6 @@ def _parts(value: Any, cls: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_held_by(constant: Any, array: Any) -> bool:
-    """Return whether a constant of a program is this array."""
     if constant is array or isinstance(constant, jax.Array) or not isinstance(array, np.ndarray):
         return constant is array
     # jax keeps NumPy arrays in a wrapper of its own, or as a copy.
@@ -78,8 +76,8 @@ def is_held_by(constant: Any, array: Any) -> bool:
 
 
 def arrays_in_statics(data: SpecData, name: str, function: Any) -> list[list[ArrayPlace]]:
-    """The arrays whose change a call would not see, of each static value. `function` is what is called if that is not a
-    value of the call: the instance of a method and the arguments of a partial, which is called `name`, count too.
+    """The arrays whose change a call would not see, of each static value and of the called function, which is None if
+    it is a value of the call: of the instance of a method, and of the arguments of a partial called `name`.
     """
     places = [
         [place._replace(path=static_path(data, index) + place.path) for place in arrays_in("", value)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from partax._jax.private import stage_of
+from partax._jax.private import STAGE_OF
 from partax._store.environment import machine
 from partax._store.folder import Folder
 from partax._store.records import Loading
@@ -91,7 +91,7 @@ def _listen() -> None:
 
 def _on_duration(event: str, duration_secs: float, **details: Any) -> None:
     global _waiting
-    if stage_of(event) == "compile" and _waiting is not None:
+    if STAGE_OF.get(event) == "compile" and _waiting is not None:
         ahead, _waiting = _waiting, None
         with contextlib.suppress(RuntimeError):  # the process ends
             threading.Thread(target=ahead.load, name="partax load ahead", daemon=False).start()

@@ -29,7 +29,7 @@ from partax._jax.programs import (
     serialized,
     with_trees,
 )
-from partax._jit.at_work import working_for
+from partax._jit.at_work import at_work, during
 from partax._jit.build_target import TracedFunction
 from partax._jit.forwarded_arrays import refuse_lost_in
 from partax._jit.observers import observers
@@ -144,7 +144,7 @@ class Programs:
             signature = placement.signature(leaves, self._options)
             key = (signature, *configuration().items())
             if key not in self._known:
-                with working_for(self._call):
+                with during(at_work, self._call):
                     search = self._search_of_call(signature)
                     self._known[key] = self._load(search, leaves) or self._make(search, arguments, leaves)
             return self._known[key]
