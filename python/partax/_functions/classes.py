@@ -14,7 +14,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,16 +44,9 @@ ABOUT_CLASS = {
 }
 
 
-class Layout(NamedTuple):
-    """Where instances of a class have their content."""
-
-    content: Callable[[Any], Any] | None  # of a built-in base
-    slots: tuple[str, ...]
-    has_dict: bool
-
-
 _CONTENTS: dict[type, Callable[[Any], Any]] = {
-    **{cls: cls.__getnewargs__ for cls in (tuple, str, bytes, int, float, complex)},  # type: ignore[attr-defined]
+    **{cls: cls.__getnewargs__ for cls in (str, bytes, int, float, complex)},  # type: ignore[attr-defined]
+    tuple: lambda value: tuple(tuple.__iter__(value)),
     list: list.copy,
     dict: dict.copy,
     set: lambda value: set(set.__iter__(value)),
@@ -63,8 +56,10 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 
 
 @cached_by_identity
-def instance_layout(cls: type) -> Layout | None:
-    """The layout of a class; None if some content is out of reach, or a class makes up attributes."""
+def instance_layout(cls: type) -> tuple[Callable[[Any], Any] | None, list[str]] | None:
+    """What reads the content of a built-in base, if there is one, and the slots. None if some content is out of reach,
+    or a class makes up attributes.
+    """
     content, slots = None, list[str]()
     for base in mro_of(cls):
         if base in _CONTENTS:
@@ -77,7 +72,7 @@ def instance_layout(cls: type) -> Layout | None:
             if not is_pure(base) and not entries.keys().isdisjoint(("__getattr__", "__getattribute__")):
                 return None
             slots += [name for name, entry in entries.items() if isinstance(entry, types.MemberDescriptorType)]
-    return Layout(content, tuple(slots), cls.__dictoffset__ != 0) if has_usual_metaclass(cls) else None
+    return (content, slots) if has_usual_metaclass(cls) else None
 
 
 @cached_by_identity
@@ -147,11 +142,6 @@ READ_BY: dict[Any, str | _Parts] = {
     functools.cached_property: ("func",),
     weakref.ReferenceType: lambda value: value(),
 }
-
-
-def register_parts(cls: type, parts: _Parts) -> None:
-    """Have instances of a class of ours read by their parts."""
-    READ_BY[cls] = parts
 
 
 @cached_by_identity

@@ -3,6 +3,7 @@
 A proof is what the earlier one could read when its trace began. A re-created function is the same if it reads the same.
 """
 
+import itertools
 import os
 import types
 from typing import Any
@@ -100,21 +101,16 @@ def unprovable_text(place: tuple[Any, ...], what: str) -> str:
 
 def place_text(place: tuple[Any, ...]) -> str:
     """The innermost variable of the user's code with its attributes and items: `'cfg.lr' (global of train.py)`."""
-    variables = [i for i in reversed(range(len(place))) if isinstance(place[i], tuple)]
-    at = next((i for i in variables if not is_installed(place[i][2].__globals__.get("__name__"))), None)
-    if at is not None:
-        end = min((i for i in variables if i > at), default=len(place))
-        place = place[:end]
-    elif variables:
-        at = variables[0]
-    else:
-        path = "".join(segment for segment in place if segment != ".__class__")
-        return f"'{path}'" if path else ""
+    variables = [i for i, segment in enumerate(place) if isinstance(segment, tuple)]
+    if not variables:
+        return f"'{''.join(place)}'" if place else ""
+    of_user = [i for i in variables if not is_installed(place[i][2].__globals__.get("__name__"))]
+    at = (of_user or variables)[-1]
     kind, name, function = place[at]
-    path = "".join(segment for segment in place[at + 1 :] if segment != ".__class__")
+    path = "".join(itertools.takewhile(lambda segment: isinstance(segment, str), place[at + 1 :]))
     if kind == "default":
         return f"a default{path} of {function.__name__}"
     file = os.path.basename(function.__code__.co_filename)
-    owner = f" in {function.__name__}" if any(isinstance(segment, tuple) for segment in place[:at]) else ""
+    owner = f" in {function.__name__}" if at > variables[0] else ""
     where = f"global of {file}{owner}" if kind == "global" else f"closure of {function.__qualname__}"
     return f"'{name}{path}' ({where})"

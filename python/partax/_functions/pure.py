@@ -67,13 +67,10 @@ def declare_pure(*modules: str) -> None:
 @functools.lru_cache(4096)
 def is_listed_name(module: str, name: str = "") -> bool:
     """Whether a module, or a name of it, is on the list, and the module is the installed one."""
-    parents = [module]
-    while "." in parents[-1]:
-        parents.append(parents[-1].rpartition(".")[0])
-    if not _declared.isdisjoint(parents):
-        return True
     parts = f"{module}.{name}".split(".")
     paths = {".".join(parts[:i]) for i in range(1, len(parts) + 1)}
+    if not _declared.isdisjoint(paths):
+        return True
     return paths.isdisjoint(_impure) and not paths.isdisjoint(_libraries) and is_installed(module)
 
 

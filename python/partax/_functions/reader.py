@@ -83,14 +83,8 @@ class Reader:
         """Read a function, class or module on the allow-list, or a logger."""
         self.add(id(value))
 
-    def code(self, code: types.CodeType) -> None:
-        self.add(code)
-
     def constant(self, value: Any) -> None:
         self.add((type(value), value))
-
-    def jit_options(self, options: Any) -> None:
-        self.add(options)
 
     # ---- Values by type.
 
@@ -104,6 +98,10 @@ class Reader:
         self.place = (*outer, segment)
         self.read(value)
         self.place = outer  # an exception leaves it where the value is that cannot be read
+
+    def _read_attribute(self, name: str, value: Any) -> None:
+        self.add(name)
+        self.read_part(value, f".{name}")
 
     def read(self, value: Any) -> None:
         cls = type(value)
@@ -179,7 +177,7 @@ class Reader:
             return
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
         names = None if is_of_library and is_listed_name(module, code.co_qualname) else names_of(code)
-        self.code(code)
+        self.constant(code)
         self.globals += (code, () if names is None else names.chains)
         self.add(function.__name__)
         if names is not None:
@@ -198,8 +196,7 @@ class Reader:
                 self.read_part(defaults, ("default", "", function))
         for name, value in list(function.__dict__.items()):
             if name not in _COPIED_FROM_JIT:
-                self.add(name)
-                self.read_part(value, f".{name}")
+                self._read_attribute(name, value)
         if names is not None:
             self._globals(function, names)
 
@@ -245,8 +242,10 @@ class Reader:
             self.library_object(jitted)
             return
         function, options = jit_parts(jitted)
+        if not isinstance(options, tuple):
+            raise UnprovableError("a `jax.jit` whose options are unknown")
         self.add(type(jitted))
-        self.jit_options(options)
+        self.read(options)
         self.read(function)
 
     def read_builtin(self, function: Any) -> None:
@@ -286,8 +285,7 @@ class Reader:
             user = cls if name in _MAKERS else name
             is_of_library = name.startswith("__") or any(name in entries_of(base) for base in library)
             if (is_of_library and user is name) or any(_is_user(user, names) for names in self._mentioned):
-                self.add(name)
-                self.read_part(entry, f".{name}")
+                self._read_attribute(name, entry)
             else:
                 self._unused.setdefault(user, []).append((name, entry, self.place))
 
@@ -296,8 +294,7 @@ class Reader:
         outer = self.place
         for name, entry, place in self._unused.pop(user, ()):
             self.place = place
-            self.add(name)
-            self.read_part(entry, f".{name}")
+            self._read_attribute(name, entry)
         self.place = outer
 
     def _mention(self, names: frozenset[str]) -> None:
@@ -325,15 +322,11 @@ class Reader:
         if self._is_repeated(value):
             return
         self.read_class_alone(cls)
-        content, slots, has_dict = layout
+        content, slots = layout
         if content is not None:
             self.read(content(value))
-        if has_dict:
-            self.add(len(vars(value)))
-            for name, part in list(vars(value).items()):
-                self.add(name)
-                self.read_part(part, f".{name}")
-        for name in slots:
-            if hasattr(value, name):
-                self.add(name)
-                self.read_part(getattr(value, name), f".{name}")
+        attributes = list(getattr(value, "__dict__", {}).items())
+        attributes += [(name, getattr(value, name)) for name in slots if hasattr(value, name)]
+        self.add(len(attributes))
+        for name, part in attributes:
+            self._read_attribute(name, part)

@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._functions.classes import register_parts
+from partax._functions.classes import READ_BY
 from partax._jit import methods
 from partax._jit.options import Options, check_names
 from partax._pytree.short_text import wrapper_text
@@ -242,10 +242,10 @@ def install() -> None:
     ):
         setattr(cls, name, value)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
-    register_parts(Options, operator.attrgetter("key"))
+    READ_BY[Options] = operator.attrgetter("key")
     for cls in (_core.Static, _core.FlatSpec):
-        register_parts(cls, _core.roots_of)
+        READ_BY[cls] = _core.roots_of
     for cls in (JitFunction, _core.BoundJitFunction):
-        register_parts(cls, parts)
+        READ_BY[cls] = parts
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)

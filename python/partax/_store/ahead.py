@@ -61,9 +61,8 @@ class Ahead:
     @functools.cached_property
     def _list(self) -> str:
         """The name of the list: of the script, and all that must be the same for machine code to be loaded."""
-        script = getattr(sys.modules.get("__main__"), "__file__", None) or ""  # of a prompt, the working directory
-        with contextlib.suppress(OSError):  # a directory that is gone
-            script = os.path.realpath(script)
+        # Of a prompt, the working directory.
+        script = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", None) or "")
         return hashlib.sha256(repr((script, machine())).encode()).hexdigest()[:40]
 
     @functools.cached_property

@@ -153,14 +153,6 @@ class _ContentReader(Reader):
         self._libraries.add(module.partition(".")[0])
         self.add((type(value).__qualname__, module, name))
 
-    def code(self, code: types.CodeType) -> None:
-        self.add(("code", code_digest(code)))
-
-    def jit_options(self, options: Any) -> None:
-        if not isinstance(options, tuple):
-            raise UnprovableError("a `jax.jit` whose options are unknown")
-        self.read(options)
-
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))
 
@@ -177,6 +169,8 @@ class _ContentReader(Reader):
         cls = type(value)
         if cls in (type(None), bool, int, str, bytes):
             return cls.__name__, value
+        if cls is types.CodeType:
+            return "code", code_digest(value)
         if isinstance(value, jax.tree_util.PyTreeDef):
             data = value.node_data()
             aux = None if data is None else (data[0].__module__, data[0].__qualname__, repr(data[1]))

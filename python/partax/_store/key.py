@@ -1,16 +1,15 @@
 """What a stored program is found by: a digest of all that it depends on, read of a call."""
 
-import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
 from partax._jit.options import Options
 from partax._pytree.spec_data import static_values
-from partax._store import UnstoredError, placement
+from partax._store import placement
 from partax._store.content import Proof, code_digest, content_of, digest_of
 from partax._store.environment import environment
 from partax._store.placement import Signature
@@ -20,45 +19,33 @@ class Wanted:
     """The program that a call wants, as far as it is known without reading its code."""
 
     def __init__(self, call: _core.Call, options: Options, signature: Signature, takes_tuple: bool) -> None:
-        with _looked_at():
-            described = call.describe()[0]
-            nodes, statics, _ = described
-            function = call.function
-            asked, devices = placement.of_options(options)
-            classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
-            values = static_values(described)
-            self._classes = list(classes)
-            # Shardings may hold what only this process knows; `asked` has them in other terms.
-            unplaced = dataclasses.replace(options, in_shardings=None, out_shardings=None, store=None)
-            self._roots = [("", function), ("", unplaced.key)]
-            self._roots += [(path, value) for path, value in values.items() if value is not None]
-            _, *parameters = call.shape  # which parameters the values are of
-            named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
-            arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
-            # The beginning of the names of all programs for such arguments.
-            self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
-            self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
-            code = attribute_of(unwrapped(function), "__code__")
-            own = code_digest(code) if type(code) is types.CodeType else b""
-            # Of those that the same code of the function itself has in the same environment.
-            self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
+        described = call.describe()[0]
+        nodes, statics, _ = described
+        function = call.function
+        asked, devices = placement.of_options(options)
+        classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
+        values = static_values(described)
+        self._classes = list(classes)
+        # Shardings may hold what only this process knows; `asked` has them in other terms.
+        unplaced = dataclasses.replace(options, in_shardings=None, out_shardings=None, store=None)
+        self._roots = [("", function), ("", unplaced.key)]
+        self._roots += [(path, value) for path, value in values.items() if value is not None]
+        _, *parameters = call.shape  # which parameters the values are of
+        named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
+        arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
+        # With this begin the names of all programs for such arguments.
+        group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
+        self._environment = environment((*signature.devices, *devices))
+        code = attribute_of(unwrapped(function), "__code__")
+        own = code_digest(code) if type(code) is types.CodeType else b""
+        # Of those that the same code of the function itself has in the same environment.
+        self.nearest = f"{group}-{digest_of((self._environment, own)).hex()}"
 
     def key(self) -> tuple[str, Callable[[], Proof]]:
         """The name of the program, and a function that returns its proof and keeps none of the call's values alive."""
-        with _looked_at():
-            digest, read_proof = content_of(self._roots, self._classes)
+        digest, read_proof = content_of(self._roots, self._classes)
         items = self._environment.items()
         return f"{self.nearest}-{digest}", lambda: [(name, digest_of(value)) for name, value in items] + read_proof()
-
-
-@contextlib.contextmanager
-def _looked_at() -> Generator[None, None, None]:
-    try:
-        yield
-    except (UnstoredError, MemoryError):
-        raise
-    except Exception as error:  # of whatever class of the user's that is looked at
-        raise UnstoredError(f"it cannot be looked at: {error}") from error
 
 
 def what_changed(earlier: Sequence[Proof], now: Proof) -> str:

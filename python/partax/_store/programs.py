@@ -162,11 +162,16 @@ class Programs:
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
         call = self._call
-        wanted = Wanted(call, self._options, signature, self._takes_tuple)
-        # The likeliest one is loaded while the proof is made, and most often is the right one.
-        likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
-        loading = self._loading(likeliest, signature)
-        name, proof = wanted.key()
+        try:
+            wanted = Wanted(call, self._options, signature, self._takes_tuple)
+            # The likeliest one is loaded while the proof is made, and most often is the right one.
+            likeliest = next((file.key for file in self._folder.files(wanted.nearest)), None)
+            loading = self._loading(likeliest, signature)
+            name, proof = wanted.key()
+        except (UnstoredError, MemoryError):
+            raise
+        except Exception as error:  # of whatever class of the user's that is looked at
+            raise UnstoredError(f"it cannot be looked at: {error}") from error
         if loading is None or loading.name != name:
             if loading is not None:
                 loading.program.cancel()

@@ -60,18 +60,16 @@ class _Pickler(pickle.Pickler):
         self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any]
     ) -> None:
         super().__init__(file, protocol=5)
-        self._arrays = {id(array): f"out {i}" for i, array in enumerate(outputs)}
-        self._arrays |= {id(array): f"in {i}" for i, array in enumerate(inputs)}
         self._statics = statics  # kept alive for their ids
-        self._places = {id(value): i for i, value in reversed(list(enumerate(statics))) if value is not None}
+        self._ids: dict[int, str] = {}
+        for kind, values in (("static", statics), ("out", outputs), ("in", inputs)):
+            self._ids |= {id(value): f"{kind} {i}" for i, value in enumerate(values) if value is not None}
 
     def persistent_id(self, obj: Any) -> str | None:
+        if id(obj) in self._ids:
+            return self._ids[id(obj)]
         if isinstance(obj, Tracer):
-            if id(obj) not in self._arrays:
-                raise UnstoredError
-            return self._arrays[id(obj)]
-        if id(obj) in self._places:
-            return f"static {self._places[id(obj)]}"
+            raise UnstoredError
         if callable(obj) and is_pure(obj):
             return f"name {obj.__module__} {getattr(obj, '__qualname__', None) or obj.__name__}"
         return None

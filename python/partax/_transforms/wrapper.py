@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Sel
 import jax
 
 from partax import _core
-from partax._functions.classes import register_parts
+from partax._functions.classes import READ_BY
 from partax._jit.filter_jit import pickled_name
 from partax._jit.options import ANY_SIGNATURE
 from partax._pytree.short_text import wrapper_text
@@ -36,7 +36,7 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._unflatten)
-        register_parts(cls, operator.attrgetter("__dict__"))
+        READ_BY[cls] = operator.attrgetter("__dict__")
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
