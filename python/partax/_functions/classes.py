@@ -120,10 +120,7 @@ _METHODS: dict[str, tuple[Any, ...]] = {
     "read_jitted": (type(jax.jit(len)),),
     "read_class": (type,),
     "read_getter": (operator.attrgetter, operator.methodcaller),
-    "library_object": (
-        *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
-        *(logging.Logger, logging.RootLogger),
-    ),
+    "library_object": (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
 }
 READ_BY: dict[Any, str | _Parts] = {
     **{cls: method for method, classes in _METHODS.items() for cls in classes},

@@ -184,11 +184,7 @@ class Reader:
             self._mention(names.mentioned)
         if function.__closure__ is not None:
             for name, cell in zip(code.co_freevars, function.__closure__, strict=True):
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    self.add(("absent",))
-                    continue
+                value = _ABSENT if cell == types.CellType() else cell.cell_contents
                 if names is None or not is_counter(names, name, value):
                     self.read_part(value, ("closure", name, function))
         for defaults in (function.__defaults__, function.__kwdefaults__):
@@ -311,10 +307,7 @@ class Reader:
     def read_object(self, value: Any) -> None:
         if value is sys.stdout or value is sys.stderr or (callable(value) and is_pure(value)):
             self.library_object(value)
-        else:
-            self.instance(value)
-
-    def instance(self, value: Any) -> None:
+            return
         cls = type(value)
         layout = instance_layout(cls)
         if layout is None:

@@ -107,17 +107,16 @@ def content_of(roots: Iterable[tuple[str, Any]], classes: Iterable[type]) -> tup
     function that returns the proof.
     """
     reader = _ContentReader()
-    path = ""
     try:
         for path, value in roots:
             reader.root = path
             reader.read(value)
-        path = ""
+        reader.root = ""
         for cls in classes:
             reader.read_class_alone(cls)
     except UnprovableError as error:
         what = unprovable_text(reader.place, str(error))
-        raise UnstoredError(f"`{path}` {what}" if path else what) from error
+        raise UnstoredError(f"`{reader.root}` {what}" if reader.root else what) from error
     reader.add_versions()
     places, digests = reader.places, [digest_of(token) for token in reader.tokens]
     return digest_of(digests).hex(), lambda: list(zip(itertools.starmap(_source_text, places), digests, strict=True))
@@ -146,12 +145,9 @@ class _ContentReader(Reader):
             self.read_part(value._value_, ".value")
 
     def library_object(self, value: Any) -> None:
-        if isinstance(value, types.ModuleType):
-            module, name = value.__name__, ""
-        else:
-            module, name = module_of(value), name_of(value)
+        module = value.__name__ if isinstance(value, types.ModuleType) else module_of(value)
         self._libraries.add(module.partition(".")[0])
-        self.add((type(value).__qualname__, module, name))
+        self.add((type(value).__qualname__, module, name_of(value)))
 
     def constant(self, value: Any) -> None:
         self.add(self._constant_content(value))

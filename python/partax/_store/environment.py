@@ -31,12 +31,11 @@ def machine(devices: tuple[Any, ...] = ()) -> dict[str, Any]:
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
     every = tuple(dict.fromkeys((*devices, *jax.devices())))
     kinds = sorted((device.platform, device.device_kind, device.id, device.process_index) for device in every)
-    client = getattr(every[0], "client", None)
     return {
         **_BUILD,
         "the version of NumPy": np.__version__,
         "an environment variable of XLA or of a library": variables,
-        "a device": (kinds, getattr(client, "platform_version", "")),
+        "a device": (kinds, every[0].client.platform_version),
         "the number of processes": (jax.process_index(), jax.process_count()),
     }
 

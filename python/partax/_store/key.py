@@ -3,7 +3,6 @@
 import dataclasses
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from partax import _core
 from partax._families.objects import attribute_of, unwrapped
@@ -23,16 +22,16 @@ class Wanted:
         nodes, statics, _ = described
         function = call.function
         asked, devices = placement.of_options(options)
-        classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
         values = static_values(described)
-        self._classes = list(classes)
+        self._classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
         # Shardings may hold what only this process knows; `asked` has them in other terms.
         unplaced = dataclasses.replace(options, in_shardings=None, out_shardings=None, store=None)
         self._roots = [("", function), ("", unplaced.key)]
         self._roots += [(path, value) for path, value in values.items() if value is not None]
         _, *parameters = call.shape  # which parameters the values are of
         named = attribute_of(function, "__module__"), attribute_of(function, "__qualname__")
-        arguments = (tuple(map(_node_text, nodes)), parameters, tuple(map(bool, statics)))
+        texts = [(kind, cls and (cls.__module__, cls.__qualname__), *fields) for kind, cls, *fields in nodes]
+        arguments = (texts, parameters, tuple(map(bool, statics)))
         # With this begin the names of all programs for such arguments.
         group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
         self._environment = environment((*signature.devices, *devices))
@@ -53,8 +52,3 @@ def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
     differences = [[text for (_, old), (text, new) in zip(proof, now, strict=False) if old != new] for proof in earlier]
     nearest = min(differences, key=len, default=None)
     return "" if nearest is None else next(iter(nearest), "") or "what its code reads"
-
-
-def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:
-    kind, cls, *fields = node
-    return kind, None if cls is None else (cls.__module__, cls.__qualname__), *fields

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 from partax._jit.observers import observers
 from partax._pytree.short_text import short_text
@@ -85,11 +85,9 @@ def _set(folder: Folder | None) -> None:
     observers.stores_all = folder is not None
 
 
-def store_as_told(environment: Any = os.environ) -> None:
+def store_as_told() -> None:
     """Store in the directory of the environment variable `PARTAX_STORE`; warn if that is not possible."""
-    path = environment.get("PARTAX_STORE")
-    if path:
-        try:
-            store(path)
-        except OSError as error:
-            warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)
+    try:
+        store(os.environ["PARTAX_STORE"])
+    except OSError as error:
+        warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)
