@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import partax
 from partax import _core
+from partax._pytree.spec_data import leaf_paths
 from partition_reference import assert_identical
 from random_trees import aux_data, build, fresh, hashables, leaves, lookalikes, recipes, thorough, variants
 from reference import canonical, dynamic_leaves, is_dynamic, static_key
@@ -69,7 +70,7 @@ def test_the_static_part_of_a_tree_is_that_of_the_model(pair: Any) -> None:
     left, equal, right = build(pair[0], 0), build(pair[0], 0), build(pair[1], 0)
     arrays, spec = _core.flatten(left)
     assert_same_objects(arrays, [x for _, x in dynamic_leaves(left)])
-    assert spec.dynamic_paths() == [path for path, _ in dynamic_leaves(left)]
+    assert leaf_paths(_core.describe_tree(left, "tree")[0]) == [path for path, _ in dynamic_leaves(left)]
     rebuilt = spec.rebuild(arrays)
     assert static_key(rebuilt) == static_key(jax.tree.map(lambda x: x, left))
     assert_same_objects([x for _, x in dynamic_leaves(rebuilt)], arrays)
@@ -289,7 +290,7 @@ def operations(tree: Any, other: Any, leaf_filter: Any) -> Iterator[Callable[[],
         arrays, spec = flat
         yield lambda: spec.rebuild(arrays)
         yield lambda: spec.match(other)
-        yield spec.dynamic_paths
+        yield lambda: _core.describe_tree(tree, "tree")
         yield lambda: {spec: 1}.get(_core.flatten(other)[1])
     if isinstance(parts := outcome(lambda: partax.partition(tree, leaf_filter)), tuple):
         yield lambda: partax.combine(*parts)

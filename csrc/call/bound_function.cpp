@@ -15,28 +15,25 @@ std::size_t size_of(PyObject* tuple) {
   return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
 }
 
-// For each value of a call whether it is bound: it is there as often as in what is bound.
-std::vector<bool> are_bound(const Bindings& bindings, const Call& call) {
+// The values of a call that are bound: each is there as often as in what is bound.
+KeptValues bound_values(const Bindings& bindings, const Call& call) {
   std::unordered_map<PyObject*, std::ptrdiff_t> counts;
-  PyObject *name, *bound_value;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(bindings.keywords.get(), &position, &name, &bound_value) != 0) ++counts[bound_value];
   for (PyObject* value : Items(bindings.args.get())) ++counts[value];
+  for (PyObject* value : Items(bindings.keyword_values.get())) ++counts[value];
   const JitFunction& jit = call.jit();
   if (bindings.keeps_callable) ++counts[jit.self];
   if (bindings.keeps_callable && jit.callable_is_tree) ++counts[jit.function];
-  PyObject* const* const values = call.bound().values();
-  for (std::size_t i = 0; i < call.bound().size(); ++i) --counts[values[i]];
+  const Ref values = call.values();
+  for (PyObject* value : Items(values.get())) --counts[value];
   std::vector<bool> are_bound;
-  for (std::size_t i = 0; i < call.bound().size(); ++i) are_bound.push_back(counts[values[i]] == 0);
-  return are_bound;
+  for (PyObject* value : Items(values.get())) are_bound.push_back(counts[value] == 0);
+  return KeptValues(call.program()->key, are_bound, call.leaves());
 }
 
 }  // namespace
 
 void Bindings::refuse_donated(Call& call) const {
-  const KeptValues kept_values(call.program()->key, are_bound(*this, call));
-  for (const KeptValues::Part& part : kept_values.parts) {
+  for (const KeptValues::Part& part : bound_values(*this, call).parts) {
     for (std::size_t i = part.first_leaf; part.is_kept && i < part.first_leaf + part.num_leaves; ++i) {
       if (call.program()->leaves.donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
     }
@@ -55,7 +52,7 @@ void Bindings::add_program(const Call& call, const Ref& returned) {
   if (have_changed || !program->is_in(table) || program->target.waits ||
       std::max(programs.size(), num_failures) >= kMost)
     return;
-  if (auto bound = BoundProgram::make(program, are_bound(*this, call), call.leaves(), returned)) {
+  if (auto bound = BoundProgram::make(program, bound_values(*this, call), returned)) {
     programs.insert(programs.begin(), std::move(bound));
   } else {
     ++num_failures;
@@ -80,11 +77,9 @@ PyObject* bound_vectorcall(PyObject* self, PyObject* const* args, std::size_t na
     const std::size_t num_named = size_of(keyword_names), num_positional = size_of(bindings.args.get()) + num_args;
     // In the order of a vectorcall: first what is bound.
     HeldValues values(num_positional + size_of(bindings.names.get()) + num_named);
-    const Items bound(bindings.args.get());
+    const Items bound(bindings.args.get()), bound_keywords(bindings.keyword_values.get());
     PyObject** next = std::copy_n(args, num_args, std::copy(bound.begin(), bound.end(), values.to_fill()));
-    PyObject* name;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(bindings.keywords.get(), &position, &name, next) != 0) ++next;
+    next = std::copy(bound_keywords.begin(), bound_keywords.end(), next);
     std::copy_n(args + num_args, num_named, next);
     Ref names = bindings.names ? bindings.names : Ref::borrow(keyword_names);
     if (bindings.names && num_named != 0) {
@@ -137,6 +132,7 @@ Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool ke
   bindings->jit = Ref::borrow(jit);
   bindings->args = Ref::borrow(args);
   bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
+  bindings->keyword_values = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
   if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));
   bindings->keeps_callable = keeps_callable;
   Ref object = box(std::move(bindings));

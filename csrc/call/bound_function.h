@@ -8,15 +8,14 @@ namespace partax {
 
 class Call;
 
-// Latest first: user code may put others there.
-using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;
+using BoundPrograms = std::vector<std::shared_ptr<BoundProgram>>;  // latest first: user code may put others there
 
 // What `bind` was given, and the programs of calls.
 struct Bindings {
   Ref jit;
   Ref args, keywords;           // a tuple and a dictionary
-  Ref names;                    // the keys of that, a tuple; null where it is empty
-  bool keeps_callable = false;  // a callable tree or a method's instance, of which nothing can change, is bound too
+  Ref names, keyword_values;    // of the latter, tuples; the names are null where it is empty
+  bool keeps_callable = false;  // a callable tree or a method's instance, which cannot change, is bound too
   BoundPrograms programs;
   std::size_t num_failures = 0;  // to make one of these
 
@@ -24,11 +23,11 @@ struct Bindings {
   void refuse_donated(Call& call) const;
   // After a call of a program's target: has other calls with arrays of these types run a program of their own.
   void add_program(const Call& call, const Ref& returned);
-  int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, jit, args, keywords, names, programs); }
+  int traverse(visitproc visit, void* arg) const {
+    return visit_all(visit, arg, jit, args, keywords, keyword_values, programs);
+  }
 };
 
-// What `bind` returns, of a wrapper, a tuple of arguments and a dictionary of keywords; its type is added to the
-// module.
 void register_bound_function_type(PyObject* module);
 Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable);
 

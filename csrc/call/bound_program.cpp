@@ -9,24 +9,7 @@ namespace partax {
 namespace {
 
 // The fields of partax._jax.programs.DirectRun.
-enum : std::uint8_t {
-  kProperties,
-  kReadContext,
-  kContext,
-  kSettings,
-  kExecute,
-  kHandlers,
-  kArguments,
-  kPlaces,
-  kSignatures
-};
-
-// Most often of the very same items.
-bool are_equal_tuples(PyObject* left, PyObject* right) {
-  const Items left_items(left), right_items(right);
-  return std::equal(left_items.begin(), left_items.end(), right_items.begin(), right_items.end()) ||
-         are_equal(left, right);
-}
+enum : std::uint8_t { kProperties, kReader, kContext, kSettings, kExecute, kHandlers, kArrays, kPlaces, kSignatures };
 
 bool is_array(PyObject* object) { return hooks.jax_array_type.is(Py_TYPE(object)); }
 
@@ -49,8 +32,8 @@ bool BoundProgram::has_signature(PyObject* array, PyObject* signature) const {
   return true;
 }
 
-// False where something else than these may change.
-bool BoundProgram::find_free_leaves(const Program& program, const LeafBuffer& leaves) {
+bool BoundProgram::find_free_leaves(const Program& program) {
+  const LeafBuffer& leaves = kept_values_.leaves;
   const std::vector<Node>& nodes = program.key.nodes;
   std::size_t hint = 0;
   for (const KeptValues::Part& part : kept_values_.parts) {
@@ -74,38 +57,30 @@ bool BoundProgram::find_free_leaves(const Program& program, const LeafBuffer& le
   return true;
 }
 
-std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, const std::vector<bool>& is_bound,
-                                                 const LeafBuffer& leaves, const Ref& returned) {
+std::shared_ptr<BoundProgram> BoundProgram::make(const ProgramPtr& program, KeptValues kept_values,
+                                                 const Ref& returned) {
+  auto bound = std::make_shared<BoundProgram>(program, std::move(kept_values));
+  LeafBuffer& leaves = bound->kept_values_.leaves;
   if (!std::all_of(leaves.arguments(), leaves.arguments() + leaves.size(), is_array)) return {};
-  auto bound = std::make_shared<BoundProgram>(program, is_bound);
-  if (!bound->find_free_leaves(*program, leaves)) return {};
+  if (!bound->find_free_leaves(*program)) return {};
   std::vector<std::size_t> free;
   for (const FreeLeaf& each : bound->free_) free.push_back(each.leaf);
   const Ref target = program->target.jitted, stored = or_none(program->target.stored);
   bound->plan_ =
       python::direct_run(target, stored, truth(program->target.takes_tuple), leaves.tuple(), tuple_of_numbers(free));
   if (bound->plan_.get() == Py_None) return {};
-  LeafBuffer& kept_leaves = bound->kept_values_.leaves;
-  kept_leaves.reserve(leaves.size());
-  kept_leaves.append(leaves, 0, leaves.size());
-  kept_leaves.append_beside(leaves, 0, program->key.nodes.size(), 0, program->key.statics.size());
   for (std::size_t i = 0; i < free.size(); ++i) {
     FreeLeaf& each = bound->free_[i];
     each.place = PyLong_AsSsize_t(Items(bound->part(kPlaces)).begin()[i]);
     each.signature = Ref::borrow(Items(bound->part(kSignatures)).begin()[i]);
-    kept_leaves.replace(each.leaf, Py_None);
+    leaves.replace(each.leaf, Py_None);
   }
   if (is_output_node(returned.get())) bound->node_ = returned;
   return bound;
 }
 
-ProgramPtr BoundProgram::program(const ProgramTable& table) const noexcept {
-  ProgramPtr program = program_.lock();
-  return program && program->is_in(table) ? program : ProgramPtr();
-}
-
 bool BoundProgram::is_for(LeafBuffer& leaves) {
-  PyObject* const list = part(kArguments);
+  PyObject* const list = part(kArrays);
   for (FreeLeaf& each : free_) {
     if (each.variable) {
       const Ref value = each.slot->owned_of(each.variable.get());
@@ -120,19 +95,19 @@ bool BoundProgram::is_for(LeafBuffer& leaves) {
     PyObject* const* const items = Items(setting).begin();  // its reader, the object, and the value
     if (read(items[0], items[1]).get() != items[2]) return false;
   }
-  return are_equal_tuples(Ref::checked(PyObject_CallNoArgs(part(kReadContext))).get(), part(kContext));
+  return are_equal(Ref::checked(PyObject_CallNoArgs(part(kReader))).get(), part(kContext));
 }
 
 Ref BoundProgram::run(const LeafBuffer& leaves) {
   static Name consume("consume_with_handlers");
   if (is_running_) return {};
-  PyObject* const list = part(kArguments);
+  PyObject* const list = part(kArrays);
   struct Run {
     BoundProgram& bound;
     explicit Run(BoundProgram& own) : bound(own) { bound.is_running_ = true; }
     ~Run() {
       for (const FreeLeaf& each : bound.free_) {
-        if (each.is_dropped && each.place >= 0) PyList_SetItem(bound.part(kArguments), each.place, Py_NewRef(Py_None));
+        if (each.is_dropped && each.place >= 0) PyList_SetItem(bound.part(kArrays), each.place, Py_NewRef(Py_None));
       }
       bound.is_running_ = false;
     }

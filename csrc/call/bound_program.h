@@ -8,18 +8,17 @@ namespace partax {
 
 class BoundProgram {
  public:
-  // After a call of a program's target with these leaves; `is_bound` has a flag for each of its values. Null where each
-  // call is an ordinary one: where jax's dispatch does more than to run a program, or where something in the bound
-  // values may change, except the one array that a Variable holds.
-  static std::shared_ptr<BoundProgram> make(const ProgramPtr& program, const std::vector<bool>& is_bound,
-                                            const LeafBuffer& leaves, const Ref& returned);
-  BoundProgram(const ProgramPtr& program, const std::vector<bool>& is_bound)
-      : program_(program), kept_values_(program->key, is_bound) {}
+  // After a call of a program's target. Null where each call is an ordinary one: where jax's dispatch does more than to
+  // run a program, or where something in the bound values may change, except the one array that a Variable holds.
+  static std::shared_ptr<BoundProgram> make(const ProgramPtr& program, KeptValues kept_values, const Ref& returned);
+  BoundProgram(const ProgramPtr& program, KeptValues kept_values)
+      : program_(program), kept_values_(std::move(kept_values)) {}
 
-  // Null where it is not in this table: it may be gone, as by `clear_cache`, or be that of another cache, which a
-  // function that holds other values has.
-  ProgramPtr program(const ProgramTable& table) const noexcept;
-  // What need not be looked at in a match.
+  // Null where it is not in this table, as after `clear_cache`, or for a function that holds other values.
+  ProgramPtr program(const ProgramTable& table) const noexcept {
+    ProgramPtr program = program_.lock();
+    return program && program->is_in(table) ? program : ProgramPtr();
+  }
   const KeptValues& kept_values() const noexcept { return kept_values_; }
   // Completes the leaves of a match by the values of Variables. Whether the leaves that are not kept have the types
   // that they had, and jax its settings.
@@ -35,13 +34,13 @@ class BoundProgram {
     std::size_t leaf;
     Ref variable;      // in what is bound, whose value each call reads; null for a leaf that is free
     const Slot* slot;  // where it has that
-    bool is_dropped;  // after each run; the value of a Variable that the call does not set is most often the same again
+    bool is_dropped;   // after each run; a Variable that the call does not set most often has the same value again
     Py_ssize_t place;  // in the list; -1 where the program does not need it
     Ref signature;     // what jax tells programs apart by: the values of some properties of an array, a list
     int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, variable, signature); }
   };
 
-  bool find_free_leaves(const Program& program, const LeafBuffer& leaves);
+  bool find_free_leaves(const Program& program);
   PyObject* part(std::uint8_t field) const noexcept { return PyTuple_GET_ITEM(plan_.get(), field); }
   bool has_signature(PyObject* array, PyObject* signature) const;
 

@@ -38,22 +38,20 @@ std::vector<PyObject*> objects_in(const KeyObjects& key, const LeafBuffer& leave
 bool set_variables(const Program& program, const Items& values, PyObject* owners, const LeafBuffer& leaves) {
   const auto* number = reinterpret_cast<const std::uint32_t*>(PyBytes_AS_STRING(owners));
   const auto count = static_cast<std::size_t>(values.end() - values.begin());
-  std::vector<PyObject**> places;
-  std::vector<PyObject*> variables;
-  places.reserve(count);
+  std::vector<std::pair<PyObject*, PyObject**>> variables;  // with the place of the value
   variables.reserve(count);
   std::size_t hint = 0;
-  for (std::size_t i = 0; i < count; ++i, ++number) {
-    const std::uint32_t node = program.objects->nodes.at(*number);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t node = program.objects->nodes.at(number[i]);
     const Slot* const slot = variable_slot(program.key.nodes[node]);
     PyObject* const variable = slot == nullptr ? nullptr : leaves.node(node, hint);
     if (variable == nullptr || !slot->owned_of(variable)) return false;
-    variables.push_back(variable);
-    places.push_back(&slot->place(variable));
+    variables.emplace_back(variable, &slot->place(variable));
   }
   std::vector<Ref> before;  // dropped at the end, since that may run any code
   before.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) before.push_back(replaced(variables[i], *places[i], values.begin()[i]));
+  PyObject* const* value = values.begin();
+  for (const auto& [variable, place] : variables) before.push_back(replaced(variable, *place, *value++));
   return true;
 }
 

@@ -51,9 +51,9 @@ Ref PreparedCall::run(PyObject* callable) const {
 Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(leaves)) != call().leaves().size())
     raise_error(PyExc_ValueError, "expected as many leaves as the call has");
-  LeafBuffer other_leaves;
-  for (PyObject* leaf : Items(leaves)) other_leaves.push(Ref::borrow(leaf));
-  other_leaves.copy_own_statics(call().leaves());
+  LeafBuffer other_leaves = call().leaves();
+  std::size_t i = 0;
+  for (PyObject* leaf : Items(leaves)) other_leaves.replace(i++, leaf);
   return user_result(returned, other_leaves);
 }
 

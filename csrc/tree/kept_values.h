@@ -14,7 +14,7 @@ struct KeptValues {
   };
 
   // `is_kept` has a flag for each value of the key's calls.
-  KeptValues(const TreeSpec& key, const std::vector<bool>& is_kept) {
+  KeptValues(const TreeSpec& key, const std::vector<bool>& is_kept, const LeafBuffer& match) : leaves(match) {
     for (std::size_t node = 1, leaf = 0; node < key.nodes.size(); node = parts.back().end_node) {
       const bool is_run = key.nodes[node].kind == Kind::kStaticRun;
       Part part{key.part(node), leaf, 0, !is_run && is_kept[parts.size()]};
@@ -22,12 +22,6 @@ struct KeptValues {
       part.num_leaves = leaf - part.first_leaf;
       parts.resize(parts.size() + (is_run ? key.nodes[part.first_node].arity : 1), part);
     }
-  }
-
-  void append_to(LeafBuffer& other, std::size_t value) const {
-    const Part& part = parts[value];
-    other.append(leaves, part.first_leaf, part.num_leaves);
-    other.append_beside(leaves, part.first_node, part.end_node, part.first_static, part.end_static);
   }
 
   std::vector<Part> parts;  // by value

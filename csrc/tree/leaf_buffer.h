@@ -12,7 +12,11 @@ namespace partax {
 class LeafBuffer {
  public:
   LeafBuffer() noexcept = default;
-  LeafBuffer(const LeafBuffer&) = delete;
+  LeafBuffer(const LeafBuffer& other) : own_statics_(other.own_statics_), nodes_(other.nodes_) {
+    reserve(other.size_);
+    std::copy_n(other.arguments(), other.size_, end());
+    own_next(other.size_);
+  }
   LeafBuffer& operator=(const LeafBuffer&) = delete;
   ~LeafBuffer() { clear(); }
 
@@ -42,20 +46,16 @@ class LeafBuffer {
   void sort_own_statics() {
     std::sort(own_statics_.begin(), own_statics_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  void copy_own_statics(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
-  // Some leaves of another one, for which there is room.
-  void append(const LeafBuffer& other, std::size_t first, std::size_t count) noexcept {
-    std::copy_n(other.data_ + 1 + first, count, end());
-    own_next(count);
-  }
-  // Its static values and nodes, from and to these indices in the key.
-  void append_beside(const LeafBuffer& other, std::size_t first_node, std::size_t end_node, std::size_t first_static,
-                     std::size_t end_static) {
+  // What another one has of a `KeptValues::Part`, for whose leaves there is room.
+  template <typename Part>
+  void append(const LeafBuffer& other, const Part& part) {
+    std::copy_n(other.arguments() + part.first_leaf, part.num_leaves, end());
+    own_next(part.num_leaves);
     for (const auto& [index, value] : other.own_statics_) {
-      if (index >= first_static && index < end_static) add_own_static(index, value.get());
+      if (index >= part.first_static && index < part.end_static) add_own_static(index, value.get());
     }
     for (const auto& [index, node] : other.nodes_) {
-      if (index >= first_node && index < end_node) keep_node(index, node.get());
+      if (index >= part.first_node && index < part.end_node) keep_node(index, node.get());
     }
   }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }

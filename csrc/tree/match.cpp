@@ -132,7 +132,7 @@ class Matcher {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun && kept_values_->parts[i].is_kept) {
-        kept_values_->append_to(leaves_, i++);
+        leaves_.append(kept_values_->leaves, kept_values_->parts[i++]);
         at_ += next.extent;
         continue;
       }

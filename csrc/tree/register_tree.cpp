@@ -1,7 +1,6 @@
 // tree/ takes trees apart and makes them again.
 // In: a tree. Out: its dynamic leaves and its static part, which matches other trees and rebuilds this one.
 #include "base/binding.h"
-#include "base/python_hooks.h"
 #include "tree/flatten.h"
 #include "tree/match.h"
 #include "tree/rebuild.h"
@@ -17,8 +16,6 @@ namespace {
 struct Spec {
   TreeSpec loose;
   TreeSpec sealed;
-  std::string root;
-
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, loose, sealed); }
 };
 
@@ -34,8 +31,7 @@ TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leave
 py::tuple flatten(PyObject* tree, PyObject* root) {
   LeafBuffer leaves;
   auto spec = std::make_unique<Spec>();
-  spec->root = exact_text(root);
-  spec->loose = flatten_tree(tree, spec->root, leaves);
+  spec->loose = flatten_tree(tree, exact_text(root), leaves);
   spec->sealed = spec->loose.sealed(nullptr);
   return py::make_tuple(leaves.list(), box(std::move(spec)));
 }
@@ -45,27 +41,13 @@ Ref match(const Spec& spec, PyObject* tree) {
   return match_tree(spec.sealed, tree, leaves) ? leaves.list() : Ref::borrow(Py_None);
 }
 
-Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
-  LeafBuffer row;
-  for (const py::handle leaf : leaves) row.push(Ref::borrow(leaf.ptr()));
-  if (row.size() != spec.loose.num_dynamic) {
-    throw py::value_error("found " + std::to_string(row.size()) + " leaves, expected " +
-                          std::to_string(spec.loose.num_dynamic));
-  }
-  return rebuild(spec.loose, row.arguments(), row.size());
-}
-
-Ref dynamic_paths(const Spec& spec) {
-  const Ref root = exact_unicode(spec.root);
-  const Ref keys = python::flat_keys(node_names(spec.loose, spec.loose.child_keys), Py_None);
-  std::vector<Ref> paths;
-  for (PyObject* key : Items(keys.get())) paths.push_back(Ref::checked(PyUnicode_Concat(root.get(), key)));
-  return list_of(std::move(paths));
+Ref rebuild_tree(const Spec& spec, PyObject* leaves) {
+  const Ref row = Ref::checked(PySequence_Tuple(leaves));
+  return rebuild(spec.loose, Items(row.get()).begin(), static_cast<std::size_t>(PyTuple_GET_SIZE(row.get())));
 }
 
 bool are_equal_specs(const Spec& spec, const Spec& other) {
-  return with_static_path(
-      other.loose, [&] { return root_of(other.root); }, [&] { return spec.sealed.equals(other.loose); });
+  return with_static_path(other.loose, [] { return root_of("tree"); }, [&] { return spec.sealed.equals(other.loose); });
 }
 
 // (parts, array leaves) of a tree.
@@ -80,8 +62,6 @@ py::tuple describe_tree(PyObject* tree, PyObject* root) {
 
 void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", {})
-      .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
-      .def("dynamic_paths", &dynamic_paths)
       .def("match", &match)
       .def("rebuild", &rebuild_tree)
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

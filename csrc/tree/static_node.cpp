@@ -16,7 +16,7 @@ namespace {
 PyTypeObject* flat_spec_type = nullptr;
 PyTypeObject* static_type = nullptr;
 
-// What both types hold. It never changes; the hash and the key are computed at their first use.
+// What both types hold. The hash and the key are computed at their first use.
 struct StaticPart {
   TreeSpec tree;                           // holds its values: it rebuilds the tree
   Ref keys;                                // FlatSpec: the path of each dynamic leaf, a tuple
@@ -32,13 +32,12 @@ using StaticNode = Boxed<StaticPart>;
 
 StaticPart& part_of(PyObject* object) { return StaticNode::in(object); }
 
-const char* root_name(PyObject* object) noexcept { return Py_TYPE(object) == static_type ? "value" : "pytree"; }
-
 // ---- Slots of both types.
 
 template <typename Body>
 auto located(PyObject* self, Body&& body) {
-  return with_static_path(part_of(self).tree, [&] { return root_of(root_name(self)); }, body);
+  const char* const root = Py_TYPE(self) == static_type ? "value" : "pytree";
+  return with_static_path(part_of(self).tree, [&] { return root_of(root); }, body);
 }
 
 // What callables read is recorded with the hash, which a key asks for when it is made.
@@ -85,13 +84,11 @@ const TreeSpec& sealed_of(PyObject* self) {
 
 bool equal_nodes(PyObject* a, PyObject* b) {
   if (hash_of(a) != hash_of(b)) return false;
-  const auto are_alike = [&](Ref StaticPart::* part) {
-    const Ref one = part_of(a).*part, other = part_of(b).*part;
-    return are_equal(one.get(), other.get());
-  };
-  if (!are_alike(&StaticPart::separator) || !are_alike(&StaticPart::keys)) return false;
+  const StaticPart &one = part_of(a), &other = part_of(b);
+  if (!are_equal(one.separator.get(), other.separator.get()) || !are_equal(one.keys.get(), other.keys.get()))
+    return false;
   const TreeSpec& sealed = sealed_of(a);
-  return located(b, [&] { return sealed.equals(part_of(b).tree); });
+  return located(b, [&] { return sealed.equals(other.tree); });
 }
 
 PyObject* node_compare(PyObject* self, PyObject* other, int operation) noexcept {
@@ -165,9 +162,7 @@ constexpr char kSpecDoc[] =
     "  >>> spec.paths\n  (\"['a']\",)\n"
     "  >>> partax.flat_combine(spec, arrays)['n']\n  3\n\n"
     "It is immutable and hashable, and equal to another exactly if no traced program could tell their static parts\n"
-    "apart. As a pytree it has no leaves, so that `jax.jit` and `filter_jit` take it as an argument at the cost of "
-    "one\n"
-    "object, whatever it holds.";
+    "apart. As a pytree it has no leaves: as an argument it costs as much as one static value.";
 constexpr char kStaticDoc[] =
     "Static(value)\n--\n\n"
     "Wrap any value as a pytree without leaves, which is static in `jax.jit` and `filter_jit`.\n\n"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from partax import _core
 from partax._jit.static_arrays import arrays_in, is_held_by
+from partax._pytree.spec_data import leaf_paths
 
 _MOST_FUNCTIONS = 1000  # that are looked into
 
@@ -39,8 +40,8 @@ def _arrays_of(function: Any) -> Iterator[tuple[Holder, Any]]:
             if callable(value) and not isinstance(value, type):
                 functions.append(inspect.unwrap(value))
             with contextlib.suppress(Exception):  # it is not an argument, so it need not be a tree of partax
-                leaves, spec = _core.flatten(value, name)
-                for path, array in zip(spec.dynamic_paths(), leaves, strict=True):
+                described, leaves = _core.describe_tree(value, name)
+                for path, array in zip(leaf_paths(described), leaves, strict=True):
                     yield Holder(kind, name, path), array
             yield from ((Holder(kind, name, place.path), place.array) for place in arrays_in(name, value))
 
