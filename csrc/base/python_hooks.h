@@ -49,7 +49,6 @@ inline PythonFunction difference_text{"partax._functions.proof", "difference_tex
 inline PythonFunction equal_copy{"partax._families.objects", "equal_copy"};
 inline PythonFunction describe_type{"partax._families.describe", "describe_type"};
 inline PythonFunction flat_keys{"partax._pytree.paths", "flat_keys"};
-inline PythonFunction node_path{"partax._pytree.spec_data", "node_path"};
 inline PythonFunction match_paths{"partax._pytree.paths", "match_paths"};
 inline PythonFunction spec_data{"partax._pytree.spec_data", "spec_data"};
 inline PythonFunction static_path{"partax._pytree.spec_data", "static_path"};

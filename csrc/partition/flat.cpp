@@ -52,7 +52,8 @@ Ref Flat::names() const {
 }
 
 std::string Flat::path(std::size_t node) const {
-  return exact_text(python::node_path(data_of(*this), number(node)).get());
+  const Ref data = data_of(*this);
+  return exact_text(PyTuple_GET_ITEM(PyTuple_GET_ITEM(data.get(), 2), static_cast<Py_ssize_t>(node)));
 }
 
 bool are_alike(const TreeSpec& a, const TreeSpec& b) {

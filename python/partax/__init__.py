@@ -9,9 +9,9 @@ from partax._explain import install as _explain_install
 from partax._explain.explain import RetraceError, RetraceWarning, explain
 from partax._families import describe as _families
 from partax._families.declared import register_fields
+from partax._functions.pure import declare_pure
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.filter_jit import filter_jit
-from partax._pytree import flat_partition as _flat_partition
 from partax._pytree.filters import by_path, is_array, is_array_like, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import apply_updates, combine, filter, partition
@@ -26,7 +26,6 @@ if _TYPE_CHECKING:
     from partax import tree as tree
     from partax._doctor.doctor import doctor
     from partax._explain.function_reports import report
-    from partax._functions.pure import declare_pure
     from partax._io.save_and_load import load, save
     from partax._jit.jit import jit
     from partax._jit.shardings import filter_shard
@@ -69,7 +68,6 @@ __all__ = [
 ]  # fmt: skip
 
 _families.install()
-_flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
 _store_install()
@@ -81,7 +79,6 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 _MODULES = ("debug", "equinox", "nnx", "reports", "stages", "tree")
 _OF_MODULES = {
     "_doctor.doctor": "doctor",
-    "_functions.pure": "declare_pure",
     "_io.save_and_load": "load save",
     "_jit.jit": "jit",
     "_jit.shardings": "filter_shard",

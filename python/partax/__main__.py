@@ -6,6 +6,7 @@ stored programs of a directory.
 
 import argparse
 import builtins
+import contextlib
 import os
 import runpy
 import sys
@@ -38,10 +39,9 @@ def main(arguments: list[str]) -> None:
     options.run(options)
 
 
-Run = Callable[[argparse.Namespace], None]
-
-
-def _add_command(commands: Any, name: str, run: Run, what: str, files: str = "") -> Any:
+def _add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], what: str, files: str = ""
+) -> Any:
     usage = f"%(prog)s [-h] {files}(script.py | -m module) [argument ...]"
     command = commands.add_parser(name, usage=usage, help=what, description=f"{what[0].upper()}{what[1:]}.")
     command.set_defaults(run=run, parser=command)
@@ -86,11 +86,9 @@ def _equinox(options: argparse.Namespace) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    try:
+    with contextlib.suppress(ImportError):  # no Equinox
         from partax.equinox import accelerate
-    except ImportError:  # no Equinox
-        pass
-    else:
+
         accelerate()
     explain()
     try:
@@ -109,13 +107,11 @@ def _doctor(options: argparse.Namespace) -> None:
 
     if options.html is not None:
         write_page(options.html, ())  # an error comes before a script that runs for hours
-    watch, has_raised = Watch(), False
+    watch = Watch()
     try:
         _run(options)
-    except BaseException as error:  # raised again after the report
-        has_raised = not isinstance(error, SystemExit)
-        raise
     finally:
+        has_raised = not isinstance(sys.exception(), SystemExit | None)
         watch.end()
         findings = diagnoses(watch)
         print_programs(watch, findings, sys.stderr, has_raised)

@@ -31,11 +31,9 @@ def forbid_tracing() -> Generator[None]:
       A context manager, for this thread or asynchronous task.
 
     Raises:
-      RetraceError: In the block: a function would be traced, or compiled for another placement of its arrays. The
-        message says what is new.
+      RetraceError: In the block: a function would be traced, or compiled for another placement of its arrays.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     token = forbidden.set(True)
     try:
@@ -46,7 +44,7 @@ def forbid_tracing() -> Generator[None]:
 
 @transformation
 def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
-    """Limit how often a callable is traced, by all its callers together.
+    """Limit how often a callable inside a transformation is traced, by all its callers together.
 
     Example:
       >>> step = jax.jit(partax.debug.assert_max_traces(lambda x: x * 3, max_traces=1))
@@ -57,8 +55,6 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       ...     print(error)
       `<lambda>` would be traced once more than max_traces=1 allows, because x: float32[2] -> float32[3]
 
-    It belongs inside a transformation. A call that is not traced does not count.
-
     Args:
       fun: Any callable that is not compiled itself; a pytree stays a pytree. Default: None, which returns a decorator.
       max_traces: The largest number of traces, or None for any number, which `get_num_traces` returns.
@@ -67,22 +63,17 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       A callable that does what `fun` does.
 
     Raises:
-      TypeError: `fun` is not callable, or it is a compiled function.
-      ValueError: `max_traces` is not a number of traces.
+      TypeError, ValueError: `fun` is not callable, or it is compiled; or `max_traces` is not a number of traces.
       RetraceError: When called: `fun` is about to be traced once more than that. The message says what is new.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     check_max_traces(max_traces)
     if fun is None:
         return functools.partial(assert_max_traces, max_traces=max_traces)
     check_callable(fun, "debug.assert_max_traces")
     if hasattr(fun, "lower"):
-        raise TypeError(
-            f"debug.assert_max_traces: found {fun!r}, expected a function that is not compiled yet, as in "
-            "`jit(assert_max_traces(f, max_traces=1))`; `filter_jit` has the option `max_traces` too"
-        )
+        raise TypeError(f"debug.assert_max_traces: found {fun!r}, expected one that is not compiled yet")
     name = getattr(fun, "__name__", None)
     return _Limited(fun, History(name if isinstance(name, str) else type(fun).__name__, max_traces))
 
@@ -106,8 +97,7 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
     Raises:
       ValueError: `fun` does not contain an `assert_max_traces`.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     wrapper: Any = fun
     for _ in range(100):  # a mock has every attribute

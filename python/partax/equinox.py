@@ -40,9 +40,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
 ]
 
 OURS = {**{name: "partax" for name in __all__ if name in _names_of_partax}, "tree_at": "partax.tree"}
-"""The module with partax's version of each name; `partax.tree` has it without `tree_`. `tree_equal` stays Equinox's,
-which returns an array, since `partax.tree.equal` returns a bool.
-"""
+"""The module with partax's version of each name. `tree_equal` stays Equinox's, since partax's returns a bool."""
 
 Accelerated.__module__ = "partax.equinox"  # where users find it
 

@@ -5,26 +5,19 @@
     @fast.jit
     def train_step(model, optimizer, batch): ...
 
-What the function does to an nnx object of its arguments is done to the caller's own when the call returns: new values
-of Variables, new Variables, attributes set or deleted, submodules replaced, `train()` and `eval()`, the counters of
-`Rngs`. An object in two places stays one object, cycles are allowed, and a returned argument is that very object. A
-call that fails or is interrupted changes nothing.
+When the call returns, the caller's objects have the changes: new values of Variables, new Variables, attributes set or
+deleted, submodules replaced, `train()` and `eval()`, the counters of `Rngs`. An object in two places stays one, cycles
+are allowed, and a returned argument is that very object. A call that fails or is interrupted changes nothing.
 
-The differences from `nnx.jit` all follow plain Python:
+The differences from `nnx.jit` follow plain Python; the page "Coming from Flax NNX" has examples:
 
-- What is not an array is static and compared exactly, as in `filter_jit`, and needs no `static_argnames`. Numbers in
-  Variables and in attributes that are `nnx.data` are traced, as in `nnx.jit`; numbers in a plain list there are not.
-- What the function has not changed is not touched: a Variable still holds its Python number or NumPy array, an
-  attribute its list, and an array keeps its sharding. `nnx.jit` writes all of them again.
-- Changes of a Variable's metadata are made to the caller's. `nnx.jit` loses them, except in tree mode.
-- An array that becomes a new attribute is data, as without jit. `nnx.jit` makes a traced one static, and leaves the
-  tracer behind. An array in a static attribute is the same error as without jit.
+- What is not an array is static, as in `filter_jit`. Numbers in Variables and in `nnx.data` attributes are traced.
+- What the function has not changed is not touched: an attribute keeps its list, and an array its sharding.
+- Changes of a Variable's metadata are made to the caller's, and an array that becomes a new attribute is data.
 - A callable nnx object that is compiled itself, `jit(model)`, is an argument. `nnx.jit` compiles its values in.
 - An object of an outer trace may be an argument, if the function does not change it. `nnx.jit` refuses it.
-- With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are made to the
-  caller's and all others are not, and what `nnx.jit` refuses there is refused.
-
-Not supported: hijax Variables, an experiment of Flax that `nnx.jit` accepts outside of graph mode.
+- With `graph=False`, `graph_updates=False` or nnx's own switches, the only changes are those of Variables.
+- Hijax Variables, an experiment of Flax, are not supported.
 """
 
 import enum
@@ -87,32 +80,25 @@ def jit(
       Array([1., 1., 1.], dtype=float32)
 
     Args:
-      fun: What to compile: a function, an unbound method, or a callable nnx object. Default: None, to return a
-        decorator.
+      fun: A function, an unbound method, or a callable nnx object. Default: None, to return a decorator.
       in_shardings: Same as in `filter_jit`, with `nnx.StateSharding` and `nnx.prefix` as in `nnx.jit`. Default: None.
       out_shardings: A pytree prefix of the result with shardings. Default: None.
-      static_argnums, static_argnames: Accepted without effect, except that `in_shardings` has no entries for these
-        arguments. Default: None.
-      donate_argnums, donate_argnames: The positions or the names of arguments whose arrays' buffers the call may reuse.
-        What the function does not change stays alive. Default: None.
+      static_argnums, static_argnames: Without effect, except that `in_shardings` has no entry for these. Default: None.
+      donate_argnums, donate_argnames: Arguments whose changed arrays' buffers the call may reuse. Default: None.
       keep_unused, inline: Same as in `filter_jit`. Default: False.
       graph, graph_updates: Same as in `nnx.jit`, False for tree mode. Default: None, for nnx's own switches.
       donate: Same as in `filter_jit`, instead of the two options above. Default: `"none"`.
       compiler_options, cache_size, reuse_equal_functions, dynamic, max_traces, store: Same as in `filter_jit`.
 
     Returns:
-      A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
-      `precompile`, `cache_info`, `clear_cache`, `report`, `doctor`.
+      A wrapper that is called as `fun` is, with the methods of `filter_jit`'s.
 
     Raises:
-      ValueError: `fun` is a bound method; a name in `static_argnames` or `donate_argnames` is not a parameter; or same
-        as in `filter_jit`. When called: the function returns an object of another trace; or, in tree mode, an object is
-        in two places.
-      TypeError: Same as in `filter_jit`.
+      ValueError, TypeError: Same as in `filter_jit`; or `fun` is a bound method, or a name is not of a parameter. When
+        called: the function returns an object of another trace; or, in tree mode, an object is in two places.
       flax.errors.TraceContextError: When called: the function changes an nnx object that is not in its arguments.
 
-    See Also:
-      The guide "Flax".
+    See Also: The guide "Flax".
     """
     options = {name: value for name, value in locals().items() if name != "fun"}
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":

@@ -105,12 +105,12 @@ Ordered = collections.OrderedDict
 # Trees of which one is unlike the first that is there, and how the message of combine begins after "pytrees".
 UNLIKE: dict[str, tuple[list[Any], str]] = {
     "length": ([[1, 2], [1]], "[1]`: found a `list` with 1 child, expected "),
-    "type": ([[1, 2], (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a `list`"),
+    "type": ([[1], (1,)], "[1]`: found a `tuple` with 1 child, expected the structure of pytrees[0], which has a "),
     "leaf": ([[[1]], [3.5]], "[1][0]`: found a `float`, expected the structure of pytrees[0]"),
-    "class": ([Module(1, "a"), Node(1, "a")], "[1]`: found a `Node`, expected "),
+    "class": ([Module(1, "a"), Node(1, "a")], "[1]`: found a `Node` with 1 child, expected "),
     "keys": ([[{"a": 1}], [{"b": None}]], "[1][0]`: found a `dict` with the keys ['b'], expected a `dict` with"),
     "order of keys": ([Ordered(a=1, b=2), Ordered(b=1, a=2)], "[1]`: found a `collections.OrderedDict` with the keys"),
-    "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple`, expected the structure of pytrees[0], which has a"),
+    "NamedTuple": ([Row(1, 2), (1, 2)], "[1]`: found a `tuple` with 2 children, expected the structure of pytrees[0]"),
     "below registered nodes": (
         [Tray(Tray(1, [2]), {"k": [1, Tray(1, Module(1, s))]}) for s in "ab"],
         "[1].bottom['k'][1].bottom.static`: found 'b', expected 'a'",

@@ -42,8 +42,7 @@ def doctor(
     Raises:
       TypeError: `function` is not callable, or raises when it is traced: the cause is its own exception.
 
-    See Also:
-      The page "Troubleshoot".
+    See Also: The page "Troubleshoot".
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")

@@ -34,8 +34,7 @@ def save(path: str | os.PathLike[str], tree_or_dict: Any, *, separator: str | No
       OSError: The file cannot be written.
       ImportError: safetensors is not installed.
 
-    See Also:
-      The guide "Save and load models".
+    See Also: The guide "Save and load models".
     """
     library = _safetensors(path)
     leaves, _ = _by_path(tree_or_dict, separator, lambda leaf: is_array(leaf) or bool(_advice(leaf)))
@@ -72,8 +71,7 @@ def load(path: str | os.PathLike[str], like: Any = None, *, separator: str | Non
       ValueError: The file is not a safetensors file, or does not fit `like`; the message lists the differences.
       OSError, TypeError, ImportError: Same as in `save`.
 
-    See Also:
-      The guide "Save and load models".
+    See Also: The guide "Save and load models".
     """
     arrays = _read(_safetensors(path), os.fsdecode(path))
     if like is None:

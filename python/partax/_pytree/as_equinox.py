@@ -14,6 +14,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._core import is_array
+from partax._pytree.filters import IsLeaf
 from partax._pytree.short_text import short_text
 
 _T = TypeVar("_T")
@@ -21,11 +22,7 @@ _UNSET: Any = object()
 
 
 def at(
-    where: Callable[[_T], Any],
-    pytree: _T,
-    replace: Any = _UNSET,
-    replace_fn: Callable[[Any], Any] = _UNSET,
-    is_leaf: Callable[[Any], bool] | None = None,
+    where: Callable[[_T], Any], pytree: _T, replace: Any = _UNSET, replace_fn: Any = _UNSET, is_leaf: IsLeaf = None
 ) -> _T:
     """Replace the nodes of a tree that a function returns. Same as in `equinox.tree_at`.
 
@@ -46,8 +43,8 @@ def at(
       A tree with the new nodes; all else is unchanged.
 
     Raises:
-      ValueError: What `where` returns is not in the tree, or occurs several times, or depends on the leaves; or there
-        are more or fewer replacements than nodes; or both or neither of `replace` and `replace_fn` are passed.
+      ValueError: What `where` returns is not in the tree once, or depends on the leaves, or is not as many nodes as
+        replacements; or both or neither of `replace` and `replace_fn` are passed.
       TypeError: `where` is not callable, or computes with leaves.
 
     See Also: The guide "Tree utilities".
@@ -83,7 +80,7 @@ def at(
         nodes, replace = [selection], (replace if replace is _UNSET else [replace])
     if any(counts[id(node)] != 1 for node in nodes):
         raise ValueError(
-            "`where`: found nodes that are not once each in `pytree`; to replace a None, use `is_leaf=lambda x: x is None`"
+            "`where`: found nodes that are not once each in `pytree`; for a None, pass `is_leaf=lambda x: x is None`"
         )
     values = replace if replace_fn is _UNSET else [replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes]
     if len(nodes) != len(values):

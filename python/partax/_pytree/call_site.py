@@ -27,8 +27,7 @@ def is_of_library(filename: str) -> bool:
     return _LIBRARY_FILE.search(filename) is not None
 
 
-_own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_not_the_user = (_directory(jax), _own)
+_not_the_user = (_directory(jax), _directory(sys.modules["partax"]))
 
 
 def call_site(*packages: str) -> tuple[str, int]:

@@ -102,21 +102,18 @@ class _Verbatim(str):  # since `KeyError` prints the `repr` of its argument
 
 
 def _wrong_keys(paths: tuple[str, ...], dicts: Sequence[Mapping[str, Any]]) -> KeyError:
-    counts = Counter(key for part in dicts for key in part)
-    expected = set(paths)
+    counts, expected = Counter(key for part in dicts for key in part), set(paths)
     missing = [path for path in paths if path not in counts]
     unexpected = [key for key in counts if key not in expected]
-    twice = [path for path in paths if counts[path] > 1]
     compared = [key for key in unexpected[:_MOST_COMPARED] if isinstance(key, str)]
-    nearest = {key: nearest_paths(key, missing or paths)[:1] for key in compared}
-    lines = ["the dictionaries do not have the keys of `spec`:"]
-    headings = {"missing": missing, "unexpected": unexpected, "duplicate, in several dictionaries": twice}
-    for heading, keys in headings.items():
-        lines += [f"  {heading}:"] * (len(keys) > 0)
-        for key in keys[:_SHOWN_KEYS]:
-            lines.append(f"    {key!r}" + "".join(f" (the nearest path is {path!r})" for path in nearest.get(key, ())))
-        lines += [f"    ... and {len(keys) - _SHOWN_KEYS:,} more"] * (len(keys) > _SHOWN_KEYS)
-    return KeyError(_Verbatim("\n".join(lines)))
+    nearest = {key: path for key in compared for path in nearest_paths(key, missing or paths)[:1]}
+    notes = {key: f" (the nearest path is {path!r})" for key, path in nearest.items()}
+    lines = [f"  unexpected: {key!r}{notes.get(key, '')}" for key in unexpected]
+    lines += [f"  duplicate, in several dictionaries: {key!r}" for key, count in counts.items() if count > 1]
+    lines += [f"  missing: {path!r}" for path in missing]
+    if len(lines) > _SHOWN_KEYS:
+        lines[_SHOWN_KEYS:] = [f"  ... and {len(lines) - _SHOWN_KEYS:,} more"]
+    return KeyError(_Verbatim("\n".join(["the dictionaries do not have the keys of `spec`:", *lines])))
 
 
 class _Place:
@@ -132,9 +129,7 @@ def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
     return _restore, (_core.tree_unflatten(spec, leaves), spec.separator)
 
 
-def install() -> None:
-    """Register both static nodes as pytrees and for pickling. Called once, when partax is imported."""
-    for cls in (FlatSpec, Static):
-        jax.tree_util.register_pytree_node(cls, lambda node: ((), node), lambda node, _: node)
-    copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - the stub accepts fewer types
-    copyreg.pickle(Static, lambda static: (Static, (static.value,)))
+for _cls in (FlatSpec, Static):
+    jax.tree_util.register_pytree_node(_cls, lambda node: ((), node), lambda node, _: node)
+copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - the stub accepts fewer types
+copyreg.pickle(Static, lambda static: (Static, (static.value,)))

@@ -11,7 +11,7 @@ from partax import _core
 from partax._pytree.filters import FilterSpec, IsLeaf
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.short_text import table_lines
+from partax._pytree.short_text import record_text, table_lines
 
 _SHOWN_PATHS = 5  # in a message
 
@@ -93,8 +93,7 @@ class Summary:
     rows: tuple[SummaryRow, ...]
     total: SummaryRow
 
-    def __repr__(self) -> str:
-        return f"<partax.tree.Summary of {self.total}>"
+    __repr__ = record_text
 
     def __str__(self) -> str:
         rows = [*(row for row in self.rows if row.path), self.total._replace(path="total")]

@@ -1,7 +1,6 @@
 """The static part of a tree as plain data from the native stages: its nodes, static values and paths."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jax.tree_util import keystr
@@ -82,7 +81,7 @@ def _segments(kind: str, arity: int, names: tuple[Any, ...], separator: str | No
             return [str(*key) for key in names]
         return [f"[{key[0]!r}]" if key and type(key[0]) is str else _key_text(key) for key in names]
     if kind not in _NAMED_BY_FUNCTIONS:
-        return names if separator is not None else _dotted(names)
+        return names if separator is not None else [f".{name}" for name in names]
     if separator is not None:
         return [keystr((key,), simple=True) for key in names] + [str(i) for i in range(len(names), arity)]
     try:
@@ -96,11 +95,6 @@ def _segments(kind: str, arity: int, names: tuple[Any, ...], separator: str | No
 
 def _key_text(key: tuple[Any] | tuple[()] | None) -> str:
     return f"[{repr_text(*key)}]" if key else "[<dropped>]"
-
-
-@lru_cache
-def _dotted(names: tuple[str, ...]) -> list[str]:
-    return [f".{name}" for name in names]
 
 
 def leaf_paths_of(arity: int, path: Any, separator: str | None = None, end: str = "") -> list[str]:
@@ -168,11 +162,6 @@ def leaf_paths(data: SpecData) -> list[str]:
     """The path of each array leaf."""
     nodes, _, paths = data
     return [path for node, path in zip(nodes, paths, strict=True) if node[0] == "dynamic_leaf"]
-
-
-def node_path(data: SpecData, index: int) -> str:
-    """The path of a node of a tree without runs of leaves. Called by C++."""
-    return data[2][index]
 
 
 def leaf_owners(data: SpecData) -> list[int]:

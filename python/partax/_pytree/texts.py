@@ -27,15 +27,13 @@ def node_text(node: "_core.FlatSpec | _core.Static[Any]") -> str:
     return f"{name}({short_text(value, LONGEST - len(name) - 2)})"
 
 
-def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
+def _node_words(node: Node, statics: tuple[Any, ...]) -> str:
     text = f"a `{node.type_name}`"
     if node.kind == "none":
         return "None"
     if node.kind in DICTS:
         keys = [entry[0] for entry in statics[node.first_key : node.first_key + node.arity] if entry]
         return f"{text} with the keys {short_text(keys, _LONGEST_VALUE)}"
-    if not with_size:
-        return text
     return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}"
 
 
@@ -49,15 +47,15 @@ def difference(
     expected_index, actual_index, index = places
     wanted, node, path = Node(*expected[0][expected_index]), Node(*actual[0][actual_index]), actual[2][actual_index]
     if index < 0:
-        text = _node_words(node, actual[1], node.cls is wanted.cls)
+        text = _node_words(node, actual[1])
         if node.kind in ("dynamic_leaf", "static_leaf"):
             is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
             text = "an array" if is_array else f"a `{type_name}`"
-        words = _node_words(wanted, expected[1], True)
+        words = _node_words(wanted, expected[1])
         return path, f"found {text}, expected the structure of {what}, which has {words} here; make both alike"
     if node.kind in DICTS and index >= node.first_key - node.first:
-        texts = [_node_words(node, actual[1], True), _node_words(wanted, expected[1], True)]
-        return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
+        text, words = _node_words(node, actual[1]), _node_words(wanted, expected[1])
+        return path, f"found {text}, expected {words}, as {what} has here; make both alike"
     entries = (actual[1][node.first + index], expected[1][wanted.first + index])
     texts = [short_text(*entry, _LONGEST_VALUE) if entry else "no value" for entry in entries]
     return static_path(actual, node.first + index), (

@@ -58,8 +58,7 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> con
       TypeError: `path` is not a path.
       ValueError: `max_bytes` is not positive.
 
-    See Also:
-      The guide "Persistent program cache".
+    See Also: The guide "Persistent program cache".
     """
     if not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
         raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
