@@ -141,12 +141,14 @@ void register_steps_of_miss(BoxedClass<CallView>& view) {
       });
 }
 
-// (number, calls or None) of each trace.
+// (number, calls or None) of each trace. The only one of a program has all its calls.
 Ref traces_of(const ProgramView& view) {
   std::vector<Ref> traces;
   const ProgramPtr program = view.program.lock();
   for (const ProgramTrace& trace : program ? program->traces : std::vector<ProgramTrace>()) {
-    traces.push_back(tuple_of({number(trace.number), trace.calls ? number(*trace.calls) : or_none({})}));
+    const std::size_t* rest = program->traces.size() == 1 ? &program->calls : nullptr;
+    const std::size_t* calls = trace.calls ? trace.calls.get() : rest;
+    traces.push_back(tuple_of({number(trace.number), calls ? number(*calls) : or_none({})}));
   }
   return list_of(std::move(traces));
 }
@@ -162,11 +164,6 @@ void register_program(py::module_& module) {
   BoxedClass<ProgramView>(module, "partax._core.Program", "The program of a static key.", {})
       .def_property("running_call", &running_call)
       .def("begin_trace", &begin_trace)
-      .def_property("calls",
-                    [](const ProgramView& view) {
-                      const ProgramPtr program = view.program.lock();
-                      return number(program ? program->calls : 0);
-                    })
       .def_property("target",
                     [](const ProgramView& view) {
                       const ProgramPtr program = view.program.lock();

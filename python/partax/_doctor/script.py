@@ -131,14 +131,14 @@ def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Prog
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:
     """Return the findings in the user's functions and loops, the worst first."""
-    users = [program for program in watch.programs.values() if program.program.line.is_users]
-    of_functions = (_try(_diagnosis, programs[0].program.name, programs) for programs in _costliest_functions(users))
+    of_functions = (_try(_diagnosis, programs[0].program.name, programs) for programs in _costliest_functions(watch))
     diagnoses = [*filter(None, of_functions), *watch.loops.diagnoses()]
     return sorted(diagnoses, key=lambda one: SEVERITIES.index(one.findings[0].severity) if one.findings else 9)
 
 
-def _costliest_functions(programs: Sequence[CompiledProgram]) -> list[list[CompiledProgram]]:
-    groups = group_by(programs, lambda program: (program.program.name, program.program.line))
+def _costliest_functions(watch: Watch) -> list[list[CompiledProgram]]:
+    users = [program for program in watch.programs.values() if program.program.line.is_users]
+    groups = group_by(users, lambda program: (program.program.name, program.program.line))
     return sorted(groups.values(), key=seconds_of, reverse=True)
 
 
@@ -155,9 +155,8 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
     if raised:
         print("\npartax: the script raised an exception, which comes last; until then:", file=file)
     print(f"\npartax: {len(programs)} programs were compiled, in {seconds_of(programs):.3g} s\n", file=file)
-    users = _costliest_functions([program for program in programs if program.program.line.is_users])
     rows = [("seconds", "trace", "lower", "compile", "times", "name")]
-    rows += [_row(group, group[0].program.name) for group in users]
+    rows += [_row(group, group[0].program.name) for group in _costliest_functions(watch)]
     if of_libraries := [program for program in programs if not program.program.line.is_users]:
         rows.append(_row(of_libraries, f"{len(of_libraries)} of jax and libraries"))
     print(*table_lines(rows, {5}), sep="\n", file=file)

@@ -21,11 +21,8 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
 
 
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
-    calls: dict[int, int | None] = {}  # by the number of the trace
-    for program in () if cache is None else cache.programs():
-        calls.update(program.traces)
-        if len(program.traces) == 1 and program.traces[0][1] is None:
-            calls[program.traces[0][0]] = program.calls
+    programs = [] if cache is None else cache.programs()
+    calls = dict(trace for program in programs for trace in program.traces)
     traces = [
         TraceReport(
             record.number, site_text(record.site), record.reason, static, calls.get(record.number),

@@ -112,9 +112,8 @@ class History:
                 warnings.warn_explicit(text, RetraceWarning, *record.site)
             return self.first_reason
         of_key = [earlier for earlier in self.records if earlier.first == record.first] or self.records
-        nearest = min(
-            of_key[: -_COMPARED - 1 : -1], key=lambda one: count_differences(one.description, record.description)
-        )
+        recent = of_key[: -_COMPARED - 1 : -1]
+        nearest = min(recent, key=lambda earlier: count_differences(earlier.description, record.description))
         changes = differences(nearest.description, record.description)
         record.changes = changes[:_KEPT_CHANGES]
         culprit = "" if record.first else record.difference
@@ -193,13 +192,12 @@ class History:
             return record
         moves = min((moved_arrays(old, description) for old in (record.description, *record.executables)), key=len)
         reason = "; ".join(moves) or "jax has dropped its executable, as after jax.clear_caches()"
+        trace = f"for trace {record.number}"
         if forbidden.get():
-            raise RetraceError(
-                f"`{self.name}` would be compiled again {_FORBIDDEN}, for trace {record.number}: {reason}"
-            )
+            raise RetraceError(f"`{self.name}` would be compiled again {_FORBIDDEN}, {trace}: {reason}")
         record.executables.append(description)
         if explaining():
-            report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
+            report_line(call_site(), f"{self.name}: compiled again {trace}, because {reason}")
         return record
 
 
@@ -253,12 +251,11 @@ def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) ->
     history, (described, values) = history_of(call), call.describe()
     description = Description([described], values, tracers)
     record = Record(description, trace.first, trace.epoch, trace.difference, trace.is_full)
-    if description.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
-        return record
-    refuse_static_trees(described)
-    history.begin(record)
-    function = None if call.shape.has_callable else call.function
-    record.static_arrays = arrays_in_statics(described, history.name, function)
+    if not description.configuration.get("jax_disable_jit"):  # with it, the function runs and is not traced
+        refuse_static_trees(described)
+        history.begin(record)
+        function = None if call.shape.has_callable else call.function
+        record.static_arrays = arrays_in_statics(described, history.name, function)
     return record
 
 

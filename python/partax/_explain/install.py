@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -11,11 +11,8 @@ from partax._jax.private import STAGE_OF
 from partax._jit.at_work import at_work
 from partax._jit.observers import observers
 
-if TYPE_CHECKING:
-    from partax._explain.results import FunctionReport
 
-
-def _report(self: _core.JitFunction[..., Any]) -> "FunctionReport":
+def _report(self: _core.JitFunction[..., Any]) -> Any:
     """Return the cost of this function: for each static key and trace, the calls and the seconds.
 
     Example:

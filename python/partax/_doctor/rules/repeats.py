@@ -48,22 +48,20 @@ class _Run:
             self.loops = [((line.file, line.function), line) for line in lines if line.is_users][:1]
 
 
-def _traceback(eqn: Any) -> Any:
-    return eqn.source_info.traceback
-
-
 def find(program: Program) -> Iterator[Finding]:
     paths: dict[int, Any] = {}  # of each call, the stacks that have led there
 
     def path_of(call: Call) -> Any:
         if id(call) not in paths:
             is_own = call.outer is None or call.outer.program is not call.program
-            paths[id(call)] = () if is_own or call.outer is None else (path_of(call.outer), _traceback(call.eqn))
+            paths[id(call)] = (
+                () if is_own or call.outer is None else (path_of(call.outer), call.eqn.source_info.traceback)
+            )
         return paths[id(call)]
 
     def key_of(operation: Operation) -> Any:
-        call = operation.call
-        return call.program, path_of(call), _traceback(operation.eqn), operation.eqn.primitive
+        call, eqn = operation.call, operation.eqn
+        return call.program, path_of(call), eqn.source_info.traceback, eqn.primitive
 
     runs = [_Run(operations) for operations in group_by(every_operation(program), key_of).values()]
     # An update of each array is as healthy as the number of arrays.
@@ -96,9 +94,7 @@ def _finding(program: Program, line: Line, runs: list[_Run], turns: int) -> Iter
     is_costly = equations >= _FEWEST_CHEAP or any(run.operation.treatment not in ELEMENTWISE for run in runs)
     if turns < _FEWEST_TURNS or equations < _FEWEST_EQUATIONS or share < _SMALLEST_SHARE or not is_costly:
         return
-    figures: Figures = {
-        "repetitions": turns, "equations_each": each, "equations": equations, "share": round(share, 3),
-    }  # fmt: skip
+    figures: Figures = {"repetitions": turns, "equations_each": each, "equations": equations, "share": round(share, 3)}
     message = f"the same {each} equations are there {turns} times: {equations} of {total} equations ({share:.0%})"
     severity: Severity = "low" if equations < _MEDIUM_EQUATIONS else "medium" if equations < _HIGH_EQUATIONS else "high"
     yield finding_at(line, "repeat", severity, message, _LOOP, **figures)
