@@ -20,8 +20,6 @@ def is_installed(module: Any) -> bool:
     """Whether a module of this name is of Python or an installed library."""
     if not isinstance(module, str):
         return False
-    if module in sys.builtin_module_names or module == "builtins":
-        return True
     root = module.partition(".")[0]
     if root in ("partax", "__main__"):
         return root == "partax"

@@ -44,9 +44,6 @@ class Accelerated(contextlib.AbstractContextManager["Accelerated"]):
       >>> accelerated.end()
       >>> equinox.combine is partax.combine
       False
-
-    See Also:
-      The page "Coming from Equinox".
     """
 
     def __exit__(self, *_: object) -> None:

@@ -28,15 +28,14 @@ def filter_jit(fun: Any = None, *, donate: str | Sequence[str] = "none", **optio
 
 def partition(
     pytree: PyTree, filter_spec: FilterSpec, replace: Any = None, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[PyTree, PyTree]:
+) -> tuple[PyTree, ...]:
     """Split a tree by one filter. Same as `partax.partition`, with its options by position too.
 
     Example:
       >>> partax.equinox.partition([1, "x"], int, "-")
       ([1, '-'], ['-', 'x'])
     """
-    first, rest = of_partax.partition(pytree, filter_spec, replace=replace, is_leaf=is_leaf)
-    return first, rest
+    return of_partax.partition(pytree, filter_spec, replace=replace, is_leaf=is_leaf)
 
 
 def filter_shard(x: PyTree, device_or_shardings: Any) -> PyTree:

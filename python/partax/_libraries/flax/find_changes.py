@@ -61,18 +61,11 @@ class Snapshot:
 
     def __init__(self, objects: list[Any]):
         self.objects = list(objects)
-        self._before = [(type(owner), self._remembered(owner)) for owner in objects]
-
-    @staticmethod
-    def _remembered(owner: Any) -> dict[Any, tuple[Any, Any]]:
-        """The attributes of an object, each with its form. A node's mutable static values, which are the caller's, are
-        copied.
-        """
-        if graph.is_tree_class(type(owner)):
-            for name, value in vars(owner).items():
-                if type(value) in _MUTABLE and not owner._pytree__nodes.get(name, False):
-                    vars(owner)[name] = copy.deepcopy(value)
-        return {name: (value, _form(value)) for name, value in _contents(owner).items()}
+        for node in objects:
+            for name, value in vars(node).items() if graph.is_tree_class(type(node)) else ():
+                if type(value) in _MUTABLE and not node._pytree__nodes.get(name, False):
+                    vars(node)[name] = copy.deepcopy(value)  # it is the caller's
+        self._before = [(type(owner), {k: (v, _form(v)) for k, v in _contents(owner).items()}) for owner in objects]
 
     def changes(self) -> list[Change]:
         changes: list[Change] = []
