@@ -18,8 +18,6 @@ def describe(obj: Any) -> Description | None:
     pairs, aux = flatten_one_level_with_keys(obj)
     children = tuple(key.name for key, _ in pairs if isinstance(key, jax.tree_util.GetAttrKey))
     statics = tuple(f.name for f in dataclasses.fields(cls) if f.init and f.name not in children)
-    if hidden(cls, children + statics):
-        return None
     values = values_of(obj, children + statics)
     if values is None or not identical((*(value for _, value in pairs), *aux), values):
         return None

@@ -90,14 +90,12 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
     names = _names(fields)
     if len(set(names)) != len(names):
         raise ValueError(f"register_fields: found the attributes {names}, expected each once")
-    if not isinstance(cls, type):
-        raise TypeError(f"register_fields: found {cls!r}, expected a class")
-    name = f"`{cls.__name__}`"
-    if not nodes.is_tree_node(cls):
+    if not isinstance(cls, type) or not nodes.is_tree_node(cls):
         raise TypeError(
-            f"register_fields: found {name}, expected a class that jax knows as a node; call "
+            f"register_fields: found {cls!r}, expected a class that jax knows as a node; call "
             "`jax.tree_util.register_pytree_node` first"
         )
+    name = f"`{cls.__name__}`"
     if cls in BUILT_IN or nodes.is_registered_dataclass(cls) or is_module(cls) or _of_library(cls) is not None:
         raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
     if wrong := hidden(cls, names):
@@ -121,8 +119,7 @@ def _text(fields: Description) -> str:
 
 def _of_library(cls: type) -> Description | None:
     candidates = (fields_of(cls) for library, fields_of in _LIBRARIES.items() if library in sys.modules)
-    fields = next(filter(None, candidates), None)
-    return None if fields is None or hidden(cls, _names(fields)) else fields
+    return next(filter(None, candidates), None)
 
 
 def describe(obj: Any) -> Description | None:
@@ -155,9 +152,8 @@ def _set_order(
     cls, names = type(obj), _names(fields)
     with_keys = [child for _, child in nodes.flatten_one_level_with_keys(obj)[0]]
     if not identical(children, values[: len(fields.child_names)]) or not identical(with_keys, children):
-        own = list(zip(names, values, strict=True))
-        sources = (next((f"`{name}`" for name, value in own if value is child), "another object") for child in children)
-        return f"the children are ({', '.join(sources)})"
+        sources = {id(value): f"`{name}`" for name, value in zip(names, values, strict=True)}
+        return f"the children are ({', '.join(sources.get(id(child), 'another object') for child in children)})"
     rebuilt = nodes.registered_functions(cls)[1](aux, children)
     if type(rebuilt) is not cls:
         return f"unflattening gives a `{type(rebuilt).__name__}`"

@@ -60,8 +60,10 @@ def hidden(cls: type, names: tuple[str, ...]) -> str:
 
 
 def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:
-    """The values of attributes as the native stages read them; None if one is not set."""
+    """The values of attributes as the native stages read them; None if one is not set, or elsewhere."""
     cls = type(obj)
+    if hidden(cls, names):
+        return None
     if in_slots(cls, names):
         try:
             return [inspect.getattr_static(cls, name).__get__(obj) for name in names]

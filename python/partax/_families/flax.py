@@ -10,14 +10,13 @@ from partax._families.fields import Description, identical
 from partax._jax.nodes import flatten_one_level, one_level
 
 _Slots = tuple[types.MemberDescriptorType, ...]
-_SplitAux = Callable[[Any], tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]
 
 
 class Layout(NamedTuple):
     """Where instances store their children and aux data."""
 
     # Returns the keys of the children in the dictionary, those of the static entries, and all static values.
-    split_aux: _SplitAux
+    split_aux: Callable[[Any], tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]
     # A slot, or the name of an attribute; True for the instance's own dictionary.
     dictionary: types.MemberDescriptorType | str | bool | None = None
     row: _Slots = ()  # of a list or tuple of the children, if there is one
