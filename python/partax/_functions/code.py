@@ -2,6 +2,7 @@
 
 import collections
 import dis
+import itertools
 import types
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -38,7 +39,8 @@ def names_of(code: types.CodeType) -> Names:
         steps = [step for step in dis.get_instructions(part) if step.opname not in _IDLE]
         for i, step in enumerate(steps):
             if step.opname in _GLOBALS:
-                chains[step.argval, *_attributes_after(steps, i)] = None
+                attributes = itertools.takewhile(lambda following: following.opname in _ATTRIBUTES, steps[i + 1 :])
+                chains[step.argval, *(attribute.argval for attribute in attributes)] = None
             elif step.opname == "IMPORT_NAME":
                 level, names = steps[i - 2].argval, steps[i - 1].argval
                 module = level * "." + step.argval
@@ -64,13 +66,6 @@ def _nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _nested_codes(constant)
-
-
-def _attributes_after(steps: list[dis.Instruction], at: int) -> Iterator[str]:
-    for step in steps[at + 1 :]:
-        if step.opname not in _ATTRIBUTES:
-            return
-        yield step.argval
 
 
 def _is_counted(steps: list[dis.Instruction], at: int) -> bool:

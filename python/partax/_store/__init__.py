@@ -1,7 +1,4 @@
-"""Programs that outlive their process: stored where they are compiled, and loaded by the next one.
-
-In come a call and the target that would be traced for it; out comes the program of an equal call of an earlier process.
-"""
+"""Programs that outlive their process: stored where they are compiled, and loaded by the next one."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -82,19 +82,13 @@ _BUILD = _build()
 _NAME = re.compile(r"[\w.-]+")
 
 
-class _Installed(NamedTuple):
-    version: str  # and a digest of what was installed
-    directory: str
-    required: tuple[str, ...]  # the names of others
-
-
 def versions(library: str) -> tuple[str, ...]:
     """Names with versions and a digest of what was installed: of an imported library, and all that it requires. Raise
     if it has none, may change in place, or is not what is imported.
     """
     version_by_name: dict[str, str] = {}
     waiting = [_distribution_of(library)]
-    directory = _installed(waiting[0]).directory
+    _, directory, _ = _installed(waiting[0])
     file = getattr(sys.modules.get(library), "__file__", None)  # None of one that several distributions share
     if not isinstance(file, str) or not str(real_path(file)).startswith(directory):
         raise UnstoredError(f"something of `{library}`, whose imported copy is not the installed one")
@@ -121,7 +115,8 @@ def _distribution_of(library: str) -> str:
 
 
 @functools.cache  # one that is installed again meanwhile is not what the process has imported
-def _installed(name: str) -> _Installed:
+def _installed(name: str) -> tuple[str, str, list[str]]:
+    """The version with a digest of what was installed, the directory, and the names of what it requires."""
     distribution = importlib.metadata.distribution(name)
     origin = distribution.read_text("direct_url.json") or "{}"
     if json.loads(origin).get("dir_info", {}).get("editable", False):
@@ -134,5 +129,5 @@ def _installed(name: str) -> _Installed:
     version = next((line for line in header if line.startswith("Version:")), "")
     digest = hashlib.blake2b("\n".join((origin, *files)).encode(), digest_size=20).hexdigest()
     required = (line.partition(":")[2] for line in header if line.startswith("Requires-Dist:"))
-    names = tuple(_NAME.findall(line)[0] for line in required if "extra ==" not in line)
-    return _Installed(f"{version} {digest}", real_path(str(distribution.locate_file(""))), names)
+    names = [_NAME.findall(line)[0] for line in required if "extra ==" not in line]
+    return f"{version} {digest}", real_path(str(distribution.locate_file(""))), names

@@ -68,11 +68,6 @@ class _Search(NamedTuple):
     proof: Callable[[], Proof]
     loading: Loading | None  # of the stored program
 
-    @property
-    def read(self) -> str:
-        """The part of the name that depends on no arguments: all that a trace depends on in addition to them."""
-        return self.name.partition("-")[2]
-
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
     """The programs of a new static key, for which jax would trace `traced`; None if none could be stored."""
@@ -100,7 +95,7 @@ class Programs:
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # compiled programs by signature and jax's configuration
-        self._proven: list[tuple[weakref.ref[Any], str]] = []  # traced programs, with the key of what was read
+        self._proven: list[tuple[weakref.ref[Any], str]] = []  # traced, with the names without arguments
         self._first: _Search | None = None  # that of `begin`, for the call that runs then
 
     @property
@@ -234,7 +229,7 @@ class Programs:
     def _traced(self, search: _Search, arguments: tuple[Any, ...]) -> Any:
         traced = self.target.trace(*arguments)
         if search.is_before_trace and self._call.has_traced:
-            self._proven.append((weakref.ref(traced.jaxpr), search.read))
+            self._proven.append((weakref.ref(traced.jaxpr), search.name.partition("-")[2]))
         return traced
 
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
@@ -245,11 +240,11 @@ class Programs:
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        node = traced.out_info
+        node, read = traced.out_info, search.name.partition("-")[2]
         result = _core.stored_result(node) if isinstance(node, _core.OutputNode) else b""
         if result is None:
             self.refuse("its result holds what another process has not")
-        elif not any(proven() is traced.jaxpr and read == search.read for proven, read in self._proven):
+        elif not any(proven() is traced.jaxpr and name == read for proven, name in self._proven):
             self.refuse("it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
             record: Record = {
