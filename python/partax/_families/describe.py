@@ -16,11 +16,11 @@ from partax._families import dataclasses, declared, equinox, flax
 from partax._families.comparison import traits
 from partax._families.fields import BUILT_IN, Description
 from partax._jax.nodes import flatten_one_level, is_tree_node, registered_functions, registered_nodes
-from partax._jax.private import concrete_array_type
+from partax._jax.private import array_type
 
 _LEAVES = (
     ("tracer", Tracer),
-    ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),
+    ("jax_array", (array_type, jax.Array)),
     ("numpy_array", np.ndarray),
     ("numpy_scalar", np.generic),
     ("ref", jax.Ref),
@@ -47,7 +47,7 @@ def _leaf_sort(obj: Any, cls: type) -> str:
             return sort
     if not cls.__module__.startswith("jax") or not isinstance(obj, jax.Array):
         return "other"
-    if concrete_array_type() is None and not jnp.issubdtype(obj.dtype, jax.dtypes.extended):
+    if array_type is jax.Array and not jnp.issubdtype(obj.dtype, jax.dtypes.extended):
         _core.configure(jax_array_type=cls)
     return "jax_array"
 
@@ -103,7 +103,7 @@ def install() -> None:
         flatten_one_level=flatten_one_level,
         is_node=is_tree_node,
         jax_array=jax.Array,
-        jax_array_type=concrete_array_type(),
+        jax_array_type=None if array_type is jax.Array else array_type,
         registered=registered_nodes(),
         partial=functools.partial,
         jitted=type(jax.jit(len)),

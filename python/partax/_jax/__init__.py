@@ -4,21 +4,12 @@ In come names of jax's; out come functions and settings that the rooms below may
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 
-
-def _refuse_subinterpreters() -> None:
-    """Raises an ImportError in another interpreter than the main one: to import jax there ends the process."""
-    for name in ("_interpreters", "_xxsubinterpreters"):  # the names of Python 3.13 and later, and of earlier ones
-        try:
-            interpreters = import_module(name)
-        except ImportError:
-            continue
-        if interpreters.get_current() != interpreters.get_main():
-            raise ImportError(
-                "found a subinterpreter, expected the main interpreter: jax cannot be imported in another one, nor can "
-                "partax; use threads or processes"
-            )
-        return
-
-
-_refuse_subinterpreters()  # this package is imported before all others and before jax
+_MODULES = "_interpreters", "_xxsubinterpreters"  # of Python 3.13 and later, and of earlier ones
+for _interpreters in map(import_module, filter(find_spec, _MODULES)):
+    if _interpreters.get_current() != _interpreters.get_main():  # to import jax there would end the process
+        raise ImportError(
+            "found a subinterpreter, expected the main interpreter: jax cannot be imported in another one, nor can "
+            "partax; use threads or processes"
+        )

@@ -24,10 +24,8 @@ def _attribute(owner: Any, name: str) -> Any:
     return getattr(owner, name, None)
 
 
-def concrete_array_type() -> type | None:
-    """`jaxlib`'s ArrayImpl. None if it is unknown, since creating an array here would start jax's backends."""
-    array_type = _name("jax._src.array.ArrayImpl")
-    return array_type if isinstance(array_type, type) else None
+array_type: Any = _name("jax._src.array.ArrayImpl") or jax.Array
+"""The class of arrays that are not tracers; creating one to read it would start jax's backends."""
 
 
 _OF_FUNCTION = ("fun_sourceinfo", "fun_signature")  # the first fields of a `jax.jit`'s options

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import Literal
 
-from partax._jax.private import _attribute, _name, concrete_array_type, runs_without_jit, trace_context, under_trace
+from partax._jax.private import _attribute, _name, array_type, runs_without_jit, trace_context, under_trace
 
 _context = _name("jax._src.core.trace_ctx")
 
@@ -210,8 +210,7 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Dire
             else:
                 return None
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
-        arrays: Any = concrete_array_type()
-        properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
+        properties = array_type.aval, array_type._sharding, array_type._committed, array_type._pjrt_layout
         readers = tuple([one.fget for one in properties])
         settings = tuple([(type(one).value.fget, one, one.value) for one in _settings if one is not None])
         context = trace_context()

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._jax.private import _attribute, _name, concrete_array_type, under_trace
+from partax._jax.private import _attribute, _name, array_type, under_trace
 
 _FUNCTION = "lower_sharding_computation"
 _executable = _name("jax._src.interpreters.pxla.MeshExecutable")
@@ -82,8 +82,7 @@ def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> Non
     """Call `awaited(FETCH, seconds)` after the host has read an array of jax, by Python or by NumPy, and
     `awaited(WAIT, seconds)` after `block_until_ready`.
     """
-    arrays: Any = concrete_array_type() or jax.Array
-    wait = _attribute(arrays, "block_until_ready")  # a builtin without a name
+    wait = _attribute(array_type, "block_until_ready")  # a builtin without a name
 
     def timed(name: str, run: Any, of: Any) -> Callable[..., Any]:
         @functools.wraps(run)
@@ -97,12 +96,12 @@ def watch_arrays(until: ExitStack, awaited: Callable[[str, float], None]) -> Non
 
         return run_timed
 
-    read: Any = getattr(_attribute(arrays, "_value"), "fget", None)
+    read: Any = getattr(_attribute(array_type, "_value"), "fget", None)
     if read is not None:
-        _put(until, arrays, "_value", property(timed(FETCH, read, arrays)))
-    for owner, run in ((arrays, wait and (lambda array: wait(array))), (jax, jax.block_until_ready)):
+        _put(until, array_type, "_value", property(timed(FETCH, read, array_type)))
+    for owner, run in ((array_type, wait and (lambda array: wait(array))), (jax, jax.block_until_ready)):
         if run is not None:
             _put(until, owner, "block_until_ready", timed(WAIT, run, object))
     for name in ("array", "asarray", "asanyarray"):
         # As the attribute of a class, a builtin does not become a method.
-        _put(until, np, name, staticmethod(timed(FETCH, getattr(np, name), arrays)))
+        _put(until, np, name, staticmethod(timed(FETCH, getattr(np, name), array_type)))

@@ -172,10 +172,9 @@ def filter_jit(
       fun: A function, method, partial, transformed function, or callable module, whose arrays are traced. Its arguments
         may be any pytrees. Default: None, which returns a decorator.
       donate: The arguments whose buffers a call may reuse: `"none"`; `"all"`, including the arrays of `fun` itself;
-        `"all-except-first"`; or names of parameters, as `inspect.signature` shows them, one or several: `"args"` and
-        `"kw"` are all values of an `*args` and a `**kw`, and `("all",)` is a parameter of that name. An array that is
-        returned unchanged is not donated: it stays alive in the donated module, whose other arrays are deleted. JAX
-        warns about donated buffers that it could not use. Default: `"none"`.
+        `"all-except-first"`; or one or several names of parameters, as `inspect.signature` shows them: `"args"` means
+        all values of an `*args`, and `("all",)` a parameter of that name. An array that is returned unchanged is not
+        donated. Default: `"none"`.
       inline, keep_unused, compiler_options: Same as in `jax.jit`. Default: False, False, None.
       in_shardings: One sharding, or a tuple with a pytree prefix for each argument in the order of the signature. It
         applies to array leaves, and None leaves them to JAX. Default: None.
@@ -194,8 +193,7 @@ def filter_jit(
       A `partax.stages.Wrapper`, which is called like `fun`.
 
     Raises:
-      ValueError: `donate` or `dynamic` names an argument that `fun` does not have, `cache_size` is not positive, or
-        `max_traces` is negative.
+      ValueError: An option has a wrong value, or names an argument that `fun` does not have.
       TypeError: `fun` is not callable, `store` is not a directory, or an option is unknown. When called: a static value
         cannot be hashed or compared; the message has its path.
       RetraceError: When called: `fun` would be traced more than `max_traces` times; the message says what is new.

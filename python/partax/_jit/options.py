@@ -159,20 +159,23 @@ class CallShape(NamedTuple):
     keywords: tuple[str, ...]  # the names of those in `**kwargs`
     has_callable: bool  # whether the callable itself is the first value
 
+    def _first_names(self, function: str) -> list[str]:
+        names = [name for i, name in enumerate(self.parameters.names) if i not in self.left_out]
+        return [function, *names] if self.has_callable else names
+
     @property
     def value_names(self) -> tuple[str, ...]:
         """The root of each value's path in messages: `model`, `args[0]`, and items of `**kwargs` by their own names."""
-        parameters = self.parameters
-        names = [parameters.function] if self.has_callable else []
-        names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
+        parameters, names = self.parameters, self._first_names(self.parameters.function)
         rest = parameters.var_names[0] or "args"
         displayed = [name or f"{rest}[{i}]" for i, name in enumerate(parameters.shown_positional)]
         unnamed = [f"{rest}[{i}]" for i in range(self.num_extra - len(displayed))]
         return (*names, *displayed[: self.num_extra], *unnamed, *self.keywords)
 
     def call(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        parameters, rest = self.parameters, iter(values[int(self.has_callable) :])
-        named = {name: next(rest) for i, name in enumerate(parameters.names) if i not in self.left_out}
+        parameters, rest = self.parameters, iter(values)
+        named = {name: next(rest) for name in self._first_names("")}
+        named.pop("", None)  # the callable
         first_named = min((parameters.num_positional, *self.left_out))
         args = [named.pop(name) for name in parameters.names[:first_named]]
         args += itertools.islice(rest, self.num_extra)
@@ -181,9 +184,7 @@ class CallShape(NamedTuple):
     @property
     def value_parameters(self) -> list[str]:
         """The parameter of each value, by which options mean it; the callable has none."""
-        parameters = self.parameters
-        names = [""] if self.has_callable else []
-        names += [name for i, name in enumerate(parameters.names) if i not in self.left_out]
+        parameters, names = self.parameters, self._first_names("")
         names += [parameter_at(parameters, parameters.num_positional + i) for i in range(self.num_extra)]
         return names + [name if name in parameters.shown_named else parameters.var_names[1] for name in self.keywords]
 

@@ -13,7 +13,7 @@ from flax.nnx import extract, graphlib, variablelib
 from flax.nnx.pytreelib import AttributeStatus, Pytree
 
 from partax._families.fields import identical
-from partax._jax.private import concrete_array_type
+from partax._jax.private import array_type
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
@@ -50,8 +50,7 @@ class NewReference:
 
 STAND_INS = (Seen, Unregistered, NewReference)
 
-_ARRAYS = (*filter(None, (concrete_array_type(),)), np.ndarray)
-PLAIN = frozenset({*_ARRAYS, type(None), bool, int, float, complex, str, bytes})
+PLAIN = frozenset({array_type, np.ndarray, type(None), bool, int, float, complex, str, bytes})
 """Classes whose instances are not graph nodes and contain none."""
 NUMBERS = (bool, int, float, complex)
 _FIXED = PLAIN - {*NUMBERS}
