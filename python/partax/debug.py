@@ -111,7 +111,7 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
 class _Limited(Transformed[..., Any]):
     _name = "debug.assert_max_traces"
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         fun, history = self.__wrapped__, self._options[0]
         if not under_trace():
             return fun(*args, **kwargs)

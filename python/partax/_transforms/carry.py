@@ -41,11 +41,6 @@ def _may_become_same(leaf: Any, other: Any) -> bool:
     return (can_settle(leaf) and can_settle(other)) or is_same(leaf, other)
 
 
-def _as_number(dtype: Any) -> bool | int | float | complex:
-    """A Python number of the kind of a weak type, whose dtype promotion does not look at."""
-    return np.zeros((), dtype).item()
-
-
 def joined(one: ArrayType, other: ArrayType) -> ArrayType | None:
     """The type of two arrays in one place; None if there is none: strong dtypes never change, nor do shapes."""
     weak = one.weak and other.weak
@@ -55,7 +50,8 @@ def joined(one: ArrayType, other: ArrayType) -> ArrayType | None:
         return one._replace(weak=weak)
     if any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in (one.dtype, other.dtype)):
         return None
-    dtype = jnp.result_type(*(_as_number(each.dtype) if each.weak else each.dtype for each in (one, other)))
+    # Promotion does not look at the dtype of a Python number.
+    dtype = jnp.result_type(*(np.zeros((), each.dtype).item() if each.weak else each.dtype for each in (one, other)))
     fits = all(each.weak or each.dtype == dtype for each in (one, other))
     return ArrayType(one.shape, dtype, weak) if fits else None
 
@@ -69,7 +65,7 @@ def _convert(leaf: Any, target: ArrayType) -> Any:
         return leaf
     if target.weak:
         # Promotion with a Python number is the public way to an array of weak type.
-        weak: jax.Array = jnp.where(True, leaf, _as_number(target.dtype))
+        weak: jax.Array = jnp.where(True, leaf, np.zeros((), target.dtype).item())
         if weak.dtype == target.dtype:
             return weak
     return jax.lax.convert_element_type(leaf, target.dtype)
@@ -134,9 +130,6 @@ class Carry:
         self.promotions = {path: type for path, type in types.items() if not _has_type(values[path], type)}
         return before if self.promotions else self.split.update(convert(result, types))
 
-    def promote(self) -> "Carry":
-        return Carry(self.split.update(convert(self.split, self.promotions)).tree, self._root, self._step)
-
 
 def run_with_promoted_carry(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
     """Run a loop with a carry of the types that a step returns. If the carry has Python numbers or weak types, the loop
@@ -149,5 +142,5 @@ def run_with_promoted_carry(init: Any, run: Callable[[Carry], _T], root: str = "
             jax.eval_shape(functools.partial(run, carry))
         if not carry.promotions:
             break
-        carry = carry.promote()
+        carry = Carry(carry.split.update(convert(carry.split, carry.promotions)).tree, root, step)
     return run(carry)

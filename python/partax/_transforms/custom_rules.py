@@ -88,7 +88,7 @@ class filter_custom_jvp(_CustomRules[_P, _R]):
         """
         return self._set("jvp", rule)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         rule = self._rule("jvp", AttributeError)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)
         run = jax.custom_jvp(on_split(objects.refuse_changes(self.__wrapped__)))
@@ -182,7 +182,7 @@ class filter_custom_vjp(_CustomRules[_P, _R]):
         """
         return self._set("bwd", rule)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         fwd, bwd, name = self._rule("fwd", RuntimeError), self._rule("bwd", RuntimeError), self.__name__
         check_first(self, args)
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs)

@@ -23,7 +23,7 @@ class _Derivative(Transformed[..., Any]):
         self._name = name
         super().__init__(fun, name, *options)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         name, has_aux, wrt, options = self._options
         check_first(self, args)
         first, *rest = args

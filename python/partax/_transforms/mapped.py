@@ -95,7 +95,7 @@ class _Vmap(_Mapped):
     _default = staticmethod(_first_axis)
     _is_entry = staticmethod(is_none)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         in_axes, out_axes, options = self._options
 
         def axis_of(path: str, leaf: Any, entry: Any) -> int | None:
@@ -158,13 +158,11 @@ def filter_vmap(
       >>> batched(model, jnp.ones((5, 3))).shape
       (5, 2)
 
-    An axis is an int, None for no axis, or a function `(leaf) -> int or None`; it is for a leaf or all of a subtree.
-
     Args:
       fun: A function of any trees. Arrays that it holds, as a module does, have no axis. Default: return a decorator.
-      in_axes: One axis for all arguments; a tuple of axes, or of prefixes of the arguments, one for each by position;
-        or a dictionary from names of arguments to these, where `*args` and `**kwargs` are one argument each. Default,
-        also for arguments that a dictionary leaves out: 0 for arrays, None for other leaves.
+      in_axes: One axis for all arguments, an int, None, or a function `(leaf) -> int or None`; a tuple of axes, or of
+        prefixes of the arguments, one for each by position; or a dictionary from names of arguments to these, where
+        `*args` and `**kwargs` are one argument each. Default, also for names left out: 0 for arrays, None for others.
       out_axes: The axis in the result, or a tree of axes that is a prefix of the result. Default: 0 for arrays.
       axis_name: The name of the axis, for `jax.lax.psum` and similar functions. Default: None.
       axis_size: The length of the axis, if no argument has it. Default: None.
@@ -195,7 +193,7 @@ class _ShardMap(_Mapped):
     _option = "in_specs"
     _is_entry = staticmethod(_is_spec)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         in_specs, out_specs, options = self._options
         rest: Any = None
 

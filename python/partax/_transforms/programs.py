@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax.experimental import io_callback
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import Sharding
@@ -22,7 +21,7 @@ from partax._transforms.wrapper import Transformed, check_callable, transformati
 class _Checkpoint(Transformed[..., Any]):
     _name = "filter_checkpoint"
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         prevent_cse, policy = self._options
         objects = Objects.of_call(self._name, self.__wrapped__, args, kwargs, takes_fun=True)
         run = jax.checkpoint(on_split(objects.return_changes(operator.call)), prevent_cse=prevent_cse, policy=policy)
@@ -85,7 +84,7 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
 class _MakeJaxpr(Transformed[..., Any]):
     _name = "filter_make_jaxpr"
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jaxpr, out = _program_of(self._name, self.__wrapped__, args, kwargs)
         return jaxpr, out.build(out.leaves, lambda: out.values), out.build(out.rest.values, lambda: out.values)
 
@@ -184,10 +183,9 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     """
     check_callable(fn, "filter_closure_convert")
     jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
-    call = Split.of((args, kwargs), _described)
-    structs = (jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in call.leaves.values())
+    call: Any = jax.eval_shape(lambda call: call, Split.of((args, kwargs), _described))
     name = getattr(fn, "__name__", type(fn).__name__)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, call.replace(structs).only(()), out.only(()), name)
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, call.only(()), out.only(()), name)
 
 
 def filter_pure_callback(

@@ -49,11 +49,8 @@ class Transformed(Generic[_P, _R_co]):
         leaves, structure = options.value
         return cls(*children, *jax.tree.unflatten(structure, leaves))
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
-        return self._call(args, kwargs)
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return wrapper_text(self._name, self)
