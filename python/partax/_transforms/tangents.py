@@ -15,6 +15,9 @@ from partax._transforms.split import Rest, Split, leaf_text, spread
 
 def differentiated(tree: Any, wrt: FilterSpec) -> Split:
     """Split a tree into the inexact arrays that `wrt` matches, or all, and the rest."""
+    if type(wrt) in (str, int):
+        such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
+        raise ValueError(f"found wrt={wrt!r}, expected a filter of leaves, such as wrt={such}")
     structure, leaves, rest = flat_partition(tree, is_inexact_array if wrt is None else is_inexact_array & wrt)
     return Split(Rest(structure, rest), leaves)
 
