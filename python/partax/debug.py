@@ -124,4 +124,4 @@ class _Limited(Transformed[..., Any]):
             failed = False
             return result
         finally:
-            history.end(record, failed)
+            record.end(failed)

@@ -56,7 +56,7 @@ class Operation(NamedTuple):
 
 
 Counts = Counter[Operation]
-FindingAt = Callable[[Line], Finding]
+Describe = Callable[[Line, Counts], Finding | None]
 
 
 class Loops:
@@ -95,16 +95,13 @@ class Loops:
             self.seconds[operation] += seconds
 
     def diagnoses(self) -> Iterator[Diagnosis]:
-        """One for each loop that runs many operations, and for each that waits for values."""
         apart = {*_WAITS, _PREPARATION} if self.has_programs else {*_WAITS}  # else they are all that it does
         operations = {operation: n for operation, n in self.counts.items() if operation.name not in apart}
         waits = {operation: n for operation, n in self.counts.items() if operation.name in _WAITS}
         for counts, describe in ((operations, self._of_operations), (waits, self._of_waits)):
-            for line, total, finding in _innermost(counts, describe):
-                name = line.function.rpartition(".")[2]
-                yield Diagnosis(name, line.place, (finding(line),), {"operations": total})
+            yield from _innermost(counts, describe)
 
-    def _of_operations(self, counts: Counts) -> FindingAt | None:
+    def _of_operations(self, line: Line, counts: Counts) -> Finding | None:
         repeated = [count for count in counts.values() if count >= _FEWEST_REPETITIONS]
         is_enough = len(repeated) >= _FEWEST_SORTS or not self.has_programs
         if not is_enough or sum(repeated) < _FEWEST_OPERATIONS:
@@ -113,21 +110,19 @@ class Loops:
         message = _OPERATIONS.format(total, seconds_text(seconds))
         severity: Severity = "low" if seconds < _MUCH_SECONDS else "high" if total >= _MANY else "medium"
         figures = {"operations": total, "operation_seconds": seconds}
-        return lambda line: finding_at(line, "dispatch", severity, message, _COMPILE, **figures)
+        return finding_at(line, "dispatch", severity, message, _COMPILE, **figures)
 
-    def _of_waits(self, counts: Counts) -> FindingAt | None:
+    def _of_waits(self, line: Line, counts: Counts) -> Finding | None:
         times, seconds = counts.total(), sum(self.seconds[operation] for operation in counts)
         if times < _FEWEST_FETCHES or seconds < _LOST_SECONDS:
             return None
         does, advice = _WAITS[counts.most_common(1)[0][0].name]
         message = _WAITING.format(does.format(times), seconds_text(seconds))
         severity: Severity = "medium" if seconds >= _VERY_MUCH_LOST else "low"
-        return lambda line: finding_at(line, "host", severity, message, advice, times=times, lost_seconds=seconds)
+        return finding_at(line, "host", severity, message, advice, times=times, lost_seconds=seconds)
 
 
-def _innermost(
-    all_counts: dict[Operation, int], describe: Callable[[Counts], FindingAt | None]
-) -> Iterator[tuple[Line, int, FindingAt]]:
+def _innermost(all_counts: dict[Operation, int], describe: Describe) -> Iterator[Diagnosis]:
     """The innermost loops with a finding, each by the line that most of its operations come from."""
     by_loop: defaultdict[tuple[str, int, int], Counts] = defaultdict(Counter)
     for operation, count in all_counts.items():
@@ -139,10 +134,12 @@ def _innermost(
     for (file, first, last), counts in sorted(by_loop.items(), key=lambda pair: pair[0][2] - pair[0][1]):
         outer = [other for (name, a, b), other in by_loop.items() if name == file and a <= first and last <= b]
         is_most = counts.total() >= _MOST * max(other.total() for other in outer)
-        finding = describe(counts) if is_most and covered.isdisjoint(counts) else None
-        if finding is not None:
+        if not is_most or not covered.isdisjoint(counts):
+            continue
+        at: Counter[Line] = Counter()
+        for operation, count in counts.items():
+            at[[line for line in operation.lines if line.file == file and first <= line.line <= last][-1]] += count
+        line = at.most_common(1)[0][0]
+        if finding := describe(line, counts):
             covered.update(counts)
-            at: Counter[Line] = Counter()
-            for operation, count in counts.items():
-                at[[line for line in operation.lines if line.file == file and first <= line.line <= last][-1]] += count
-            yield at.most_common(1)[0][0], counts.total(), finding
+            yield Diagnosis(line.function.rpartition(".")[2], line.place, (finding,), {"operations": counts.total()})

@@ -189,8 +189,7 @@ def _entry(value: Any, kind: Any) -> Entry:
     if kind is jax.ShapeDtypeStruct:
         return array_entry(_type_of(value))
     if issubclass(kind, type):
-        module = "" if value.__module__ == "builtins" else f"{value.__module__}."
-        return Entry(id(value), "class", module + class_name(value))
+        return Entry(id(value), "class", f"{value.__module__}.{class_name(value)}".removeprefix("builtins."))
     if issubclass(kind, enum.Enum):
         return Entry((kind, value.name), "static", f"{kind.__name__}.{value.name}")
     has_own_equality = kind.__eq__ is not object.__eq__

@@ -28,10 +28,8 @@ class Difference(NamedTuple):
         if self.is_recreated:
             name = str(new).removeprefix("static ").removesuffix(" object")
             return f"`{path}`: `{name}` object was re-created and has no `__eq__`, so it counts by identity"
-        if old is None:
-            return f"{path}: {new}, which was not there"
-        if new is None:
-            return f"{path}: {old}, which is there no more"
+        if old is None or new is None:
+            return f"{path}: {new}, which was not there" if old is None else f"{path}: {old}, which is there no more"
         if str(old) == str(new) and new.aval is not None:
             return f"{path}: {new} on {_arrow(_mesh_text(old.aval), _mesh_text(new.aval))}"
         if str(old) == str(new):

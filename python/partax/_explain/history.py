@@ -56,6 +56,13 @@ class Record:
     static_arrays: list[list[ArrayPlace]] | None = None  # until the trace ends
     history: "History | None" = None
 
+    def end(self, failed: bool) -> None:
+        self.failed, self.static_arrays = failed, None
+        if self.history is not None:
+            with _lock:
+                self.history.under_way -= 1
+                self.history.live -= failed
+
 
 @dataclasses.dataclass(eq=False, repr=False)
 class History:
@@ -74,7 +81,7 @@ class History:
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
     _cleared_at: int = 0  # the last trace that `clear_cache` has dropped
-    _under_way: int = 0  # traces that have begun
+    under_way: int = 0  # traces that have begun
     _causes: dict[str, set[str]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))  # by path
 
     def cleared(self) -> None:
@@ -86,7 +93,7 @@ class History:
         record.site = call_site()
         with _lock:
             record.reason = self._explain(record)
-            self._under_way += 1
+            self.under_way += 1
             self.count += 1
             self.live += 1
             record.number, record.history = self.count, self
@@ -96,12 +103,6 @@ class History:
         if explaining() and self.options is not None:
             because = "because " if record.number > 1 else ""
             report_line(record.site, f"{self.name}: trace {record.number}, {because}{record.reason}")
-
-    def end(self, record: Record, failed: bool) -> None:
-        with _lock:
-            self._under_way -= 1
-            record.failed = failed
-            self.live -= failed
 
     def _explain(self, record: Record) -> str:
         if not self.records:
@@ -126,23 +127,23 @@ class History:
         return reason
 
     def _warn(self, site: tuple[str, int], culprit: str, changes: Sequence[Difference]) -> None:
+        causes: list[tuple[str, Iterable[str], str]] = []  # path, values and text
         again = str(self.count), str(self.count + 1)
         recreated = next((change for change in changes if change.is_recreated), None)
         if culprit:
-            self._count_cause(culprit.partition("`: ")[0], again, culprit + _FUNCTION_REMEDY, site)
+            causes.append((culprit.partition("`: ")[0], again, culprit + _FUNCTION_REMEDY))
         elif recreated is not None:
-            self._count_cause(recreated.path, again, recreated.text + _OBJECT_REMEDY, site)
-        elif self._under_way == 0 and all(change.is_number for change in changes):  # a recursion ends by a number
+            causes.append((recreated.path, again, recreated.text + _OBJECT_REMEDY))
+        elif self.under_way == 0 and all(change.is_number for change in changes):  # a recursion ends by a number
             for change in changes:
                 what = f"values of the static Python number `{change.path}` are a trace of `{self.name}` each"
                 values = (entry.value_text for entry in change[1:] if entry is not None)
-                self._count_cause(change.path, values, f"{_WARN_AT} {what}; {change.advice}", site)
-
-    def _count_cause(self, path: str, values: Iterable[str], text: str, site: tuple[str, int]) -> None:
-        before = len(self._causes[path])
-        self._causes[path].update(values)
-        if before < _WARN_AT <= len(self._causes[path]):
-            warnings.warn_explicit(text, RetraceWarning, *site)
+                causes.append((change.path, values, f"{_WARN_AT} {what}; {change.advice}"))
+        for path, values, text in causes:
+            before = len(self._causes[path])
+            self._causes[path].update(values)
+            if before < _WARN_AT <= len(self._causes[path]):
+                warnings.warn_explicit(text, RetraceWarning, *site)
 
     def _recreated_callable(self, old: Description, new: Description) -> str:
         for path, entry in new.entries.items():
@@ -257,9 +258,3 @@ def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) ->
         function = None if call.shape.has_callable else call.function
         record.static_arrays = arrays_in_statics(described, history.name, function)
     return record
-
-
-def end_trace(record: Record, failed: bool) -> None:
-    record.static_arrays = None
-    if record.history is not None:
-        record.history.end(record, failed)

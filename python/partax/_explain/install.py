@@ -1,7 +1,5 @@
 """The `report` of wrappers, imported when it is called, and the traces of the stages that JAX reports."""
 
-import importlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -51,11 +49,13 @@ def _record_of_call() -> Any:
     return record
 
 
-def _in_history(name: str) -> Callable[..., Any]:
-    return lambda *args: getattr(importlib.import_module("partax._explain.history"), name)(*args)
+def _begin_trace(*args: Any) -> Any:
+    from partax._explain.history import begin_trace  # imported late: the first trace needs it
+
+    return begin_trace(*args)
 
 
 def install() -> None:
-    observers.before_trace, observers.after_trace = _in_history("begin_trace"), _in_history("end_trace")
+    observers.before_trace, observers.after_trace = _begin_trace, lambda record, failed: record.end(failed)
     _core.JitFunction.report = _report  # type: ignore[method-assign]
     jax.monitoring.register_event_duration_secs_listener(_on_duration)

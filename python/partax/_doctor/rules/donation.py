@@ -11,6 +11,7 @@ from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
 from partax._explain.differences import argument_of
 from partax._jit.forwarded_arrays import arrays_in_several_places, listed
+from partax._pytree.spec_data import leaf_paths
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
 _SHARE_DOUBLED = 0.5  # of the memory: from here on the doubled arguments decide whether a larger batch fits
@@ -61,8 +62,8 @@ def _replaced_bytes(program: Program) -> dict[str, int]:
 
 def _shared_paths(program: Program, names: Sequence[str]) -> list[str]:
     """The paths of an array that is in two places, one of them in the arguments `names`."""
-    leaves, spec = _core.flatten(program.bound_arguments, "")
-    paths = [path.removeprefix("['").replace("']", "", 1) for path in spec.dynamic_paths()]
+    described, leaves = _core.describe_tree(program.bound_arguments, "")
+    paths = [path.removeprefix("['").replace("']", "", 1) for path in leaf_paths(described)]
     groups = [[paths[i] for i in group] for group in arrays_in_several_places(leaves)]
     return next((group for group in groups if {*map(argument_of, group)} & {*names}), [])
 
