@@ -14,14 +14,12 @@ class HeldValues {
     heap_.reset(new PyObject*[size]);
     values_ = heap_.get();
   }
-  HeldValues(const HeldValues&) = delete;
-  HeldValues& operator=(const HeldValues&) = delete;
+  HeldValues& operator=(HeldValues&&) = delete;  // nor a copy
   ~HeldValues() {
     for (std::size_t i = 0; i < held_; ++i) Py_XDECREF(values_[i]);
   }
 
-  // To be filled with borrowed objects, null where one is absent; and then held before any Python runs, or other
-  // threads do.
+  // To be filled with borrowed objects or null, and held before any Python runs, or other threads do.
   PyObject** to_fill() noexcept { return values_; }
   void hold() noexcept { hold_first(size_); }
   void hold_first(std::size_t count) noexcept {
@@ -39,15 +37,13 @@ class HeldValues {
     hold();
     return true;
   }
-  // To be filled with owned objects.
+  // To be filled with owned objects, at once or by `append`.
   PyObject** to_own() noexcept {
     std::fill(values_, values_ + size_, nullptr);
     held_ = size_;
     return values_;
   }
-  // Or one after the other, each owned.
   void append(Ref value) noexcept { values_[held_++] = value.release(); }
-  // A held object, which somebody else then owns.
   Ref release(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 
@@ -69,8 +65,7 @@ class HeldValues {
 class CollectionPause {
  public:
   CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
-  CollectionPause(const CollectionPause&) = delete;
-  CollectionPause& operator=(const CollectionPause&) = delete;
+  CollectionPause& operator=(CollectionPause&&) = delete;  // nor a copy
   ~CollectionPause() {
     if (enabled_) PyGC_Enable();
   }

@@ -29,8 +29,7 @@ class Turn {
   Turn() noexcept : is_first_(current_turn() == nullptr) {
     if (is_first_) PyCriticalSection_Begin(&section_, &turn_object);
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  Turn& operator=(Turn&&) = delete;  // nor a copy
   ~Turn() {
     if (is_first_) PyCriticalSection_End(&section_);
   }
@@ -46,8 +45,7 @@ class Away {
   Away() noexcept : section_(current_turn()) {
     if (section_ != nullptr) PyCriticalSection_End(section_);
   }
-  Away(const Away&) = delete;
-  Away& operator=(const Away&) = delete;
+  Away& operator=(Away&&) = delete;  // nor a copy
   ~Away() {
     if (section_ != nullptr) PyCriticalSection_Begin(section_, &turn_object);
   }
@@ -68,8 +66,7 @@ class Reading {
       PyCriticalSection_End(&section);
     }
   }
-  Reading(const Reading&) = delete;
-  Reading& operator=(const Reading&) = delete;
+  Reading& operator=(Reading&&) = delete;  // nor a copy
   ~Reading() { PyMutex_Unlock(&mutex_); }
 
  private:

@@ -52,8 +52,6 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
 
 namespace {
 
-std::string flattening(PyObject* node) { return "flattening the `" + type_name(node) + "` at"; }
-
 // Whether these may be the children and the aux data of a node.
 bool is_pair(const Ref& pair) {
   if (!pair || !PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) return false;
@@ -65,18 +63,15 @@ bool is_pair(const Ref& pair) {
 
 OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
   const auto checked = [&](PyObject* result) {
-    if (result == nullptr) throw WalkError::from_user_code(flattening(node));
+    if (result == nullptr) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
     return Ref::steal(result);
   };
-  const Ref function = info.functions.flatten;
-  Ref pair = checked(PyObject_CallOneArg(function.get(), node));
+  Ref pair = checked(PyObject_CallOneArg(Ref(info.functions.flatten).get(), node));
   // jax's error is raised if the function returns something else.
   if (!is_pair(pair)) pair = checked(PyObject_CallOneArg(hooks.flatten_one_level.get(), node));
   if (!is_pair(pair)) throw WalkError::diagnosed(PyExc_TypeError, "jax does not flatten `" + type_name(node) + "`");
-  OneLevel result;
-  result.children = checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));
-  result.aux = Ref::borrow(PyTuple_GET_ITEM(pair.get(), 1));
-  return result;
+  return {checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence")),
+          Ref::borrow(PyTuple_GET_ITEM(pair.get(), 1))};
 }
 
 }  // namespace partax

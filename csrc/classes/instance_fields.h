@@ -36,7 +36,7 @@ class FieldReader {
       return true;
     };
     if (!info.offsets.empty()) {
-      read_slots(info, fields);
+      for (std::size_t i = 0; i < info.offsets.size(); ++i) fields[i] = in_slot(info.offsets[i]);
     } else if (!visit_in_order(info, put)) {
       read_by_name(info, fields);
     }
@@ -63,9 +63,6 @@ class FieldReader {
 
   PyObject* in_slot(Py_ssize_t offset) const noexcept {
     return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object_) + offset);
-  }
-  void read_slots(const TypeInfo& info, PyObject** values) const noexcept {
-    for (std::size_t i = 0; i < info.offsets.size(); ++i) values[i] = in_slot(info.offsets[i]);
   }
   template <typename Visit>
   bool visit_slots(const TypeInfo& info, Visit&& visit) const {

@@ -71,20 +71,6 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
   }
 }
 
-std::vector<std::uint32_t> field_indices(const TypeInfo& info, PyObject* names) {
-  std::vector<std::uint32_t> indices;
-  for (PyObject* name : Items(names)) {
-    std::uint32_t index = 0;
-    for (const std::vector<Ref>* fields : {&info.child_names, &info.static_names}) {
-      for (const Ref& field : *fields) {
-        if (PyUnicode_Compare(field.get(), name) == 0) indices.push_back(index);
-        ++index;
-      }
-    }
-  }
-  return indices;
-}
-
 // Fills `info` from the partax._families.fields.Description of the type. One of the exact built-in types, which cannot
 // be registered otherwise, has no traits.
 void describe(PyObject* object, TypeInfo& info) {
@@ -103,7 +89,9 @@ void describe(PyObject* object, TypeInfo& info) {
   info.child_names = interned_names(field("child_names").get());
   info.static_names = interned_names(field("static_names").get());
   if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
-  info.set_order = field_indices(info, field("set_order").get());
+  for (PyObject* index : Items(field("set_order").get())) {
+    info.set_order.push_back(static_cast<std::uint32_t>(size_of_number(index)));
+  }
   info.is_frozen = field("is_frozen").get() == Py_True;
   info.functions.flatten = field("flatten");
   info.functions.unflatten = field("unflatten");
@@ -191,13 +179,12 @@ void TypeTable::read_anew(PyTypeObject* type) {
 }
 
 void TypeTable::refresh_registrations() {
-  const Ref registered = Ref::borrow(hooks.registered.get());
-  if (!registered && !hooks.is_node) return;  // partax is being imported
-  if (registered) registrations_ = PyDict_GET_SIZE(registered.get());
+  PyObject* const registered = hooks.registered.get();
+  if (registered == nullptr && !hooks.is_node) return;  // partax is being imported
+  if (registered != nullptr) registrations_ = PyDict_GET_SIZE(registered);
   const auto is_node = [&](PyObject* type) {
-    if (registered) return checked_int(PyDict_Contains(registered.get(), type)) == 1;
-    const Ref answer = Ref::checked(PyObject_CallOneArg(hooks.is_node.get(), type));
-    return checked_int(PyObject_IsTrue(answer.get())) == 1;
+    if (registered != nullptr) return checked_int(PyDict_Contains(registered, type)) == 1;
+    return Ref::checked(PyObject_CallOneArg(hooks.is_node.get(), type)).get() == Py_True;
   };
   // Asking may run a metaclass's __hash__, so the table is left alone until that is over.
   std::vector<Ref> leaves;

@@ -17,16 +17,6 @@ bool is_union(PyObject* object) noexcept {
   return std::strcmp(name, "types.UnionType") == 0 || std::strcmp(name, "typing.Union") == 0;
 }
 
-// Whether isinstance with this class is decided by the class of the object: not if a metaclass overrides it, except
-// that of abstract classes, and jax's, which looks into tracers alone.
-bool is_decided_by_class(PyObject* cls) {
-  static Name name("__instancecheck__");
-  if (!PyType_Check(cls)) return false;
-  const Ref check = on_type(Py_TYPE(cls), name.get());
-  return cls == hooks.jax_array.get() || check.get() == on_type(&PyType_Type, name.get()).get() ||
-         check.get() == on_type(hooks.abstract.type(), name.get()).get();
-}
-
 bool are_types(const Items& items) {
   return items.begin() != items.end() &&
          std::all_of(items.begin(), items.end(), [](PyObject* item) { return PyType_Check(item) || is_union(item); });
@@ -34,11 +24,9 @@ bool are_types(const Items& items) {
 
 bool read_type(PyObject* object, Filter& filter) {
   const Ref types = PyTuple_CheckExact(object) ? Ref::borrow(object) : tuple_of({Ref::borrow(object)});
-  const Items items(types.get());
-  if (!are_types(items)) return false;
+  if (!are_types(Items(types.get()))) return false;
   filter.op = Filter::Op::kType;
   filter.object = Ref::borrow(object);
-  filter.by_class = std::all_of(items.begin(), items.end(), is_decided_by_class);
   filter.has_types = true;
   return true;
 }
@@ -109,12 +97,11 @@ Filter read_filter(PyObject* object, int depth) {
   return filter;
 }
 
-bool LeafTest::ask(PyObject* object, Answer& answer) {
-  if (filter_.op != Filter::Op::kType) return is_truthy(filter_.object.get(), object, "asking the filter about");
-  const int is_instance = PyObject_IsInstance(object, filter_.object.get());
+bool matches(const Filter& filter, PyObject* object) {
+  if (filter.op == Filter::Op::kBuiltin) return holds(filter.predicate, object);
+  if (filter.op == Filter::Op::kCallable) return is_truthy(filter.object.get(), object, "asking the filter about");
+  const int is_instance = PyObject_IsInstance(object, filter.object.get());
   if (is_instance < 0) throw WalkError::from_user_code("asking isinstance about");
-  const bool is_tracer = TypeTable::instance().find(object).sort == LeafSort::kTracer;
-  if (filter_.by_class && !is_tracer) answer = Answer{Py_TYPE(object), is_instance == 1};
   return is_instance == 1;
 }
 

@@ -34,7 +34,7 @@ IsLeaf is_leaf_of(PyObject* callable) {
   return [callable](PyObject* object) { return is_truthy(callable, object, "asking `is_leaf` about"); };
 }
 
-void Flat::flatten(PyObject* tree, IsLeaf is_leaf) {
+Flat::Flat(PyObject* tree, IsLeaf is_leaf) {
   FlattenOptions options;
   options.hashed = false;
   options.every_leaf = true;

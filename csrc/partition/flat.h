@@ -15,9 +15,8 @@ using IsLeaf = std::function<bool(PyObject*)>;
 IsLeaf is_leaf_of(PyObject* callable);
 
 struct Flat {
-  Flat() = default;
   // The spec can be rebuilt. Errors are WalkErrors, whatever raises.
-  explicit Flat(PyObject* tree, IsLeaf is_leaf = {}) { flatten(tree, std::move(is_leaf)); }
+  explicit Flat(PyObject* tree, IsLeaf is_leaf = {});
 
   // What Python makes the paths of the nodes and leaves from.
   Ref names() const;
@@ -27,9 +26,6 @@ struct Flat {
   TreeSpec spec;
   LeafBuffer leaves;
   std::vector<Ref> objects;  // of each node of the spec, leaves included
-
- protected:
-  void flatten(PyObject* tree, IsLeaf is_leaf);
 };
 
 // Whether all nodes are alike; raises a WalkError without a path if an `==` raises.

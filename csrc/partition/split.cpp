@@ -16,17 +16,9 @@ namespace {
 using Label = std::uint32_t;
 constexpr Label kNever = std::numeric_limits<Label>::max();
 
-// The labels of the leaves below a node by a filter, or by the nearest of several.
-class Labels {
- public:
-  Labels(std::size_t first, std::size_t end, Label label) : first_(first), labels_(end - first, label) {}
-  Label& operator[](std::size_t leaf) noexcept { return labels_[leaf - first_]; }
-  void lower(std::size_t leaf, Label label) noexcept { (*this)[leaf] = std::min((*this)[leaf], label); }
+using Labels = std::vector<Label>;  // of each leaf of the tree, by a filter or by the nearest of several
 
- private:
-  std::size_t first_;
-  std::vector<Label> labels_;
-};
+void lower(Label& label, Label other) noexcept { label = std::min(label, other); }
 
 class Labeler {
  public:
@@ -37,8 +29,6 @@ class Labeler {
     }
     first_leaf_.push_back(nodes_.size());
   }
-
-  Labels labels_of(std::size_t node, Label label) const { return {first_leaf_[node], end_leaf(node), label}; }
 
   // Lowers the label of each leaf below `node` that the filter takes nearer to the root than its label says. What is
   // said of leaves alone is asked only of those that have none.
@@ -57,10 +47,8 @@ class Labeler {
         label_nodes(filter, node, labels);
         [[fallthrough]];
       case Filter::Op::kBuiltin:
-      case Filter::Op::kCallable: {
-        LeafTest answers(filter);
-        return ask([&](std::size_t leaf) { return answers.holds(tree_.leaves[leaf]); });
-      }
+      case Filter::Op::kCallable:
+        return ask([&](std::size_t leaf) { return matches(filter, tree_.leaves[leaf]); });
       case Filter::Op::kPath: {
         const Ref mask = python::match_paths(filter.object, names());
         const char* const is_match = PyBytes_AS_STRING(mask.get());
@@ -72,7 +60,7 @@ class Labeler {
       case Filter::Op::kAll:
         return label_all(filter, node, labels);
       case Filter::Op::kNot: {
-        Labels member = asked_of(node, labels);
+        Labels member = labels;
         label(filter.members[0], node, member);
         for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
           if (member[leaf] == kNever) labels[leaf] = nodes_[leaf];
@@ -89,20 +77,11 @@ class Labeler {
   std::size_t end_of(std::size_t node) const noexcept { return node + tree_.spec.nodes[node].extent; }
   std::size_t end_leaf(std::size_t node) const noexcept { return first_leaf_[end_of(node)]; }
 
-  // The labels with which a member of a combination begins: kNever for the leaves that it is asked about.
-  Labels asked_of(std::size_t node, Labels& labels) const {
-    Labels member = labels_of(node, kNever);
-    for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
-      if (labels[leaf] != kNever) member[leaf] = nodes_[leaf];
-    }
-    return member;
-  }
-
   // Where the first of the members matches that all take the leaf.
   void label_all(const Filter& filter, std::size_t node, Labels& labels) {
     // A type may take a leaf nearer to the root than its label says.
-    Labels nearest = labels_of(node, kNever - 1);
-    Labels next = filter.has_types ? labels_of(node, kNever) : asked_of(node, labels);
+    Labels nearest(nodes_.size(), kNever - 1);
+    Labels next = filter.has_types ? Labels(nodes_.size(), kNever) : labels;
     for (const Filter& member : filter.members) {
       Labels of_member = next;
       label(member, node, of_member);
@@ -111,22 +90,21 @@ class Labeler {
           nearest[leaf] = kNever;
           next[leaf] = nodes_[leaf];
         } else if (nearest[leaf] != kNever) {
-          nearest.lower(leaf, of_member[leaf]);
+          lower(nearest[leaf], of_member[leaf]);
         }
       }
     }
-    for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) labels.lower(leaf, nearest[leaf]);
+    for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) lower(labels[leaf], nearest[leaf]);
   }
 
   void label_nodes(const Filter& filter, std::size_t node, Labels& labels) {
-    LeafTest answers(filter);
     for (const std::size_t end = end_of(node); node < end;) {
-      if (is_leaf(node) || !answers.holds(tree_.objects[node].get())) {
+      if (is_leaf(node) || !matches(filter, tree_.objects[node].get())) {
         ++node;
         continue;
       }
       for (std::size_t leaf = first_leaf_[node]; leaf < end_leaf(node); ++leaf) {
-        labels.lower(leaf, static_cast<Label>(node));
+        lower(labels[leaf], static_cast<Label>(node));
       }
       node = end_of(node);
     }
@@ -166,12 +144,11 @@ class Labeler {
 }  // namespace
 
 SplitTree::SplitTree(PyObject* tree, PyObject* filters, IsLeaf is_leaf)
-    : rest(static_cast<std::uint32_t>(PyTuple_GET_SIZE(filters))) {
+    : Flat(tree, std::move(is_leaf)), rest(static_cast<std::uint32_t>(PyTuple_GET_SIZE(filters))) {
   std::vector<Filter> compiled;
   for (PyObject* filter : Items(filters)) compiled.push_back(read_filter(filter));
-  flatten(tree, std::move(is_leaf));
   Labeler labeler(*this);
-  Labels nearest = labeler.labels_of(0, kNever);
+  Labels nearest(leaves.size(), kNever);
   part.assign(leaves.size(), rest);
   for (std::uint32_t i = 0; i < rest; ++i) {
     Labels before = nearest;
@@ -184,26 +161,23 @@ SplitTree::SplitTree(PyObject* tree, PyObject* filters, IsLeaf is_leaf)
 
 void SplitTree::make_rest_static() {
   const std::vector<StaticValue> old = std::exchange(spec.statics, {});
-  std::vector<Ref> all;
-  for (std::size_t i = 0; i < leaves.size(); ++i) all.push_back(Ref::borrow(leaves[i]));
-  leaves.clear();
   const std::vector<std::uint32_t> parts = std::exchange(part, {});
-  auto next_static = old.begin();
-  std::size_t leaf = 0;
+  const Ref all = leaves.tuple();
+  leaves.clear();
+  std::size_t leaf = 0, next_static = 0;
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
     Node& node = spec.nodes[i];
-    const std::size_t last = i + 1 < spec.nodes.size() ? spec.nodes[i + 1].first_static : old.size();
-    const auto end = old.begin() + static_cast<std::ptrdiff_t>(last);
+    const std::size_t end = i + 1 < spec.nodes.size() ? spec.nodes[i + 1].first_static : old.size();
     node.first_static = static_cast<std::uint32_t>(spec.statics.size());
-    spec.statics.insert(spec.statics.end(), next_static, end);
-    next_static = end;
+    for (; next_static < end; ++next_static) spec.statics.push_back(old[next_static]);
     if (node.kind != Kind::kDynamicLeaf) continue;
+    Ref object = Ref::borrow(PyTuple_GET_ITEM(all.get(), static_cast<Py_ssize_t>(leaf)));
     if (parts[leaf] == rest) {
       node.kind = Kind::kStaticLeaf;
-      spec.statics.push_back(StaticValue::loose(all[leaf]));
+      spec.statics.push_back(StaticValue::loose(std::move(object)));
     } else {
       part.push_back(parts[leaf]);
-      leaves.push(all[leaf]);
+      leaves.push(std::move(object));
     }
     ++leaf;
   }

@@ -85,15 +85,6 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
           "`__eq__` (static); give the class a hash, as by `@dataclass(frozen=True)`, or make it a pytree node");
 }
 
-Ref field(PyObject* value, PyObject* name) {
-  Ref item = Ref::steal(PyObject_GenericGetAttr(value, name));
-  if (!item) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError{};
-    PyErr_Clear();
-  }
-  return item;
-}
-
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   switch (form) {
     case Form::kIdentity:

@@ -45,9 +45,6 @@ inline bool is_plain(PyObject* value) noexcept {
 inline bool is_composite(Form form) noexcept { return form >= Form::kByteArray; }
 inline bool is_mutable_form(Form form) noexcept { return form >= Form::kByteArray && form <= Form::kSet; }
 
-// The attribute of a frozen dataclass, or empty where the instance lacks it.
-Ref field(PyObject* value, PyObject* name);
-
 // Visits the keys and values of a dict or a subclass.
 template <typename Visit>
 void each_entry(PyObject* dict, Visit&& visit) {
@@ -110,7 +107,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
       for (const Ref& name : *info->traits.compared) {
-        located(field(value, name.get()), [&] { return attribute_segment(name.get()); });
+        located(optional_attribute(value, name.get()), [&] { return attribute_segment(name.get()); });
       }
       break;
     }

@@ -19,11 +19,9 @@ void StaticValue::own() {
 }
 
 StaticValue StaticValue::for_result() const {
-  StaticValue result;
-  if (mode_ == Mode::kComposite || mutable_) return result;
-  result.mode_ = mode_;
-  result.held_ = held_;
-  result.record_ = record_;
+  if (mode_ == Mode::kComposite || mutable_) return {};
+  StaticValue result = *this;
+  result.composite_.reset();
   return result;
 }
 
@@ -109,62 +107,50 @@ bool StaticValue::equals(const StaticValue& other) const {
   return value && keep.equals(value.get());
 }
 
-class Sealer {
- public:
-  Sealer(PyObject* on_death, Callables callables) : on_death_(on_death), callables_(callables) {}
-
-  StaticValue seal(PyObject* value) {
-    check_depth();
-    const Form form = form_of(value);
-    if (form == Form::kCallable) return seal_callable(value);
-    if (is_composite(form)) return seal_composite(value, form);
-    StaticValue result;
-    const bool is_weak = form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
-    result.mode_ = is_weak ? StaticValue::Mode::kWeak : StaticValue::Mode::kHeld;
-    result.held_ = is_weak ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
-    if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
-    // An object without a hash may change, so it is compared with a copy.
-    if (form == Form::kGeneric && result.hash_ == -1) result.held_ = python::equal_copy(value);
+StaticValue StaticValue::seal(PyObject* value, PyObject* on_death, Callables callables) {
+  check_depth();
+  const Form form = form_of(value);
+  if (is_composite(form)) return seal_composite(value, form, on_death, callables);
+  StaticValue result;
+  if (form == Form::kCallable) {
+    result.mode_ = Mode::kCallable;
+    result.record_ = std::make_shared<CallableRecord>(value, on_death, callables == Callables::kByStructure);
     return result;
   }
+  const bool is_weak = form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+  result.mode_ = is_weak ? Mode::kWeak : Mode::kHeld;
+  result.held_ = is_weak ? Ref::checked(PyWeakref_NewRef(value, on_death)) : Ref::borrow(value);
+  if (form == Form::kGeneric) result.hash_ = own_hash(value, Unhashable::kCompare);
+  // An object without a hash may change, so it is compared with a copy.
+  if (form == Form::kGeneric && result.hash_ == -1) result.held_ = python::equal_copy(value);
+  return result;
+}
 
- private:
-  StaticValue seal_composite(PyObject* value, Form form) {
-    auto composite = std::make_shared<StaticValue::Composite>();
-    composite->type = Py_TYPE(value);
-    auto* type = reinterpret_cast<PyObject*>(composite->type);
-    const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
-    composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death_)) : Ref::borrow(type);
-    bool reusable = !is_mutable_form(form);
-    each_item(value, form, [&](const Ref& item) {
-      composite->items.push_back(item ? seal(item.get()) : StaticValue());
-      reusable = reusable && composite->items.back().identity() != nullptr;
-    });
-    // A value that is immutable all the way down and holds nothing weakly is also identified by its pointer.
-    StaticValue result;
-    result.mode_ = StaticValue::Mode::kComposite;
-    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
-      result.mode_ = StaticValue::Mode::kHeld;
-      result.held_ = Ref::borrow(value);
-    }
-    result.composite_ = composite;
-    return result;
+StaticValue StaticValue::seal_composite(PyObject* value, Form form, PyObject* on_death, Callables callables) {
+  auto composite = std::make_shared<Composite>();
+  composite->type = Py_TYPE(value);
+  auto* type = reinterpret_cast<PyObject*>(composite->type);
+  const bool is_users = PyType_HasFeature(composite->type, Py_TPFLAGS_HEAPTYPE) != 0;
+  composite->type_ref = is_users ? Ref::checked(PyWeakref_NewRef(type, on_death)) : Ref::borrow(type);
+  bool reusable = !is_mutable_form(form);
+  each_item(value, form, [&](const Ref& item) {
+    composite->items.push_back(item ? seal(item.get(), on_death, callables) : StaticValue());
+    reusable = reusable && composite->items.back().identity() != nullptr;
+  });
+  // A value that is immutable all the way down and holds nothing weakly is also identified by its pointer.
+  StaticValue result;
+  result.mode_ = Mode::kComposite;
+  if (reusable && !is_users) {
+    result.mode_ = Mode::kHeld;
+    result.held_ = Ref::borrow(value);
   }
-
-  StaticValue seal_callable(PyObject* value) const {
-    StaticValue result;
-    result.mode_ = StaticValue::Mode::kCallable;
-    result.record_ = std::make_shared<CallableRecord>(value, on_death_, callables_ == Callables::kByStructure);
-    return result;
-  }
-
-  PyObject* on_death_;
-  Callables callables_;
-};
+  result.composite_ = std::move(composite);
+  return result;
+}
 
 StaticValue StaticValue::sealed(PyObject* on_death, Callables callables) const {
   if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
-  return reading([&] { return Sealer(on_death, callables).seal(held_.get()); }, kComparing);
+  return reading([&] { return seal(held_.get(), on_death, callables); }, kComparing);
 }
 
 }  // namespace partax

@@ -57,8 +57,9 @@ class StaticValue {
     kCallable,  // in `record_`
   };
   struct Composite;
-  friend class Sealer;
 
+  static StaticValue seal(PyObject* value, PyObject* on_death, Callables callables);
+  static StaticValue seal_composite(PyObject* value, Form form, PyObject* on_death, Callables callables);
   bool equals_value(PyObject* other) const;
   bool equals_items(PyObject* other) const;
   Ref value_for_comparison() const;

@@ -57,7 +57,10 @@ def describe_type(obj: Any) -> Description:
     cls = type(obj)
     if type(cls) is type and cls in BUILT_IN:
         return Description(BUILT_IN[cls])
-    return _describe(obj, cls)._replace(traits=traits(cls))
+    description = _describe(obj, cls)
+    names = (*description.child_names, *description.static_names)
+    order = tuple(names.index(name) for name in description.set_order if name in names)
+    return description._replace(set_order=order, traits=traits(cls))
 
 
 def _describe(obj: Any, cls: type) -> Description:

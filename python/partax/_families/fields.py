@@ -17,8 +17,9 @@ class Description(NamedTuple):
     family: str  # a kind of leaf, or a kind of node
     child_names: tuple[str, ...] = ()
     static_names: tuple[str, ...] = ()
-    # The attributes in the order in which they are set on an empty instance; empty if the class is called instead.
-    set_order: tuple[str, ...] = ()
+    # The attributes in the order in which they are set on an empty instance, for C++ as indices into children followed
+    # by statics; empty if the class is called instead.
+    set_order: tuple[str | int, ...] = ()
     is_frozen: bool = False  # whether an instance never changes, and has no attributes outside of the tree
     layout: Any = None  # of the family "entries": a `partax._families.flax.Layout`
     flatten: Callable[..., Any] | None = None  # (node) -> (children, aux data), for families with registered functions
