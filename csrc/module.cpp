@@ -10,7 +10,7 @@
 namespace partax {
 namespace {
 
-// What Python tells, by name: most of it when partax is imported.
+// Sets hooks by name: most of them when partax is imported.
 void configure(const pybind11::kwargs& references) {
   const std::pair<const char*, ImmortalRef*> names[] = {
       {"abstract", &hooks.abstract},
@@ -28,16 +28,11 @@ void configure(const pybind11::kwargs& references) {
       {"tree_def", &hooks.tree_def},
       {"wrapper_names", &hooks.wrapper_names},
   };
-  std::size_t known = 0;
-  for (const auto& [name, kept] : names) {
-    if (!references.contains(name)) continue;
-    kept->set(null_if_none(references[name].ptr()));
-    ++known;
+  for (const auto& [name, hook] : names) {
+    if (references.contains(name)) hook->set(null_if_none(references[name].ptr()));
   }
-  if (known != references.size()) raise_error(PyExc_TypeError, "expected names of the table in module.cpp");
 }
 
-// Has a type described again when it is next found; older traces of it are void.
 void read_anew(PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); }
 
 // The family of a node, or the sort of a leaf.

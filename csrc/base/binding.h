@@ -1,6 +1,5 @@
-// pybind11 as the folders' registrations use it: its functions, which take objects as PyObject*, held by their callers,
-// and give them as Ref, with our exceptions; but not its classes, which crash where memory is short while an instance
-// is made.
+// pybind11's functions for the registrations, with PyObject*, Ref and our exceptions. Its classes are not used, since
+// they crash where memory is short while an instance is made.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -40,8 +39,7 @@ struct IsBoxed : std::false_type {};
 template <typename Value>
 struct IsBoxed<Value, decltype(std::declval<const Value&>().traverse(visitproc(), nullptr))> : std::true_type {};
 
-// The class of the objects around a `Value`, with some slots of its own; without a `tp_new` no instance is made by a
-// call.
+// The class of the objects around a `Value`, with some slots of its own.
 template <typename Value>
 class BoxedClass {
  public:

@@ -22,8 +22,7 @@ inline void dealloc_nested(PyObject* self, destructor dealloc, void (*clear)(PyO
   Py_TRASHCAN_END;
 }
 
-// What such an object is, or begins with. The value tells the garbage collector what it holds, by a
-// `traverse(visit, arg)`.
+// What such an object is, or begins with. The value has a `traverse(visit, arg)` for the garbage collector.
 template <typename Value>
 struct Boxed {
   PyObject_HEAD
@@ -65,8 +64,7 @@ inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject*
 inline PyMethodDef generic_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
 
-// Adds a heap type whose instances are, or begin with, boxed objects; `slots` are its own. Without a `tp_new` no call
-// makes them by a call.
+// Adds a heap type whose instances are, or begin with, boxed objects. Without a `tp_new` in `slots` no call makes them.
 template <typename Value>
 PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
                              unsigned int flags = 0, std::size_t size = sizeof(Boxed<Value>)) {

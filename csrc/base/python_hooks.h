@@ -5,13 +5,16 @@
 
 namespace partax {
 
-// One of them. Its module is imported where it is called first, and it is found only then.
+// Imported where it is called first.
 class PythonFunction {
  public:
   constexpr PythonFunction(const char* module, const char* name) noexcept : module_(module), name_(name) {}
 
   PyObject* get() {
-    if (function_ == nullptr) function_ = find().release();
+    if (function_ == nullptr) {
+      const Ref module = Ref::checked(PyImport_ImportModule(module_));
+      function_ = attribute(module.get(), name_).release();
+    }
     return function_;
   }
 
@@ -27,10 +30,6 @@ class PythonFunction {
  private:
   static PyObject* as_argument(PyObject* object) noexcept { return object; }
   static PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
-  Ref find() const {
-    const Ref module = Ref::checked(PyImport_ImportModule(module_));
-    return attribute(module.get(), name_);
-  }
 
   const char *module_, *name_;
   PyObject* function_ = nullptr;  // for the life of the process

@@ -26,8 +26,7 @@ class FieldReader {
   PyObject* dict() const noexcept { return dict_.get(); }
   // Where they are: what a Reading of them is of.
   PyObject* place(const TypeInfo& info) const noexcept { return info.offsets.empty() ? dict_.get() : object_; }
-  // Fills `values` (as long as both name lists) and holds them. One pass over the dictionary where its order is one
-  // seen lately. Whether the instance has all fields and no other attribute.
+  // Fills `values` (as long as both name lists) and holds them. Whether these are all attributes of the instance.
   bool read(const TypeInfo& info, HeldValues& values) const {
     const Reading reading(place(info));
     PyObject** const fields = values.to_fill();

@@ -85,13 +85,11 @@ void add_predicates(PyObject* module) {
   }
 }
 
-int predicate_of(PyObject* function) noexcept {
+int predicate_of(PyObject* filter) noexcept {
   for (int i = 0; hooks.predicates && i < 4; ++i) {
-    if (PyTuple_GET_ITEM(hooks.predicates.get(), i) == function) return i;
+    if (PyTuple_GET_ITEM(hooks.predicates.get(), i) == filter) return i;
   }
-  if (!PyCFunction_CheckExact(function)) return -1;
-  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
-  return method >= methods && method < methods + 4 ? static_cast<int>(method - methods) : -1;
+  return -1;
 }
 
 }  // namespace partax

@@ -15,8 +15,9 @@ inline bool is_jax_array(PyObject* object) {
   return checked_int(PyObject_IsInstance(object, hooks.jax_array.get())) == 1;
 }
 
-// Adds Python functions for the four to the module; and which of them, or of the filters, `function` is, or -1.
+// Adds Python functions for the four to the module.
 void add_predicates(PyObject* module);
-int predicate_of(PyObject* function) noexcept;
+// Which of the Python filters that call them this is, or -1.
+int predicate_of(PyObject* filter) noexcept;
 
 }  // namespace partax

@@ -57,7 +57,6 @@ constexpr Named kNamed[] = {
     {"abstract", Kind::kStaticLeaf, LeafSort::kAbstract},
     {"int", Kind::kStaticLeaf, LeafSort::kBoolOrInt},
     {"float", Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
-    {"other", Kind::kStaticLeaf},
 };
 
 // Where the slots of the fields are, if all are in slots; the class describer has seen to it that none or all are.

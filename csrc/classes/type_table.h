@@ -104,8 +104,7 @@ class TypeTable {
     return is_method && find(PyMethod_GET_SELF(object)).kind != Kind::kStaticLeaf ? method_of_node() : info;
   }
   TypeInfoPtr shared(const TypeInfo& info) const;
-  // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
-  // memory.
+  // Runs as the callback of the type's weak reference: it needs no memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
   // Has a type described again when it is next found.
   void read_anew(PyTypeObject* type);

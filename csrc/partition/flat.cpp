@@ -10,16 +10,12 @@ namespace {
 bool equal_statics(const StaticValue& a, const StaticValue& b) {
   if (a.absent() || b.absent()) return a.absent() && b.absent();
   const Ref left = a.value(), right = b.value();
-  if (left.get() == right.get()) return true;
-  const Ref answer = Ref::steal(PyObject_RichCompare(left.get(), right.get(), Py_EQ));
-  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
-  if (truth >= 0) return truth == 1;
-  const std::string types = "a `" + type_name(left.get()) + "` with a `" + type_name(right.get()) + "`";
-  const std::string failed =
-      answer ? " by `==` gave a `" + type_name(answer.get()) + "` that is neither true nor false" : " by `==` raised";
-  throw WalkError::diagnosed(PyExc_TypeError, "comparing " + types + failed +
-                                                  ", expected static parts that compare; mend `__eq__`, or store "
-                                                  "something else there");
+  const int equal = PyObject_RichCompareBool(left.get(), right.get(), Py_EQ);
+  if (equal >= 0) return equal == 1;
+  throw WalkError::diagnosed(PyExc_TypeError, "comparing a `" + type_name(left.get()) + "` with a `" +
+                                                  type_name(right.get()) +
+                                                  "` by `==` raised, expected static parts that compare; mend "
+                                                  "`__eq__`, or store something else there");
 }
 
 Ref data_of(const Flat& flat) {

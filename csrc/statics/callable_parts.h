@@ -25,8 +25,7 @@ CallableSort callable_sort(PyObject* value) noexcept;
 
 Ref weakly(PyObject* object, PyObject* on_death);
 
-// A callable by identity, held weakly. Python makes a new object at each access of a bound method, so a
-// method is identified by its function and its object.
+// A callable by identity, held weakly; a bound method, of which each access makes another, by function and object.
 class CallableIdentity {
  public:
   CallableIdentity(PyObject* callable, PyObject* on_death);
@@ -57,7 +56,7 @@ struct CallableRecord {
     return false;
   }
   bool is_alive() const;
-  // Whether a callable is the same; a re-created one that is proven is identified from then on.
+  // A re-created one that is proven is identified from then on.
   bool accepts(PyObject* callable);
   std::string difference(PyObject* callable) const;
   // Before another trace: if what an identified callable reads has changed, re-created ones do not get its programs.

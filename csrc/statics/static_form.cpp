@@ -1,6 +1,5 @@
 #include "statics/static_form.h"
 
-#include <cstring>
 #include <string_view>
 
 #include "base/python_hooks.h"
@@ -24,9 +23,9 @@ bool is_compared_as(PyTypeObject* type, PyTypeObject* base) noexcept {
   return type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
 }
 
-template <typename Bits>
-bool have_same_bits(const Bits& a, const Bits& b) noexcept {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+template <typename Number>
+std::string_view bits_of(const Number& number) noexcept {
+  return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
 }  // namespace
@@ -90,9 +89,9 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     case Form::kIdentity:
       return left == right;
     case Form::kFloat:
-      return have_same_bits(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));
+      return bits_of(PyFloat_AS_DOUBLE(left)) == bits_of(PyFloat_AS_DOUBLE(right));
     case Form::kComplex:
-      return have_same_bits(PyComplex_AsCComplex(left), PyComplex_AsCComplex(right));
+      return bits_of(PyComplex_AsCComplex(left)) == bits_of(PyComplex_AsCComplex(right));
     case Form::kArray:
       refuse_array(right);
     default:
@@ -105,8 +104,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     }
     if (hash != -1 && own_hash(right, Unhashable::kRefuse) != hash) return false;
   }
-  const Ref result = Ref::steal(PyObject_RichCompare(left, right, Py_EQ));
-  const int equal = result ? PyObject_IsTrue(result.get()) : -1;
+  const int equal = PyObject_RichCompareBool(left, right, Py_EQ);
   if (equal < 0) {
     throw WalkError::diagnosed(PyExc_TypeError, "comparing static values of type `" + type_name(right) +
                                                     "` with `==` raised an exception, expected True or False; mend "
@@ -117,9 +115,9 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
 
 Ref copied(PyObject* value) {
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
-  const bool is_tuple = PyTuple_CheckExact(value);
-  if (!is_dict && !is_set && !is_tuple && !PyList_CheckExact(value)) return Ref::borrow(value);
+  if (Py_IS_TYPE(value, &PySet_Type)) return Ref::checked(PySet_New(value));
+  const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value);
+  if (!is_dict && !is_tuple && !PyList_CheckExact(value)) return Ref::borrow(value);
   check_depth();
   std::vector<Ref> items;
   bool is_same = true;
@@ -129,7 +127,6 @@ Ref copied(PyObject* value) {
     is_same = is_same && items.back().get() == item.get();
   });
   if (is_tuple) return is_same ? Ref::borrow(value) : tuple_of(std::move(items));
-  if (is_set) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
   if (!is_dict) return list_of(std::move(items));
   Ref copy = Ref::checked(PyDict_New());
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
@@ -152,11 +149,6 @@ namespace {
 
 std::size_t pointer_hash(const void* pointer) noexcept {
   return mix(0x51ED270B, reinterpret_cast<std::size_t>(pointer));
-}
-
-template <typename Bits>
-std::size_t bits_hash(const Bits& bits) noexcept {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(&bits), sizeof bits});
 }
 
 std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
@@ -206,9 +198,9 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
     case Form::kCallable:
       return hash_callable(value, seed, callables);
     case Form::kFloat:
-      return mix(seed, bits_hash(PyFloat_AS_DOUBLE(value)));
+      return mix(seed, std::hash<std::string_view>()(bits_of(PyFloat_AS_DOUBLE(value))));
     case Form::kComplex:
-      return mix(seed, bits_hash(PyComplex_AsCComplex(value)));
+      return mix(seed, std::hash<std::string_view>()(bits_of(PyComplex_AsCComplex(value))));
     case Form::kArray:
       refuse_array(value);
     default:

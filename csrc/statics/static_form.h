@@ -8,7 +8,7 @@
 
 namespace partax {
 
-// What to do with a value that has no hash: refuse it, or (aux data of registered nodes) compare it only.
+// What to do with a value without a hash: aux data of registered nodes is compared only.
 enum class Unhashable : std::uint8_t { kRefuse, kCompare };
 
 enum class Form : std::uint8_t {
