@@ -23,7 +23,6 @@ from partax._families.comparison import is_enum
 from partax._families.objects import cached_by_identity, entries_of, is_written_in_c, mro_of
 from partax._functions.pure import is_listed_name, is_pure, module_of
 
-# Classes of jax whose instances never change and tell themselves apart by `==`.
 _CONSTANT = {
     *("AbstractMesh", "Device", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
     *("SingleDeviceSharding", "UnspecifiedValue"),

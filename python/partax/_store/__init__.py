@@ -1,24 +1,20 @@
 """Programs that outlive their process: stored where they are compiled, and loaded by the next one."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partax._jit.observers import observers
-
-if TYPE_CHECKING:
-    from partax._jit.build_target import TracedFunction
-    from partax._jit.options import Options
 
 
 class UnstoredError(Exception):
     """Why a call has no program that could be stored."""
 
 
-def _find_programs(options: "Options", leaves: tuple[Any, ...], traced: "TracedFunction") -> Any:
+def _find_programs(options: Any, *arguments: Any) -> Any:
     if options.store is False or (options.store is None and not observers.stores_all):
         return None
     from partax._store.programs import stored_programs
 
-    return stored_programs(options, leaves, traced)
+    return stored_programs(options, *arguments)
 
 
 def install() -> None:

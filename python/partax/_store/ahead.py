@@ -32,13 +32,12 @@ class Ahead:
         self._lock = threading.Lock()
         self._names: list[str] = []  # the first programs that this process has loaded or stored
         self._begun: dict[str, Loading] = {}
-        self._is_over = False
         _listen()
         _waiting = self
 
     def end(self) -> None:
         with self._lock:
-            self._is_over = True
+            self.folder.ahead = None
             self._begun.clear()
 
     def take(self, name: str) -> Loading | None:
@@ -74,7 +73,7 @@ class Ahead:
         with contextlib.suppress(RuntimeError):  # the process ends
             for name in self._earlier_names:
                 with self._lock:
-                    if self._is_over or not threading.main_thread().is_alive():
+                    if self.folder.ahead is not self or not threading.main_thread().is_alive():
                         return
                     if (self.folder.path, name) in _asked or not self.folder.has(name):
                         continue

@@ -171,8 +171,7 @@ class _ContentReader(Reader):
             data = value.node_data()
             aux = None if data is None else (data[0].__module__, data[0].__qualname__, repr(data[1]))
             return "treedef", aux, *map(self._constant_content, value.children())
-        placed = placement_content(value)
-        if placed is not None:
+        if (placed := placement_content(value)) is not None:
             return placed
         if not is_installed(cls.__module__):
             raise UnprovableError(kind_text(value))

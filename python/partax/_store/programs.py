@@ -212,9 +212,8 @@ class Programs:
         _used_names.add(search.name)
         self._in_thread(self._note, search)
         seconds = time.perf_counter() - search.begun
-        load = LoadReport(site_text(call_site()), seconds, record["seconds"])
         self._call.count_load()
-        history_of(self._call).loads.append(load)
+        history_of(self._call).loads.append(LoadReport(site_text(call_site()), seconds, record["seconds"]))
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 

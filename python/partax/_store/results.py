@@ -5,7 +5,7 @@ import operator
 import pickle
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,7 +30,8 @@ def stored_result(call: _core.Call, result: Any, inputs: tuple[Any, ...], node: 
     """The result of a trace as bytes; None if it cannot be stored. The inputs are the arrays of the trace."""
     data = io.BytesIO()
     try:
-        _Pickler(data, _core._flatten_output(node)[0], inputs, _statics_of(call)).dump(result)
+        values = {"static": _statics_of(call), "out": _core._flatten_output(node)[0], "in": inputs}
+        _Pickler(data, values).dump(result)
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
@@ -56,14 +57,11 @@ _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 class _Pickler(pickle.Pickler):
     """Writes arrays and the call's own values by number, and pure functions by name."""
 
-    def __init__(
-        self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...], statics: Sequence[Any]
-    ) -> None:
+    def __init__(self, file: io.BytesIO, values: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(file, protocol=5)
-        self._statics = statics  # kept alive for their ids
-        self._ids: dict[int, str] = {}
-        for kind, values in (("static", statics), ("out", outputs), ("in", inputs)):
-            self._ids |= {id(value): f"{kind} {i}" for i, value in enumerate(values) if value is not None}
+        self._values = values  # kept alive for their ids
+        self._ids = {id(value): f"{kind} {i}" for kind in values for i, value in enumerate(values[kind])}
+        self._ids.pop(id(None), None)
 
     def persistent_id(self, obj: Any) -> str | None:
         if id(obj) in self._ids:

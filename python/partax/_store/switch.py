@@ -77,7 +77,6 @@ def _set(folder: Folder | None) -> None:
     global _active
     if _active is not None and _active.ahead is not None:
         _active.ahead.end()
-        _active.ahead = None
     if folder is not None:
         folder.ahead = Ahead(folder)
     _active = folder
