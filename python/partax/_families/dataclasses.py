@@ -36,6 +36,4 @@ def _order_of_call(cls: type) -> tuple[str, ...]:
         return ()
     # The `__init__` of a frozen class calls `object.__setattr__`, and that of any other class the class's own.
     own = ("__new__",) if cls.__dataclass_params__.frozen else ("__new__", "__setattr__")  # type: ignore[attr-defined]
-    if any(inspect.getattr_static(cls, name) is not object.__dict__[name] for name in own):
-        return ()
-    return names
+    return () if any(inspect.getattr_static(cls, name) is not object.__dict__[name] for name in own) else names

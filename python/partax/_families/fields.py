@@ -65,15 +65,13 @@ def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:
     cls = type(obj)
     if hidden(cls, names):
         return None
-    if in_slots(cls, names):
-        try:
+    attributes = instance_dict(obj) or {}
+    try:
+        if in_slots(cls, names):
             return [inspect.getattr_static(cls, name).__get__(obj) for name in names]
-        except AttributeError:
-            return None
-    attributes = instance_dict(obj)
-    if attributes is None or any(name not in attributes for name in names):
+        return [attributes[name] for name in names]
+    except (AttributeError, KeyError):
         return None
-    return [attributes[name] for name in names]
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:

@@ -56,9 +56,7 @@ def wrapper_for_nnx(
     mode = GraphMode.TREE if not graph else GraphMode.GRAPH if graph_updates else GraphMode.VARIABLES
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         extract.check_prefix(shardings, option, "jit", mode is not GraphMode.TREE, mode is GraphMode.GRAPH)
-    in_shardings = prefix_of(in_shardings)
+    options.update(donate=donated_names or donate, in_shardings=prefix_of(in_shardings), graph=mode)
     if out_shardings is not None:
-        out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
-    donate = donated_names or donate
-    made = Options(donate=donate, in_shardings=in_shardings, out_shardings=out_shardings, graph=mode, **options)
-    return wrapper_of(made, fun)
+        options["out_shardings"] = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
+    return wrapper_of(Options(**options), fun)
