@@ -18,7 +18,7 @@ from partax._pytree.spec_data import leaf_paths, static_values
 
 
 class Program:
-    """The data that all stages of a call share: its static part and the shapes of its result, but not its arrays."""
+    """The data that all stages of a call share, without its arrays."""
 
     def __init__(self, wrapper: Any, call: _core.PreparedCall, outputs: Any):
         self.wrapper, self.call, self.record = wrapper, call, call.record
@@ -93,9 +93,7 @@ class Traced(_Stage):
 
     @property
     def args_info(self) -> dict[str, Any]:
-        """The `jax.stages.ArgInfo` (dtype, shape, donation) of each array of the arguments, by its path
-        (`model.layers[0].weight`), in the order of the inputs of the program.
-        """
+        """The `jax.stages.ArgInfo` of each array of the arguments by its path, in the order of the program's inputs."""
         return dict(zip(self._program.paths, jax.tree.leaves(self._of_jax.args_info), strict=True))
 
     @property
@@ -135,9 +133,8 @@ class Lowered(_Stage):
         """Return the program as text.
 
         Example:
-          >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
-          >>> "stablehlo.sine" in lowered.as_text(), lowered.compile().as_text().startswith("HloModule")
-          (True, True)
+          >>> "stablehlo.sine" in partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3)).as_text()
+          True
 
         Args:
           *args, **kwargs: Same as in `jax.stages.Lowered.as_text`, such as `dialect`. A compiled program accepts none.
@@ -166,12 +163,11 @@ class Lowered(_Stage):
         """Return the cost of the program as XLA counts it; for a lowered program an estimate.
 
         Example:
-          >>> lowered = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3))
-          >>> lowered.cost_analysis()["flops"], lowered.compile().cost_analysis()["flops"]
-          (3.0, 3.0)
+          >>> partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).cost_analysis()["flops"]
+          3.0
 
         Returns:
-          Same as `jax.stages.Lowered.cost_analysis`, or `jax.stages.Compiled.cost_analysis`.
+          Same as in JAX.
         """
         return self._of_jax.cost_analysis()
 

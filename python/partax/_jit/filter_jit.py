@@ -39,9 +39,6 @@ class CacheInfo(NamedTuple):
       misses: The number of calls that traced, or loaded a stored program instead.
       max_size: The largest number of static keys in the cache.
       loads: The number of programs of an earlier process that were loaded. Default: 0.
-
-    See Also:
-      The guide "When does a call retrace?".
     """
 
     static_keys: int
@@ -75,15 +72,11 @@ def clear_cache(self: JitFunction[..., Any]) -> None:
 
     Example:
       >>> square = partax.filter_jit(lambda x: x**2)
-      >>> _ = square(jnp.ones(3))
       >>> square.clear_cache()
       >>> square.cache_info().traces
       0
 
     Wrappers of the same callable with the same options share them, so theirs are dropped too.
-
-    See Also:
-      The guide "When does a call retrace?".
     """
     for cache in {self._cache, *_core.caches(self._function)}:
         if cache.options == self._options:
@@ -99,9 +92,8 @@ def _reduce(wrapper: JitFunction[..., Any]) -> Any:
 
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
-    """Return the qualified name by which its module has a wrapper, such as a decorated function, or None. `caller` is
-    the globals of what pickles: cloudpickle pickles what is in `__main__` by content, as the process that unpickles it
-    has another `__main__`.
+    """Return the qualified name by which its module has a wrapper, or None. `caller` is the globals of what pickles:
+    cloudpickle pickles what is in `__main__` by content, as another process has another `__main__`.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
     if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):

@@ -17,9 +17,7 @@ _NAMES_ARRAYS = "names_arrays"
 
 
 def to_device(value: Any) -> jax.Array:
-    """A forwarded NumPy input as an uncommitted array: where jax.jit would commit it, it goes through XLA. Called by
-    the native wrapper.
-    """
+    """A forwarded NumPy input as an uncommitted array. Called by the native wrapper."""
     if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
         return jax.numpy.asarray(value)  # of a weak type
     return jax.numpy.asarray(np.array(value))  # a copy: on the CPU jax would share the user's memory, which may change

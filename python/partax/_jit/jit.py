@@ -42,8 +42,7 @@ def jit(
       Array(8., dtype=float32, weak_type=True)
 
     Arrays and Python numbers are traced, static arguments are compared by type and `==`, and any other value is
-    refused. The result consists of arrays. A re-created function whose code and everything that the code can read are
-    unchanged reuses the program of the earlier one.
+    refused. A re-created function whose code and everything that it can read are unchanged reuses the earlier program.
 
     Args:
       fun: The function. The arrays that it holds are constants. Default: None, which returns a decorator.

@@ -36,9 +36,6 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> "Traced":
     Returns:
       The `Traced` call.
 
-    Raises:
-      RetraceError, TypeError: Same as for a call; and what the function raises when it is traced.
-
     See Also:
       The guide "Ahead-of-time compilation and export".
     """
@@ -93,8 +90,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
       (Array([3., 3.], dtype=float32), 0)
 
     Args:
-      *calls: For each call a tuple of its positional arguments, or a dictionary of its arguments by name. A
-        `jax.ShapeDtypeStruct` may replace an array.
+      *calls: A tuple of positional arguments for each call, or a dictionary of arguments by name, as in `trace`.
       threads: The number of calls that are compiled at once. With settings of this thread alone, as within
         `with jax.enable_x64():`, all calls are compiled in it. Default: None, for the number of processors.
 
@@ -165,7 +161,7 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     Raises:
       TypeError: The function does not have these arguments. When called: an argument is already bound.
       ValueError: When called: `donate` would donate a bound array.
-      RuntimeError: When called: a bound array has been deleted; a ValueError if JAX raises that.
+      RuntimeError: When called: a bound array has been deleted.
 
     See Also:
       The guide "Bind arguments and batch steps".

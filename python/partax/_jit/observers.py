@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 class Observers:
-    """What packages that import this one do in a miss. They set it when partax is imported."""
-
     before_trace: "Callable[[Call, Trace, tuple[Any, ...]], Any]"
     """Records a trace, or refuses it by an exception; returns its record."""
     after_trace: Callable[[Any, bool], None]

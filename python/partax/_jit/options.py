@@ -197,9 +197,7 @@ _NAMED = (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)
 
 
 def _real_signature(fun: Any) -> inspect.Signature:
-    """The parameters by which `fun` is really called: `__wrapped__` and `__signature__` are for readers, as a wrapper
-    may add, drop, rename and reorder parameters.
-    """
+    """The parameters by which `fun` is really called: a wrapper may have others than its `__wrapped__` shows."""
     # Other objects of partax that pass their arguments to a wrapped function have this attribute.
     while isinstance(fun, _core.JitFunction) or getattr(type(fun), "_is_called_as_wrapped", False) is True:
         fun = fun.__wrapped__

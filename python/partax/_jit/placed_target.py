@@ -19,9 +19,7 @@ from partax._jit.at_work import at_work, during
 
 
 def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_tuple: bool, shards: bool) -> Any:
-    """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result; `shards`
-    says whether the function returns shardings for it.
-    """
+    """Return the jax.jit of a function with an output node, on the devices of a jax.jit with the whole result."""
     choice = _Choice(function, keywords, takes_tuple, shards)
 
     @contextlib.contextmanager
