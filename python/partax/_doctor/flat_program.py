@@ -25,16 +25,12 @@ class Call(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A program inside an equation."""
-
     program: "FlatProgram"
     operands: Sequence[int | None]  # for each input the operand that it is; None where it changes from turn to turn
 
 
 class Operation(NamedTuple):
-    """An equation that is not an inlined call."""
-
-    eqn: Any
+    eqn: Any  # which is not an inlined call
     reads: tuple[int, ...]  # the numbers of its operands; `LITERAL` for a literal
     writes: tuple[int, ...]  # those of its results
     call: Call  # the innermost around it
@@ -53,8 +49,7 @@ class Operation(NamedTuple):
         return 1 + sum(body.program.size for body in self.bodies)
 
     @property
-    def calls(self) -> list[Call]:
-        """All calls around it, the innermost first."""
+    def calls(self) -> list[Call]:  # around it, the innermost first
         calls: list[Call] = []
         call = self.call
         while call.outer is not None:
@@ -64,7 +59,6 @@ class Operation(NamedTuple):
 
     @property
     def enclosing(self) -> set[str]:
-        """The names of the equations around it."""
         return {call.eqn.primitive.name for call in self.calls}
 
     @property

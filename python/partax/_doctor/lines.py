@@ -88,14 +88,12 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
 
 
 def first_line_of(jaxpr: Any, name: str) -> Line:
-    """The first line of the function that jax has traced to a program, if jax says so."""
     _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
     file, _, number = place.rpartition(":")
     return Line(file, int(number), name) if file and number.isdigit() else NOWHERE
 
 
 def running_line() -> Line | None:
-    """The innermost line of the user's that runs now; None where there is none."""
     codes = ((frame.f_code, number) for frame, number in traceback.walk_stack(sys._getframe()))
     lines = (Line(code.co_filename, number, code.co_qualname) for code, number in codes)
     return next((line for line in lines if line.is_users), None)

@@ -82,7 +82,6 @@ class Program:
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
-        """The arguments of the call by name, without those that it leaves to their defaults."""
         with contextlib.suppress(TypeError, ValueError):  # some callables lack a signature
             return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
         return {"args": self.args, **self.kwargs}
@@ -128,7 +127,6 @@ def _traceable(function: Any) -> tuple[Any, Any]:
 
 
 def _arguments(traced: Any, wrapper: Any, function: Any, count: int) -> tuple[Leaf, ...]:
-    """Return the arrays of the arguments, the first `count` of which are positional."""
     infos = traced.args_info
     if not isinstance(traced, Traced):
         numbers = (jit_options(wrapper) or {}).get("static_argnums") or ()

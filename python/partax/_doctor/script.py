@@ -40,8 +40,6 @@ def _try(do: Callable[..., Any], name: str, *args: Any) -> Any:
 
 
 class Watch:
-    """Notes every program that jax lowers in this process, with the seconds that jax reports."""
-
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], CompiledProgram] = {}
         self.loops = Loops()
@@ -130,7 +128,6 @@ def _program(name: str, line: Line, jaxpr: Any, donated: Sequence[bool]) -> Prog
 
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:
-    """Return the findings in the user's functions and loops, the worst first."""
     of_functions = (_try(_diagnosis, programs[0].program.name, programs) for programs in _costliest_functions(watch))
     diagnoses = [*filter(None, of_functions), *watch.loops.diagnoses()]
     return sorted(diagnoses, key=lambda one: SEVERITIES.index(one.findings[0].severity) if one.findings else 9)

@@ -13,9 +13,7 @@ _LISTED = 5  # differences in one line
 
 
 class Difference(NamedTuple):
-    """A path at which two calls differ, from the user's own argument; or a setting of jax."""
-
-    path: str
+    path: str  # from the user's own argument; or a setting of jax
     old: Entry | None
     new: Entry | None
 
@@ -48,7 +46,6 @@ class Difference(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """The remedy for a number whose every value is a trace."""
         owner, _, name = self.path.rpartition(".")
         if name == "<aux data>":
             return f"it is aux data of `{owner}`: make it a child that is an array"
@@ -64,7 +61,6 @@ def argument_of(path: str) -> str:
 
 
 def reason_of(differences: Sequence[Difference]) -> str:
-    """Differences in one line; empty if there are none."""
     more = len(differences) - _LISTED
     return "; ".join(map(str, differences[:_LISTED])) + (f"; {more} more" if more > 0 else "")
 

@@ -25,9 +25,8 @@ def explain(on: bool = True, *, libraries: bool = False) -> contextlib.AbstractC
       <...>:2 <lambda>: trace 1, the first
       <...>:2 <lambda>: trace 2, because batch: float32[3] -> float32[4]
 
-    Each trace is one warning, with its differences from the most similar recent one. "compiled again" is for a call
-    without an executable, as for an array on another device. The environment variable `PARTAX_EXPLAIN=1` is for a whole
-    run, `all` with libraries. A hit costs no more.
+    Each trace is one warning, with its differences from the most similar recent one; "compiled again" is for arrays on
+    another device. The environment variable `PARTAX_EXPLAIN=1` is for a whole run, `all` with libraries.
 
     Args:
       on: Whether to report from now on. Default: True.

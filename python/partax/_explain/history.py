@@ -66,8 +66,6 @@ class Record:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class History:
-    """All traces of one function, the latest ones as records, oldest first."""
-
     name: str
     max_traces: int | None
     options: Options | None = None  # of the wrapper; None if this counts the traces of another one, which reports them
@@ -76,7 +74,7 @@ class History:
     function: Callable[[], Any] = lambda: None  # gives it if it lives
     first_reason: str = "the first"
     number_of_code: int = 1  # how many functions of the same code were traced before it, and itself
-    records: list[Record] = dataclasses.field(default_factory=list)
+    records: list[Record] = dataclasses.field(default_factory=list)  # of the latest traces, oldest first
     count: int = 0  # of all traces
     live: int = 0  # since `clear_cache`, without those that raised
     loads: list[LoadReport] = dataclasses.field(default_factory=list)  # each instead of a trace
@@ -89,7 +87,6 @@ class History:
         self.live = 0
 
     def begin(self, record: Record) -> None:
-        """Add a trace, or raise a RetraceError if there may be no more."""
         record.site = call_site()
         with _lock:
             record.reason = self._explain(record)

@@ -36,7 +36,6 @@ def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
 
 
 def _record_of_call() -> Any:
-    """The record for JAX's current work; None if that is not a target of partax."""
     call = at_work.get()
     if not isinstance(call, _core.Call):
         return call

@@ -6,8 +6,6 @@ from typing import Any
 
 from partax._pytree.short_text import counted, printable, record_text, table_lines
 
-_HEADINGS = ("trace", "static key", "calls", "trace s", "lower s", "compile s")
-
 
 @dataclasses.dataclass(frozen=True)
 class TraceReport:
@@ -135,7 +133,8 @@ class FunctionReport:
         loads = f"{len(self.loads)} loaded, " if self.loads else ""
         head = f"{self.name} ({self.defined}): {calls}, {counted(len(self.traces), 'trace')}, {loads}"
         lines = [f"{head}{self.seconds:.3g} s to trace and compile"]
-        lines += table_lines([_HEADINGS, *(trace._row() for trace in self.traces)], {1})
+        headings = ("trace", "static key", "calls", "trace s", "lower s", "compile s")
+        lines += table_lines([headings, *(trace._row() for trace in self.traces)], {1})
         lines += [f"trace {trace.number} at {trace.site}: {trace.reason}" for trace in self.traces]
         lines += [f"loaded at {load.site} in {load.seconds:.2g} s (saves {load.saves:.2g} s)" for load in self.loads]
         return "\n  ".join(map(printable, lines))

@@ -72,7 +72,6 @@ def _read(
 
 
 def _of_variable(program: Program, arrays: list[Captured], holder: Holder | None) -> Finding:
-    """The arrays of one variable, or else of one line; the largest first."""
     count, size = len(arrays), sum(bytes_of(array) for array, _ in arrays)
     what = f"{array_text(arrays[0][0]) if count == 1 else f'{count} arrays'} ({bytes_text(size)})"
     name, path, message = "it", "", f"the program has captured {what}"

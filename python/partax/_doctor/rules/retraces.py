@@ -112,7 +112,6 @@ def _counts(program: Program, path: str, change: Change) -> bool:
 
 
 def _finding(program: Program, path: str, result: str, changes: list[Change]) -> Finding:
-    """The first change of an argument, with the number of the others."""
     inside, before, after, kind = changes[0]
     more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
     is_each = kind == "grown" or (kind == "number" and before.label != "static bool")
