@@ -38,8 +38,7 @@ def explain(on: bool = True, *, libraries: bool = False) -> contextlib.AbstractC
     Raises:
       TypeError: `on` is not a bool, for example because `explain` is used as a decorator.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     if not isinstance(on, (bool, int)):
         raise TypeError(f"explain: found a `{type(on).__name__}`, expected True or False: `with partax.explain(): ...`")

@@ -50,8 +50,7 @@ def report() -> Report:
     Returns:
       A `partax.reports.Report`, which prints as a table for each function; `to_json()` returns it as data.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     caches = {cache.history: cache for cache in _core.caches() if cache.history is not None}
     gone = [history for history in list(histories) if (history.records or history.loads) and history not in caches]

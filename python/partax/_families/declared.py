@@ -80,8 +80,7 @@ def register_fields(cls: _Class, *, data_fields: Sequence[str], meta_fields: Seq
         or a name is not a string. When called: the registered functions do something else.
       ValueError: A name occurs twice, or the class was declared with other fields before.
 
-    See Also:
-      The guide "Your own classes".
+    See Also: The guide "Your own classes".
     """
     for what, names in (("data_fields", data_fields), ("meta_fields", meta_fields)):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):

@@ -53,8 +53,7 @@ def declare_pure(*modules: str) -> None:
     Raises:
       TypeError: One of them is not a string.
 
-    See Also:
-      The guide "When does a call retrace?".
+    See Also: The guide "When does a call retrace?".
     """
     for module in modules:
         if not isinstance(module, str):

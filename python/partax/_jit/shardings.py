@@ -142,8 +142,7 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
       TypeError: A leaf of `sharding` is not a sharding, or JAX cannot hold an array; the message has the path.
       RecursionError: `tree` is nested too deeply or contains itself.
 
-    See Also:
-      The guide "Donation and shardings".
+    See Also: The guide "Donation and shardings".
     """
 
     def can_be_placed(leaf: Any) -> bool:

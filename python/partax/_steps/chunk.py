@@ -91,17 +91,16 @@ class _Chunk:
             carried = {name: part_at(result, path) for path, name in places}
             return {**carried, **state}, with_parts(result, {path: None for path, _ in places})
 
+        bodies: tuple[Any, Any] = infer, scan_step
+        for body in bodies:  # which jax's messages call the step, with the names of the body's arguments
+            body.__signature__ = inspect.signature(body)
+            in_place_of(self.step, body)
         run = functools.partial(scan, xs=batches, length=self.settings.size)
-        jax.eval_shape(lambda: run(self._shown_as_step(infer), {_OBJECTS: objects.state} if objects else {}))
+        jax.eval_shape(lambda: run(infer, {_OBJECTS: objects.state} if objects else {}))
         if objects:  # Variables that are carried are not changed in place
             objects = objects.without({name for _, name in places})
         begin = {name: values[name] for _, name in places} | ({_OBJECTS: objects.state} if objects else {})
-        last, rest = run(self._shown_as_step(scan_step), begin, unroll=self.settings.unroll)
+        last, rest = run(scan_step, begin, unroll=self.settings.unroll)
         if objects:
             objects.update(last.pop(_OBJECTS))
         return places, last, rest
-
-    def _shown_as_step(self, body: Any) -> Any:
-        """Return the body of a loop that jax's messages call the step, with the names of the body's arguments."""
-        body.__signature__ = inspect.signature(body)
-        return in_place_of(self.step, body)

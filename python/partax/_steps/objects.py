@@ -44,8 +44,6 @@ def _objects(value: Any) -> list[Any]:
 
 
 class ObjectsInPlace:
-    """The arguments of a chunk that steps change in place."""
-
     def __init__(self, values: dict[str, Any]) -> None:
         self._values, self.names = values, values.keys()
         self._graph, self.state = nnx.split(values)
@@ -56,7 +54,6 @@ class ObjectsInPlace:
         return ObjectsInPlace(rest) if rest else None
 
     def copies(self, state: Any) -> dict[str, Any]:
-        """Return the arguments of one step."""
         values = nnx.merge(self._graph, state)
         self._copies, self._contents = _objects(values), watch_named(values.items())
         return values

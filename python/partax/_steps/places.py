@@ -77,7 +77,6 @@ def _suggestion(matches: Places) -> dict[str, Any]:
 
 
 def _children(value: Any) -> dict[Any, Any]:
-    """Return the parts of a plain container, by key."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))  # type: ignore[attr-defined]
     if type(value) in (tuple, list):
@@ -101,7 +100,6 @@ def part_at(result: Any, path: Path) -> Any:
 
 
 def with_parts(value: Any, parts: Mapping[Path, Any]) -> Any:
-    """Return the tree with other parts, by the path to each."""
     if not parts or () in parts:
         return parts.get((), value)
     children = _children(value)

@@ -270,8 +270,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
       ({'name': None, 'weight': Array([3., 3.], dtype=float32)}, Array(3., dtype=float32))
 
     Args:
-      fun: A function of any trees, with any result.
-      *primals: Its arguments.
+      fun, *primals: A function of any trees, with any result, and its arguments.
       has_aux: Whether `fun` returns `(result, aux)`; `aux` may be anything. Default: False.
       wrt: Same as in `filter_grad`, of the tuple of arguments. Default: None.
 

@@ -94,8 +94,7 @@ def filter_while_loop(
       {'name': 'a', 'x': Array(192, dtype=int32)}
 
     Args:
-      cond_fun: A function of the carry that returns a bool; the loop ends when it is False.
-      body_fun: A function `carry -> carry`.
+      cond_fun, body_fun: Functions `carry -> bool`, which is False at the end, and `carry -> carry`.
       init_val: The first carry, which changes as in `filter_scan`.
 
     Returns:

@@ -164,9 +164,7 @@ def filter_vmap(
         prefixes of the arguments, one for each by position; or a dictionary from names of arguments to these, where
         `*args` and `**kwargs` are one argument each. Default, also for names left out: 0 for arrays, None for others.
       out_axes: The axis in the result, or a tree of axes that is a prefix of the result. Default: 0 for arrays.
-      axis_name: The name of the axis, for `jax.lax.psum` and similar functions. Default: None.
-      axis_size: The length of the axis, if no argument has it. Default: None.
-      spmd_axis_name: Same as in `jax.vmap`. Default: None.
+      axis_name, axis_size, spmd_axis_name: Same as in `jax.vmap`. Default: None.
 
     Returns:
       A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.
@@ -240,8 +238,7 @@ def filter_shard_map(
       in_specs: `jax.sharding.PartitionSpec`s for the arguments, given as `in_axes` of `filter_vmap`. With None, or
         without an entry, each device has all of an argument. Default: those of the arrays, over `Explicit` axes.
       out_specs: The same for the result: a prefix of it.
-      axis_names: Same as in `jax.shard_map`. Default: none.
-      check_vma: Same as in `jax.shard_map`. Default: True.
+      axis_names, check_vma: Same as in `jax.shard_map`. Default: none, True.
 
     Returns:
       A function of the same arguments, by position or by name. Leaves of the result that are not arrays are unchanged.

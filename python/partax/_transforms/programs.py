@@ -245,8 +245,7 @@ def filter_io_callback(
     Args:
       callback, *args: Same as in `filter_pure_callback`.
       result_shape_dtypes: Same as in `filter_pure_callback`. Default: None, for a function that returns None.
-      sharding: Same as in `jax.experimental.io_callback`. Default: None.
-      ordered: Whether calls run in the order of the program. Default: False.
+      sharding, ordered: Same as in `jax.experimental.io_callback`. Default: None, False.
       **kwargs: Its arguments by name.
 
     Returns:

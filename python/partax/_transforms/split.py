@@ -105,7 +105,6 @@ jax.tree_util.register_pytree_with_keys(
 
 
 def parts(tree: Any) -> Any:
-    """Replace each `Split` in a tree by its part."""
     return jax.tree.map(
         lambda node: node.part if isinstance(node, Split) else node, tree, is_leaf=lambda node: type(node) is Split
     )
@@ -136,7 +135,6 @@ def array_type(value: Any) -> ArrayType:
 
 
 def is_number(leaf: Any) -> bool:
-    """Return whether a leaf is a Python number, which is static and may become an array."""
     return type(leaf) in (bool, int, float, complex)
 
 

@@ -86,7 +86,6 @@ def wrapped(cls: type[Transformed[..., Any]], name: str, options: tuple[Any, ...
 
 
 def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
-    """Raise a TypeError without a first argument to differentiate."""
     if not args:
         raise TypeError(
             f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "

@@ -82,8 +82,7 @@ def accelerate() -> Accelerated:
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
 
-    See Also:
-      The page "Coming from Equinox".
+    See Also: The page "Coming from Equinox".
     """
     accelerated = Accelerated()
     with _lock:
