@@ -120,6 +120,7 @@ class Items {
       : begin_(PySequence_Fast_ITEMS(sequence)), end_(begin_ + PySequence_Fast_GET_SIZE(sequence)) {}
   PyObject* const* begin() const noexcept { return begin_; }
   PyObject* const* end() const noexcept { return end_; }
+  std::size_t size() const noexcept { return static_cast<std::size_t>(end_ - begin_); }
 
  private:
   PyObject* const* begin_;

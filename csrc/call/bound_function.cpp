@@ -11,10 +11,6 @@
 namespace partax {
 namespace {
 
-std::size_t size_of(PyObject* tuple) {
-  return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
-}
-
 // The values of a call that are bound: each is there as often as in what is bound.
 KeptValues bound_values(const Bindings& bindings, const Call& call) {
   std::unordered_map<PyObject*, std::ptrdiff_t> counts;
@@ -30,38 +26,7 @@ KeptValues bound_values(const Bindings& bindings, const Call& call) {
   return KeptValues(call.program()->key, are_bound, call.leaves());
 }
 
-}  // namespace
-
-void Bindings::refuse_donated(Call& call) const {
-  for (const KeptValues::Part& part : bound_values(*this, call).parts) {
-    for (std::size_t i = part.first_leaf; part.is_kept && i < part.first_leaf + part.num_leaves; ++i) {
-      if (call.program()->leaves.donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
-    }
-  }
-}
-
-void Bindings::add_program(const Call& call, const Ref& returned) {
-  constexpr std::size_t kMost = 16;  // each program, and each attempt to make one, looks at all arrays
-  const ProgramPtr& program = call.program();
-  const ProgramTable& table = call.cache().table;
-  const bool have_changed = call.cache().graph && !call.has_changed_values_alone();
-  BoundPrograms old_programs;  // dropped at the end, since that may run any code
-  old_programs.swap(programs);
-  std::copy_if(old_programs.begin(), old_programs.end(), std::back_inserter(programs),
-               [&](const auto& bound) { return !have_changed && bound->program(table); });
-  if (have_changed || !program->is_in(table) || program->target.waits ||
-      std::max(programs.size(), num_failures) >= kMost)
-    return;
-  if (auto bound = BoundProgram::make(program, bound_values(*this, call), returned)) {
-    programs.insert(programs.begin(), std::move(bound));
-  } else {
-    ++num_failures;
-  }
-}
-
 // ---- As a Python type.
-
-namespace {
 
 struct BoundFunction {
   Boxed<Bindings> box;
@@ -73,11 +38,12 @@ PyObject* bound_vectorcall(PyObject* self, PyObject* const* args, std::size_t na
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
     Bindings& bindings = Boxed<Bindings>::in(self);
-    const auto num_args = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-    const std::size_t num_named = size_of(keyword_names), num_positional = size_of(bindings.args.get()) + num_args;
-    // In the order of a vectorcall: first what is bound.
-    HeldValues values(num_positional + size_of(bindings.names.get()) + num_named);
     const Items bound(bindings.args.get()), bound_keywords(bindings.keyword_values.get());
+    const auto num_args = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+    const auto num_named = static_cast<std::size_t>(keyword_names == nullptr ? 0 : PyTuple_GET_SIZE(keyword_names));
+    const std::size_t num_positional = bound.size() + num_args;
+    // In the order of a vectorcall: first what is bound.
+    HeldValues values(num_positional + bound_keywords.size() + num_named);
     PyObject** next = std::copy_n(args, num_args, std::copy(bound.begin(), bound.end(), values.to_fill()));
     next = std::copy(bound_keywords.begin(), bound_keywords.end(), next);
     std::copy_n(args + num_args, num_named, next);
@@ -115,6 +81,33 @@ PyMemberDef binding_members[] = {
 
 }  // namespace
 
+void Bindings::refuse_donated(Call& call) const {
+  for (const KeptValues::Part& part : bound_values(*this, call).parts) {
+    for (std::size_t i = part.first_leaf; part.is_kept && i < part.first_leaf + part.num_leaves; ++i) {
+      if (call.program()->leaves.donated.at(i) != 0) python::refuse_donated(call.view(), number(i));
+    }
+  }
+}
+
+void Bindings::add_program(const Call& call, const Ref& returned) {
+  constexpr std::size_t kMost = 16;  // each program, and each attempt to make one, looks at all arrays
+  const ProgramPtr& program = call.program();
+  const ProgramTable& table = call.cache().table;
+  const bool have_changed = call.cache().graph && !call.has_changed_values_alone();
+  BoundPrograms old_programs;  // dropped at the end, since that may run any code
+  old_programs.swap(programs);
+  std::copy_if(old_programs.begin(), old_programs.end(), std::back_inserter(programs),
+               [&](const auto& bound) { return !have_changed && bound->program(table); });
+  if (have_changed || !program->is_in(table) || program->target.waits ||
+      std::max(programs.size(), num_failures) >= kMost)
+    return;
+  if (auto bound = BoundProgram::make(program, bound_values(*this, call), returned)) {
+    programs.insert(programs.begin(), std::move(bound));
+  } else {
+    ++num_failures;
+  }
+}
+
 void register_bound_function_type(PyObject* module) {
   Boxed<Bindings>::type = add_boxed_type<Bindings>(
       module, "partax._core.BoundFunction",
@@ -128,14 +121,10 @@ void register_bound_function_type(PyObject* module) {
 
 Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable) {
   check_is_wrapper(jit);
-  auto bindings = std::make_unique<Bindings>();
-  bindings->jit = Ref::borrow(jit);
-  bindings->args = Ref::borrow(args);
-  bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
-  bindings->keyword_values = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
-  if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));
-  bindings->keeps_callable = keeps_callable;
-  Ref object = box(std::move(bindings));
+  const Ref values = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
+  const Ref names = PyDict_GET_SIZE(kwargs) == 0 ? Ref() : Ref::checked(PySequence_Tuple(kwargs));
+  Ref object = box(std::make_unique<Bindings>(Bindings{
+      Ref::borrow(jit), Ref::borrow(args), Ref::checked(PyDict_Copy(kwargs)), names, values, keeps_callable, {}}));
   reinterpret_cast<BoundFunction*>(object.get())->vectorcall = bound_vectorcall;
   return object;
 }

@@ -100,18 +100,8 @@ bool BoundProgram::is_for(LeafBuffer& leaves) {
 
 Ref BoundProgram::run(const LeafBuffer& leaves) {
   static Name consume("consume_with_handlers");
-  if (is_running_) return {};
+  if (std::exchange(is_running_, true)) return {};
   PyObject* const list = part(kArrays);
-  struct Run {
-    BoundProgram& bound;
-    explicit Run(BoundProgram& own) : bound(own) { bound.is_running_ = true; }
-    ~Run() {
-      for (const FreeLeaf& each : bound.free_) {
-        if (each.is_dropped && each.place >= 0) PyList_SetItem(bound.part(kArrays), each.place, Py_NewRef(Py_None));
-      }
-      bound.is_running_ = false;
-    }
-  } const run(*this);
   for (const FreeLeaf& each : free_) {
     PyObject* const array = leaves[each.leaf];
     if (each.place < 0 || PyList_GET_ITEM(list, each.place) == array) continue;
@@ -124,7 +114,14 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
     const Ref results = Ref::checked(PyObject_CallMethodOneArg(outputs.get(), consume.get(), part(kHandlers)));
     arrays = Ref::checked(PySequence_Tuple(results.get()));
   } catch (const PythonError&) {
-    forgive();  // the target raises it again, and says which array is gone
+    // The target raises it again, and says which array is gone.
+  }
+  for (const FreeLeaf& each : free_) {
+    if (each.is_dropped && each.place >= 0) PyList_SetItem(list, each.place, Py_NewRef(Py_None));
+  }
+  is_running_ = false;
+  if (!arrays) {
+    forgive();
     return {};
   }
   return node_ ? with_children(node_.get(), std::move(arrays)) : Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));

@@ -20,8 +20,7 @@ class BoundProgram {
     return program && program->is_in(table) ? program : ProgramPtr();
   }
   const KeptValues& kept_values() const noexcept { return kept_values_; }
-  // Completes the leaves of a match by the values of Variables. Whether the leaves that are not kept have the types
-  // that they had, and jax its settings.
+  // Completes the leaves of a match by the values of Variables. Whether all have their types, and jax its settings.
   bool is_for(LeafBuffer& leaves);
   // What the target would return; null where that has to be called: this fails, or another thread runs it.
   Ref run(const LeafBuffer& leaves);

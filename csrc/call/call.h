@@ -1,5 +1,4 @@
-// One call of a wrapper: its arguments bound, matched with a program, run, and its result made. A plain call, one of a
-// compiled program and one that is run step by step are all this.
+// One call of a wrapper: its arguments bound, matched with a program, run, and its result made.
 #pragma once
 
 #include "call/bound_function.h"
@@ -65,7 +64,6 @@ class Call {
 
   // Flattens the values by the cache's options and these; raises PythonError.
   void flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options = {}) const;
-  // Made when it is asked for.
   CallDescription& description();
   // (its data, its leaves).
   Ref described() { return tuple_of({description().data, description().leaves.tuple()}); }

@@ -37,11 +37,10 @@ std::vector<PyObject*> objects_in(const KeyObjects& key, const LeafBuffer& leave
 // Sets the Variables with these numbers, as Python has them in memory, to the values; none where some object is none.
 bool set_variables(const Program& program, const Items& values, PyObject* owners, const LeafBuffer& leaves) {
   const auto* number = reinterpret_cast<const std::uint32_t*>(PyBytes_AS_STRING(owners));
-  const auto count = static_cast<std::size_t>(values.end() - values.begin());
   std::vector<std::pair<PyObject*, PyObject**>> variables;  // with the place of the value
-  variables.reserve(count);
+  variables.reserve(values.size());
   std::size_t hint = 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint32_t node = program.objects->nodes.at(number[i]);
     const Slot* const slot = variable_slot(program.key.nodes[node]);
     PyObject* const variable = slot == nullptr ? nullptr : leaves.node(node, hint);
@@ -49,7 +48,7 @@ bool set_variables(const Program& program, const Items& values, PyObject* owners
     variables.emplace_back(variable, &slot->place(variable));
   }
   std::vector<Ref> before;  // dropped at the end, since that may run any code
-  before.reserve(count);
+  before.reserve(values.size());
   PyObject* const* value = values.begin();
   for (const auto& [variable, place] : variables) before.push_back(replaced(variable, *place, *value++));
   return true;
@@ -81,10 +80,8 @@ void Call::read_objects() {
   static Name method("read");
   if (!cache_.graph) return;
   const Ref read = ask_graph(method);
-  PyObject *values = nullptr, *objects = nullptr;
-  if (PyArg_ParseTuple(read.get(), "O!O!", &PyTuple_Type, &values, &PyList_Type, &objects) == 0) throw PythonError{};
-  bound_.replace_values(Ref::borrow(values));
-  objects_ = Ref::borrow(objects);
+  bound_.replace_values(Ref::borrow(PyTuple_GET_ITEM(read.get(), 0)));
+  objects_ = Ref::borrow(PyTuple_GET_ITEM(read.get(), 1));
 }
 
 Ref Call::apply_changes(const Ref& outcome) {

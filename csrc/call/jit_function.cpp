@@ -118,10 +118,6 @@ PyObject* get_self(PyObject* self, void*) noexcept {
   return Py_NewRef(jit.self == nullptr ? Py_None : jit.self);
 }
 
-PyObject* get_function(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(function_of(as_jit(self))); });
-}
-
 PyObject* get_cache(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return ready_cache(as_jit(self)).release(); });
 }
@@ -129,12 +125,12 @@ PyObject* get_cache(PyObject* self, void*) noexcept {
 PyGetSetDef jit_getset[] = {
     {"__wrapped__", get_wrapped, nullptr, "The wrapped callable, bound if the wrapper is.", nullptr},
     {"__self__", get_self, nullptr, "The bound instance, or None.", nullptr},
-    {"_function", get_function, nullptr, "The wrapped callable, unbound.", nullptr},
     {"_cache", get_cache, nullptr, "The cache, shared with all wrappers of equal callables.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMemberDef jit_members[] = {{"_options", T_OBJECT_EX, offsetof(JitFunction, options), READONLY, nullptr},
+PyMemberDef jit_members[] = {{"_function", T_OBJECT_EX, offsetof(JitFunction, function), READONLY, nullptr},
+                             {"_options", T_OBJECT_EX, offsetof(JitFunction, options), READONLY, nullptr},
                              {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
                              {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
                              {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},

@@ -10,15 +10,19 @@
 namespace partax {
 namespace {
 
+// The callables of the key, and what the called one consists of.
+template <typename Visit>
+void each_callable(const Call& call, bool in_key, bool in_called, Visit&& visit) {
+  const ProgramPtr root = call.cache().root.lock();
+  if (in_key) call.program()->key.each_callable(visit);
+  if (in_called && root) root->key.each_callable(visit);
+}
+
 // Has a re-created callable get no program of the call: what that returns belongs to the callables of its trace.
 void keep_to_its_functions(const Call& call) {
-  const auto refuse = [](const TreeSpec& spec) {
-    spec.each_callable([](CallableRecord& record) {
-      record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
-    });
-  };
-  refuse(call.program()->key);
-  if (const ProgramPtr root = call.cache().root.lock()) refuse(root->key);
+  each_callable(call, true, true, [](CallableRecord& record) {
+    record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
+  });
 }
 
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
@@ -89,13 +93,8 @@ Ref output_node(Call& call, PyObject* result, PyObject* shardings, PyObject* inp
 
 // Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
 void check_still_proven(const Call& call) {
-  const auto check = [](const TreeSpec& spec) {
-    spec.each_callable([](CallableRecord& record) { record.check_still_proven(); });
-  };
-  const CallCache& cache = call.cache();
-  if (!call.program()->traces.empty()) check(call.program()->key);
-  const ProgramPtr root = cache.root.lock();
-  if (root && cache.has_traced) check(root->key);
+  each_callable(call, !call.program()->traces.empty(), call.cache().has_traced,
+                [](CallableRecord& record) { record.check_still_proven(); });
 }
 
 // Whether a program for the key is one for the values.

@@ -77,32 +77,26 @@ int PreparedCall::traverse(visitproc visit, void* arg) const {
 
 namespace {
 
-Ref run_compiled(const ProgramPtr& program, JitFunction& jit, PyObject* executable, PyObject* const* args,
-                 std::size_t num_args, PyObject* keyword_names) {
-  Call call(jit, ready_cache(jit), args, num_args, keyword_names);
-  bool is_match = call.matches(*program);
-  if (!is_match && call.cache().graph) {
-    call.read_objects();
-    is_match = call.matches(*program);
-  }
-  if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
-  call.set_program(program);
-  {
-    const TargetRun run(call);
-    refuse_lost_forwarded(call);
-  }
-  return call.finish(call.run(executable), true);
-}
-
 // `self` is (prepared call, executable): the collector finds all that it needs.
 PyObject* call_compiled(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keyword_names) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
     const PreparedCall& prepared = Boxed<PreparedCall>::in(PyTuple_GET_ITEM(self, 0));
     const ProgramPtr program = prepared.program();
-    return run_compiled(program, as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
-                        static_cast<std::size_t>(num_args), keyword_names)
-        .release();
+    JitFunction& jit = as_jit(prepared.jit());
+    Call call(jit, ready_cache(jit), args, static_cast<std::size_t>(num_args), keyword_names);
+    bool is_match = call.matches(*program);
+    if (!is_match && call.cache().graph) {
+      call.read_objects();
+      is_match = call.matches(*program);
+    }
+    if (!is_match) raise_error(PyExc_TypeError, "the static part of the arguments is not the compiled one");
+    call.set_program(program);
+    {
+      const TargetRun run(call);
+      refuse_lost_forwarded(call);
+    }
+    return call.finish(call.run(PyTuple_GET_ITEM(self, 1)), true).release();
   });
 }
 

@@ -11,15 +11,18 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-// (the forwarded leaves, the shardings or None) of what a target has returned.
+// Of what a target has returned: the forwarded leaves; the shardings, or None; and the leaves that the program gives
+// back after its other results, though the trace forwards them, in that order.
 Ref output_info(PyObject* node) {
-  std::vector<std::size_t> forwarded;
-  if (!is_output_node(node)) return tuple_of({tuple_of_numbers(forwarded), or_none({})});
+  std::vector<std::size_t> forwarded, through;
+  if (!is_output_node(node)) return tuple_of({tuple_of_numbers(forwarded), or_none({}), tuple_of_numbers(through)});
   const auto output = output_of(node);
-  for (const std::int32_t source : sources_of(node)) {
-    if (source < 0) forwarded.push_back(~static_cast<std::size_t>(source));
+  const std::vector<std::int32_t>& sources = sources_of(node);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (output->source[i] >= 0) continue;
+    (sources[i] < 0 ? forwarded : through).push_back(~static_cast<std::size_t>(output->source[i]));
   }
-  return tuple_of({tuple_of_numbers(forwarded), or_none(output->shardings)});
+  return tuple_of({tuple_of_numbers(forwarded), or_none(output->shardings), tuple_of_numbers(through)});
 }
 
 std::unique_ptr<ProgramView> view_of(const ProgramPtr& program) {
@@ -57,26 +60,12 @@ void register_cache(py::module_& module) {
   define(module, "caches", &living_caches, py::arg("callable") = py::none());
 }
 
-// The leaves that a program gives back after its other results, though the trace forwards them, in that order.
-Ref leaves_through(PyObject* node) {
-  std::vector<std::size_t> through;
-  if (is_output_node(node)) {
-    const auto output = output_of(node);
-    const std::vector<std::int32_t>& sources = sources_of(node);
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      if (output->source[i] < 0 && sources[i] >= 0) through.push_back(~static_cast<std::size_t>(output->source[i]));
-    }
-  }
-  return tuple_of_numbers(through);
-}
-
 void register_output(py::module_& module) {
   register_trace_output_types(module.ptr());
   define(module, "_flatten_output", &flatten_output);
   define(module, "output_info", &output_info);
   define(module, "with_children",
          [](PyObject* node, PyObject* children) { return with_children(node, Ref::borrow(children)); });
-  define(module, "leaves_through", &leaves_through);
   define(module, "with_leaves_through", [](PyObject* node, PyObject* children, PyObject* through) {
     return with_leaves_through(node, Ref::borrow(children), through);
   });

@@ -272,10 +272,9 @@ bool Flattener::begin_entries(PyObject* object, const TypeInfo& info, const OneL
       reading([&] { return python::read_entries(object, info.layout->description, level.children, level.aux); });
   if (entries.get() == Py_None) return false;
   const Items keys(PyTuple_GET_ITEM(entries.get(), 0)), statics(PyTuple_GET_ITEM(entries.get(), 1));
-  const auto num_keys = static_cast<std::size_t>(keys.end() - keys.begin());
-  if (num_keys > std::numeric_limits<std::uint16_t>::max()) return false;
+  if (keys.size() > std::numeric_limits<std::uint16_t>::max()) return false;
   const auto num_children = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
-  spec_.nodes[begin_node(Kind::kEntries, num_children, &info)].entries = static_cast<std::uint16_t>(num_keys);
+  spec_.nodes[begin_node(Kind::kEntries, num_children, &info)].entries = static_cast<std::uint16_t>(keys.size());
   // The names of the static slots, and of the static entries, whose keys are the last.
   std::vector<PyObject*> names;
   for (const Slot& slot : info.layout->statics) names.push_back(slot.name.get());

@@ -25,7 +25,7 @@ class Program:
         described, _ = call.described()
         self.statics, self.paths = static_values(described), leaf_paths(described)
         self._outputs = jax.tree.leaves(outputs)
-        forwarded, _ = _core.output_info(outputs)
+        forwarded, *_ = _core.output_info(outputs)
         leaves = list(call.leaves)
         infos = jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded])
         self._forwarded: list[tuple[Any, Any]] = []  # the shape and the sharding of each forwarded array

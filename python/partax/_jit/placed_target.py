@@ -59,7 +59,7 @@ class _Choice:
     def __call__(self, arguments: tuple[Any, ...]) -> Any:
         if self._shards:
             node = self.plain.trace(*arguments).out_info
-            _, out_shardings = _core.output_info(node)
+            _, out_shardings, _ = _core.output_info(node)
             if out_shardings is not None:
                 self._keywords = dict(self._keywords, out_shardings=_core.with_children(node, out_shardings))
                 self.plain = jax.jit(self._function, **self._keywords)
@@ -72,7 +72,7 @@ class _Choice:
         if jax.device_count() == 1 and not has_mesh and not any(shardings):
             return self.plain
         traced = self.plain.trace(*arguments)
-        forwarded, out_shardings = _core.output_info(traced.out_info)
+        forwarded, out_shardings, _ = _core.output_info(traced.out_info)
         if not forwarded:
             return self.plain
         used, is_placed = used_inputs(traced)

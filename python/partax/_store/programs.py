@@ -252,7 +252,7 @@ class Programs:
                 "result": result,
                 "donated": self.donated or bytes(len(leaves)),
                 "outputs": program.out_tree.num_leaves,
-                "through": _core.leaves_through(node),
+                "through": _core.output_info(node)[2],
                 "devices": tuple(device.id for device in program.runtime_executable().local_devices()),
                 "proof": search.proof(),
                 "program": b"",
