@@ -11,7 +11,7 @@ from partax._jax.private import _attribute, _name
 
 
 def registered_nodes() -> dict[type, Any] | None:
-    """jax's dictionary of registered node types, whose length tells of later registrations. Without it, each call asks
+    """jax's dictionary of registered node types, whose length shows later registrations. Without it, each call asks
     `is_tree_node` about each class of leaves, and nodes are read and rebuilt by jax: some 30 microseconds a node.
     """
     registered = _name("jax._src.tree_util._registry")
