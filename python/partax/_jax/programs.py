@@ -19,8 +19,8 @@ _context = _name("jax._src.core.trace_ctx")
 
 
 def open_equations() -> list[Any] | None:
-    """The equations so far of the program that this thread traces, including unused ones. None if this jax does not
-    have them. The finished program has them too, but asking jax for it takes 3 microseconds for each argument.
+    """The equations so far of the program that this thread traces, or None. To ask jax for the finished program takes 3
+    microseconds for each argument.
     """
     records = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
     if not isinstance(records, list):
@@ -31,9 +31,7 @@ def open_equations() -> list[Any] | None:
 
 
 def open_constants() -> list[Any] | None:
-    """The arrays that the program which this thread traces, and programs in it, have captured so far. None if this jax
-    does not have them.
-    """
+    """The arrays that the program which this thread traces, and programs in it, have captured so far, or None."""
     by_variable = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "constvar_to_val")
     equations = open_equations()
     if not isinstance(by_variable, dict) or equations is None:
@@ -49,18 +47,14 @@ def open_constants() -> list[Any] | None:
 
 
 def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
-    """The code and the instructions of the frames that an equation comes from, its own first, the traced function
-    last. Empty if jax has no traceback for it.
-    """
+    """The code and the instructions of the frames that an equation comes from, its own first; empty if unknown."""
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = getattr(traceback, "raw_frames", None)
     return ([], []) if frames is None else frames()
 
 
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
-    """A compiled program with other trees of arguments and results, of as many leaves. None if this jax cannot build
-    one, so that it has to be compiled again.
-    """
+    """A compiled program with other trees of arguments and results, of as many leaves; None if it has to be compiled."""
     executable = _attribute(compiled, "_executable")
     constants = _attribute(_attribute(compiled, "_params"), "const_args")
     if executable is None or constants is None:
@@ -80,8 +74,8 @@ _replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 
 
 def _native(name: str, function: Callable[..., Any], miss: Callable[..., tuple[Any, Any, bool]]) -> Any:
-    """A function that runs what `miss` returns for a signature of arrays by jax's native dispatch; None if this jax
-    cannot build one. jax calls `function` if its check of the results, as for NaN, fails.
+    """A function that runs what `miss` returns for a signature of arrays by jax's native dispatch, or None. jax calls
+    `function` if its check of the results, as for NaN, fails.
     """
     if _pjit is None or None in (_cache_keys, _registry, _shard_arg):
         return None
@@ -188,9 +182,7 @@ class DirectRun(NamedTuple):
 
 
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> DirectRun | None:
-    """How to run a compiled program for new values of the leaves `free`, of the same types. None if jax's dispatch does
-    more, or this jax differs.
-    """
+    """How to run a compiled program for new values of the leaves `free`, or None if jax's dispatch does more."""
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
     try:
