@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from partax._doctor.lines import Line
-from partax._pytree.short_text import angled, counted
+from partax._pytree.short_text import LONGEST, counted, one_line
 
 Kind = Literal["repeat", "constant", "retrace", "memory", "donation", "checkpoint", "host", "dispatch"]
 Severity = Literal["high", "medium", "low"]
@@ -57,7 +57,8 @@ class Finding:
         return f"{self.kind} at {self.where}" if self.where else self.kind
 
     def __repr__(self) -> str:
-        return angled(f"partax.reports.Finding: {self.severity} {self._head}: {self.message}")
+        text = f"partax.reports.Finding: {self.severity} {self._head}: {self.message}"
+        return f"<{one_line(text, LONGEST - 2)}>"
 
     def __str__(self) -> str:
         source = f"    {self.source}\n" if self.source else ""
@@ -119,7 +120,7 @@ class Diagnosis:
         return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
 
     def __repr__(self) -> str:
-        return angled(f"partax.reports.Diagnosis of {self._head}")
+        return f"<{one_line(f'partax.reports.Diagnosis of {self._head}', LONGEST - 2)}>"
 
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])

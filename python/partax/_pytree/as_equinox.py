@@ -43,8 +43,7 @@ def at(
       A tree with the new nodes; all else is unchanged.
 
     Raises:
-      ValueError: What `where` returns is not in the tree once, or depends on the leaves, or is not as many nodes as
-        replacements; or both or neither of `replace` and `replace_fn` are passed.
+      ValueError: What `where` returns is not in the tree once, or depends on the leaves, or does not fit `replace`.
       TypeError: `where` is not callable, or computes with leaves.
 
     See Also: The guide "Tree utilities".
@@ -79,14 +78,10 @@ def at(
     if id(selection) in counts or not isinstance(selection, Sequence):
         nodes, replace = [selection], (replace if replace is _UNSET else [replace])
     if any(counts[id(node)] != 1 for node in nodes):
-        raise ValueError(
-            "`where`: found nodes that are not once each in `pytree`; for a None, pass `is_leaf=lambda x: x is None`"
-        )
+        raise ValueError("`where`: found nodes that are not once each in `pytree`; for Nones, pass `is_leaf`")
     values = replace if replace_fn is _UNSET else [replace_fn(jax.tree.map(_unwrapped, node)) for node in nodes]
     if len(nodes) != len(values):
-        raise ValueError(
-            f"`replace`: found {len(nodes)} nodes and {len(values)} replacements, expected one for each node"
-        )
+        raise ValueError(f"`replace`: found {len(nodes)} nodes and {len(values)} replacements, expected as many")
     new_nodes = dict(zip(map(id, nodes), values, strict=True))
     return _core.tree_unflatten(structure, [new_nodes[id(x)] if id(x) in new_nodes else _unwrapped(x) for x in leaves])
 

@@ -114,8 +114,7 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
       A `Filter`.
 
     Raises:
-      TypeError: Neither or both are passed, or the argument is not a string.
-      ValueError: The pattern is malformed, or has more than 1,024 alternatives.
+      TypeError, ValueError: Neither or both are passed, or the pattern is malformed or has over 1,024 alternatives.
 
     See Also: The guide "Partition and combine trees".
     """
@@ -164,7 +163,7 @@ def _text(filter: FilterSpec, *, is_member: bool = False) -> str:
 
 
 _SHOWN_PATHS = 5
-_COMPARED_PATHS = 500  # of a large tree, since `difflib` takes up to a millisecond for each
+_COMPARED_PATHS = 500  # since `difflib` takes up to a millisecond for each
 
 _checked: set[tuple[str, int]] = set()  # the text of each glob that was checked, and the number of leaves
 

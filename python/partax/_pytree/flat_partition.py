@@ -49,8 +49,7 @@ def flat_partition(
       A `FlatSpec`, which is a pytree without leaves, and a dict for each filter and for the rest unless it is static.
 
     Raises:
-      ValueError: `rest` is neither of the two; or same as in `partition`.
-      TypeError, RecursionError: `separator` is not a string; or same as in `partition`.
+      ValueError, TypeError, RecursionError: Same as in `partition`; or `rest` or `separator` is none of the above.
 
     See Also: The guide "Partition and combine trees".
     """
@@ -125,8 +124,7 @@ def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
 
 
 def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
-    leaves = [_Place() for _ in spec.paths]
-    return _restore, (_core.tree_unflatten(spec, leaves), spec.separator)
+    return _restore, (_core.tree_unflatten(spec, [_Place() for _ in spec.paths]), spec.separator)
 
 
 for _cls in (FlatSpec, Static):

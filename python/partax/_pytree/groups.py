@@ -38,7 +38,6 @@ def labels(
       A tree like `pytree` with labels for leaves.
 
     Raises:
-      TypeError: `groups` is not a mapping.
       ValueError: A leaf has no group and no `default`; a label is not a hashable leaf; or same as in `partition`.
 
     See Also: The guide "Gradients and freezing".
@@ -119,10 +118,8 @@ def summary(pytree: PyTree, *, depth: int | None = 2) -> Summary:
       -----------------------------------
       total          2          10     40
 
-    A `jax.ShapeDtypeStruct` counts as an array; an array in two places counts twice.
-
     Args:
-      pytree: Any pytree, such as a part of a model by `partition` or `filter`.
+      pytree: Any pytree. A `jax.ShapeDtypeStruct` counts as an array, and an array in two places counts twice.
       depth: The depth of the subtrees. 0: only the total; None: each leaf is a subtree. Default: 2.
 
     Returns:

@@ -34,11 +34,6 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def angled(text: str) -> str:
-    """One line in angle brackets, for the `repr` of an object without a public constructor."""
-    return f"<{one_line(text, LONGEST - 2)}>"
-
-
 def name_text(name: str, longest: int = LONGEST) -> str:
     """A qualified name in one line. A long one is truncated at its start, since its end is more specific."""
     text = one_line(name, max(len(name), 1) * 10)
@@ -56,9 +51,7 @@ def repr_text(value: Any) -> str:
 
 
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
-    """The `repr` of a value in one line, with arrays as their dtype and shape, or the type's name if the `repr` raises.
-    Does not read array data, and runs the `repr` of only the first items of a container.
-    """
+    """The `repr` of a value in one line. Does not read array data, nor all items of a long container."""
     try:
         return one_line(_text(value, _DEEPEST), longest)
     except MemoryError:
