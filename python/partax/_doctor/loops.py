@@ -98,8 +98,7 @@ class Loops:
         apart = {*_WAITS, _PREPARATION} if self.has_programs else {*_WAITS}  # else they are all that it does
         operations = {operation: n for operation, n in self.counts.items() if operation.name not in apart}
         waits = {operation: n for operation, n in self.counts.items() if operation.name in _WAITS}
-        for counts, describe in ((operations, self._of_operations), (waits, self._of_waits)):
-            yield from _innermost(counts, describe)
+        yield from (*_innermost(operations, self._of_operations), *_innermost(waits, self._of_waits))
 
     def _of_operations(self, line: Line, counts: Counts) -> Finding | None:
         repeated = [count for count in counts.values() if count >= _FEWEST_REPETITIONS]

@@ -17,7 +17,7 @@ def find(program: Program) -> Iterator[Finding]:
     for scan in every_operation(program):
         if scan.name == "scan":
             size, carried = _residual_bytes(scan)
-            if size - carried >= _FEWEST_SAVED and size - carried > _SHARE_OF_PEAK * peak_bytes(program):
+            if size - carried >= max(_FEWEST_SAVED, _SHARE_OF_PEAK * peak_bytes(program)):
                 yield _finding(scan, size, carried, peak_bytes(program))
 
 

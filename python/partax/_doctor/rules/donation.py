@@ -46,9 +46,7 @@ def find(program: Program) -> Iterator[Finding]:
 
 
 def _replaced_bytes(program: Program) -> dict[str, int]:
-    """The bytes of each argument that come back with the same types, and are not donated. An argument that is one array
-    counts if it is the first: a later one is as often data.
-    """
+    """By argument. One that is an array by itself counts if it is the first: a later one is as often data."""
     counts = group_by(program.arguments, lambda leaf: argument_of(leaf.path))
     sizes: dict[str, int] = {}
     for argument, aval in updates_of(program):

@@ -21,10 +21,8 @@ def find(program: Program) -> Iterator[Finding]:
     limit = memory_limit(program)
     if limit is None or (is_spread(program) and program.compiled is None):
         return  # which part of an array one of several devices has is unknown
-    captured = sum(map(bytes_of, program.jaxpr.consts))
-    arguments = sum(leaf.bytes for leaf in program.arguments)
-    written = sum(bytes_of(var.aval) for operation in every_operation(program) for var in operation.eqn.outvars)
-    if arguments + captured + written < _NEARLY_FULL * limit:
+    written = [var.aval for operation in every_operation(program) for var in operation.eqn.outvars]
+    if sum(map(bytes_of, [*program.jaxpr.in_avals, *program.jaxpr.consts, *written])) < _NEARLY_FULL * limit:
         return  # even if nothing is freed in between: that takes no walk
     peak = peak_bytes(program)
     if peak <= _NEARLY_FULL * limit:

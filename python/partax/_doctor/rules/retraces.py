@@ -94,9 +94,8 @@ def _parts(entries: Entries) -> Iterator[tuple[str, Entries]]:
 
 
 def _counts(program: Program, path: str, change: Change) -> bool:
-    """Whether a change is one of a state. A number by itself is if it counts; an array that is computed from other
-    arrays alone is not, nor is one of another dtype where all arrays change theirs: that is a function of an array, and
-    not a step.
+    """Whether a change is one of a state: not an array that is computed from other arrays alone, nor one of another
+    dtype where all arrays change theirs.
     """
     inside, before, after, kind = change
     if kind == "number" and inside == "":
