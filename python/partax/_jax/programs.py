@@ -54,7 +54,7 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
 
 
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
-    """A compiled program with other trees of arguments and results, of as many leaves; None if it has to be compiled."""
+    """A compiled program with other trees of arguments and results, of as many leaves, or None."""
     executable = _attribute(compiled, "_executable")
     constants = _attribute(_attribute(compiled, "_params"), "const_args")
     if executable is None or constants is None:
