@@ -26,7 +26,7 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 myst_heading_anchors = 3
 nitpicky = True
 nitpick_ignore_regex = [  # what other projects document, and type variables
-    ("py:.*", r"(collections\.abc|enum|os|pathlib|re)\..*"),
+    ("py:.*", r"(collections\.abc|contextlib|enum|os|pathlib|re)\..*"),
     ("py:.*", r"(flax|jax|jaxlib)\..*"),
     ("py:class", r"Aux|Carry|Class|Operands|P|R|Rule|T|X|Y"),
 ]

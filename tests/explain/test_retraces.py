@@ -172,7 +172,7 @@ RECREATED: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
     "array": (holding(X), holding(X + 1), ("'held'", "another object")),
     "code": (lambda x, by=2: x * by, lambda x, by=3: x * by, ("other code",)),
     "attribute": (attributed(flag=2), attributed(flag=3), ("flag", "2 to 3")),
-    "option of jax.jit": (jax.jit(scaled(2)), jax.jit(scaled(2), keep_unused=True), ("another object",)),
+    "option of jax.jit": (jax.jit(scaled(2)), jax.jit(scaled(2), keep_unused=True), ("keep_unused", "False to True")),
     "partial": (functools.partial(scaled(2)), functools.partial(scaled(3)), ("'n'", "2 to 3")),
     "method": (Scale(2).apply, Scale(3).apply, ("n'", "2 to 3")),
     "transformed": (jax.vmap(scaled(2)), jax.vmap(scaled(3)), ("'n'", "2 to 3")),

@@ -81,8 +81,8 @@ def _to_json(self: Any, **options: Any) -> str:
     """Return the report as JSON.
 
     Example:
-      >>> partax.filter_jit(jnp.sin).report().to_json()
-      '{"name": "sin", "defined": "", "hits": 0, "misses": 0, "traces": [], "loads": []}'
+      >>> partax.filter_jit(jnp.arcsinh).report().to_json()
+      '{"name": "arcsinh", "defined": "", "hits": 0, "misses": 0, "traces": [], "loads": []}'
 
     Args:
       **options: Same as in `json.dumps`, such as `indent`.

@@ -26,7 +26,7 @@ from partax._functions.classes import (
 )
 from partax._functions.code import Names, is_counter, names_of
 from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
-from partax._jax.private import jit_parts
+from partax._jax.private import jit_options, jit_parts
 
 _MOST_TOKENS = 20_000
 _LARGEST_ARRAY = 1 << 20  # bytes of a NumPy array, whose content is compared for each re-created function
@@ -237,12 +237,13 @@ class Reader:
         if is_pure(jitted):
             self.library_object(jitted)
             return
-        function, options = jit_parts(jitted)
-        if not isinstance(options, tuple):
+        options = jit_options(jitted)
+        if options is None:
             raise UnprovableError("a `jax.jit` whose options are unknown")
         self.add(type(jitted))
-        self.read(options)
-        self.read(function)
+        for name, value in options.items():
+            self.read_part(value, f".{name}")
+        self.read(jit_parts(jitted)[0])
 
     def read_builtin(self, function: Any) -> None:
         owner = function.__self__

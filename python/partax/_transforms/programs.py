@@ -183,9 +183,10 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
     """
     check_callable(fn, "filter_closure_convert")
     jaxpr, out = _program_of("filter_closure_convert", fn, args, kwargs)
-    call: Any = jax.eval_shape(lambda call: call, Split.of((args, kwargs), _described))
+    call = Split.of((args, kwargs), _described)
+    structs = jax.eval_shape(lambda *leaves: leaves, *call.leaves.values())
     name = getattr(fn, "__name__", type(fn).__name__)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, call.only(()), out.only(()), name)
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, call.replace(structs).only(()), out.only(()), name)
 
 
 def filter_pure_callback(
