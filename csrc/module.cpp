@@ -1,11 +1,11 @@
 // What partax._core exposes.
 #include "base/binding.h"
 #include "base/hooks.h"
-#include "classes/type_table.h"
 #include "partition/filters.h"
 #include "partition/partition.h"
-#include "statics/callable_parts.h"
-#include "statics/static_value.h"
+#include "static_key/callable_parts.h"
+#include "static_key/static_value.h"
+#include "types/type_table.h"
 
 namespace partax {
 namespace {

@@ -16,15 +16,15 @@ PACKAGE = ROOT / "python" / "partax"
 
 # The directories of csrc/ and the sub-packages, in order: each may include or import only earlier ones. All may import
 # `partax._core`, and the top files of the package may import all.
-FOLDERS = ["base", "classes", "statics", "tree", "partition", "call"]  # of which `call` needs no partition
+FOLDERS = ["base", "types", "static_key", "pytree", "partition", "dispatch"]  # of which `dispatch` needs no partition
 PACKAGES = [
     "_jax", "_families", "_functions", "_pytree", "_jit", "_transforms", "_libraries", "_explain", "_steps", "_io",
     "_store", "_doctor",
 ]  # fmt: skip
 LONGEST = 400
-# Functions of partax that C++ calls: of all folders, and of csrc/call.
+# Functions of partax that C++ calls: of all folders, and of csrc/dispatch.
 MOST_HOOKS = 26
-MOST_HOOKS_OF_CALL = 8
+MOST_HOOKS_OF_DISPATCH = 8
 
 Edge = tuple[str, str]  # from a file to what it includes or imports
 
@@ -44,7 +44,7 @@ def is_wrong_include(source: str, name: str) -> bool:
     directory, target = source.split("/")[0], name.split("/")[0]
     if target in FOLDERS:
         before = FOLDERS[: FOLDERS.index(directory) + 1] if directory in FOLDERS else FOLDERS
-        return target not in before or (directory, target) == ("call", "partition")
+        return target not in before or (directory, target) == ("dispatch", "partition")
     if name.startswith("pybind11/"):
         return re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.cpp)", source) is None
     return name == "Python.h" and source != "base/python_api.h"
@@ -153,9 +153,9 @@ def test_what_cpp_names_of_python_is_there() -> None:
     assert len(named) == table.count("inline PythonFunction ") > 10
     assert len(named) <= MOST_HOOKS
     used_in_call = {
-        name for path in sources(CSRC / "call") for name in re.findall(r"python::(\w+)", path.read_text("utf-8"))
+        name for path in sources(CSRC / "dispatch") for name in re.findall(r"python::(\w+)", path.read_text("utf-8"))
     }
-    assert len(used_in_call) <= MOST_HOOKS_OF_CALL
+    assert len(used_in_call) <= MOST_HOOKS_OF_DISPATCH
     other = re.compile(r'"partax\._(?!core\b)')
     assert [path.name for path in sources(CSRC) if other.search(path.read_text("utf-8"))] == ["python_hooks.h"]
     for module, function in sorted(named, key=lambda it: ("flax" in it[0], it)):

@@ -1,11 +1,11 @@
 #include "stages.h"
 
-#include "call/entry_table.h"
-#include "statics/static_value.h"
+#include "dispatch/entry_table.h"
+#include "pytree/flatten.h"
+#include "pytree/match.h"
+#include "pytree/rebuild.h"
+#include "static_key/static_value.h"
 #include "timing.h"
-#include "tree/flatten.h"
-#include "tree/match.h"
-#include "tree/rebuild.h"
 
 namespace partax::bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tree/flatten.h"
+#include "pytree/flatten.h"
 
 namespace py = pybind11;
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/python_api.h"
-#include "tree/leaf_buffer.h"
-#include "tree/tree_spec.h"
+#include "pytree/leaf_buffer.h"
+#include "pytree/tree_spec.h"
 
 namespace partax::bench {
 

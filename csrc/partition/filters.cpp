@@ -7,7 +7,7 @@
 #include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "classes/type_table.h"
+#include "types/type_table.h"
 
 namespace partax {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/hooks.h"
-#include "classes/predicates.h"
+#include "types/predicates.h"
 
 namespace partax {
 

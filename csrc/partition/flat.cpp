@@ -2,7 +2,7 @@
 
 #include "base/error_path.h"
 #include "base/python_hooks.h"
-#include "tree/spec_data.h"
+#include "pytree/spec_data.h"
 
 namespace partax {
 namespace {

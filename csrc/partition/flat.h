@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "tree/flatten.h"
+#include "pytree/flatten.h"
 
 namespace partax {
 

@@ -7,8 +7,8 @@
 #include "base/error_path.h"
 #include "base/python_hooks.h"
 #include "partition/split.h"
-#include "tree/rebuild.h"
-#include "tree/static_node.h"
+#include "pytree/rebuild.h"
+#include "pytree/static_node.h"
 
 namespace partax {
 namespace {
