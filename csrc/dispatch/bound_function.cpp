@@ -23,7 +23,7 @@ KeptValues bound_values(const Bindings& bindings, const Call& call) {
   for (PyObject* value : Items(values.get())) --counts[value];
   std::vector<bool> are_bound;
   for (PyObject* value : Items(values.get())) are_bound.push_back(counts[value] == 0);
-  return KeptValues(call.program()->key, are_bound, call.leaves());
+  return {call.program()->key, are_bound, call.leaves()};
 }
 
 // ---- As a Python type.

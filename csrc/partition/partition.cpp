@@ -111,6 +111,7 @@ Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is
     for (const std::uint32_t part : parts.part) ++counts[part];
     std::vector<Ref> trees;
     std::vector<PyObject*> leaves;
+    trees.reserve(counts.size());
     for (std::size_t i = 0; i < counts.size(); ++i) {
       trees.push_back(tree_of_part(parts, i, true, replace, leaves));
     }

@@ -106,6 +106,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
+      if (!info->traits.compared) break;
       for (const Ref& name : *info->traits.compared) {
         located(optional_attribute(value, name.get()), [&] { return attribute_segment(name.get()); });
       }
