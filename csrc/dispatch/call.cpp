@@ -77,7 +77,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
   std::shared_ptr<BoundProgram> bound_program;
-  Ref returned;  // by the target, of which the user's result is made
+  Ref returned;  // by the target; the user's result is built from it
   try {
     if (bound != nullptr) bound_program = call.find_bound(bound->programs);
     if (!bound_program) call.find();
@@ -217,9 +217,15 @@ void Call::flatten(TreeSpec& spec, LeafBuffer& leaves, FlattenOptions options) c
   options.callables = cache_.callables;
   if (cache_.rule.any()) {
     options.rule = &cache_.rule;
-    const Ref shape = call_shape(cache_.parameters, bound_);
-    options.rule_values = cache_.rule.values(bound_.size(), shape);
-    options.static_values = cache_.rule.static_values(shape);
+    CallCache::ValueFlags& flags = cache_.flags;
+    if (flags.has_rule.size() != bound_.size() || !(flags.shape == bound_.shape())) {
+      const Ref shape = call_shape(cache_.parameters, bound_);
+      CallCache::ValueFlags new_flags{bound_.shape(), cache_.rule.values(bound_.size(), shape),
+                                      cache_.rule.static_values(shape)};
+      std::swap(flags, new_flags);  // other threads may have called meanwhile
+    }
+    options.rule_values = flags.has_rule;
+    options.static_values = flags.is_static;
   }
   flatten_values(spec, leaves, options, bound_.values(), bound_.size(), [&] { return names(); });
 }

@@ -24,6 +24,10 @@ struct CallCache {
   ProgramTable table;
   Callables callables;
   DynamicRule rule;
+  struct ValueFlags {
+    CallShape shape;
+    std::vector<bool> has_rule, is_static;
+  } flags;                      // what `rule` says of each value, for the latest shape of a call: Python decides it
   Ref graph;                    // the option of that name; null where the function is to change no argument
   std::weak_ptr<Program> root;  // where wrappers find this cache
   bool has_traced = false;

@@ -254,10 +254,12 @@ def call_parameters(fun: Any) -> CallParameters:
 
 def check_names(fun: Any, option: str, names: Any) -> None:
     """Raise a ValueError if an option names an argument that a callable does not have."""
-    for name in names if isinstance(names, tuple) else ():
-        parameters = call_parameters(fun)
-        shown = (*parameters.names, *parameters.shown_positional, *parameters.shown_named, *parameters.var_names)
-        expected = [expected_name for expected_name in dict.fromkeys(shown) if expected_name]
+    if not isinstance(names, tuple) or not names:
+        return
+    parameters = call_parameters(fun)
+    shown = (*parameters.names, *parameters.shown_positional, *parameters.shown_named, *parameters.var_names)
+    expected = [expected_name for expected_name in dict.fromkeys(shown) if expected_name]
+    for name in names:
         if name not in expected:
             of_function = f"names of arguments of `{names_of(fun)[1]}`: {', '.join(expected)}"
             raise ValueError(f"found {name!r} in {option}, expected {of_function}")
