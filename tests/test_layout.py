@@ -16,7 +16,7 @@ PACKAGE = ROOT / "python" / "partax"
 
 # The directories of csrc/ and the sub-packages, in order: each may include or import only earlier ones. All may import
 # `partax._core`, and the top files of the package may import all.
-FOLDERS = ["base", "types", "static_key", "pytree", "partition", "dispatch"]  # of which `dispatch` needs no partition
+FOLDERS = ["base", "types", "static_key", "pytree", "partition", "dispatch"]  # `dispatch` does not include `partition`
 PACKAGES = [
     "_jax", "_families", "_functions", "_pytree", "_jit", "_transforms", "_libraries", "_explain", "_steps", "_io",
     "_store", "_doctor",

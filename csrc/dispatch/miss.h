@@ -49,8 +49,7 @@ class Trace {
 
 // What Python has of the call for which this thread runs the program, or None.
 Ref running_call(const ProgramView& program);
-// The output node of a result that was stored: with these arrays, of which `inputs` are the arguments', instead of
-// tracers.
+// The output node of a result that was stored, with arrays instead of tracers. `inputs` are those of the arguments.
 Ref restore_output(Call& call, PyObject* result, PyObject* inputs);
 
 // ---- The target of a new program, which several threads may build at once.

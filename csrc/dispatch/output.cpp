@@ -11,7 +11,7 @@
 namespace partax {
 namespace {
 
-// Whether a static value is, or holds, an object of which there may be another one like it.
+// Whether a static value is, or holds, an object that may be equal to another one.
 bool has_own_object(PyObject* value) {
   const Form form = form_of(value);
   if (is_composite(form)) {

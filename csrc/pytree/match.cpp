@@ -127,7 +127,7 @@ class Matcher {
     return true;
   }
 
-  // The values of a call, of which some are known.
+  // The values of a call, some of them matched earlier.
   bool with_kept_values(PyObject* const* values, std::size_t count) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];

@@ -273,7 +273,7 @@ class Rebuilder {
     return made_.back().second;
   }
 
-  // A child that may be one of a run of static leaves, of which `in_run` have been taken.
+  // A child that may be one of a run of static leaves; `in_run` of them have been read.
   Ref next_child(std::size_t& in_run) {
     const Node& next = spec_.nodes[at_];
     if (next.kind != Kind::kStaticRun) return build();

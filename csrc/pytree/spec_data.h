@@ -1,4 +1,4 @@
-// A spec as plain Python data with paths, of which Python makes texts.
+// A spec as plain Python data with paths, from which Python builds messages.
 #pragma once
 
 #include "base/python_api.h"

@@ -25,7 +25,7 @@ CallableSort callable_sort(PyObject* value) noexcept;
 
 Ref weakly(PyObject* object, PyObject* on_death);
 
-// A callable by identity, held weakly; a bound method, of which each access makes another, by function and object.
+// A callable by identity, held weakly; a bound method by its function and object, as each access makes another one.
 class CallableIdentity {
  public:
   CallableIdentity(PyObject* callable, PyObject* on_death);

@@ -1,4 +1,4 @@
-// What is this object: its type decides whether it is a leaf, and of which sort, or a node, and of which family.
+// What an object is, by its type: a leaf of some sort, or a node of some family.
 #pragma once
 
 #include <memory>

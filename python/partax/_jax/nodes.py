@@ -76,7 +76,7 @@ def is_registered_dataclass(cls: type) -> bool:
 
 def _unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
     """Rebuilds a node whose functions jax does not tell."""
-    if aux is None and issubclass(cls, tuple):  # a NamedTuple, of which jax would not see that it is registered
+    if aux is None and issubclass(cls, tuple):  # jax would not see that a NamedTuple is registered
         like: Any = cls
         return one_level(like._make(children)).unflatten(children)
     registry, leaves = jax.tree_util.default_registry, (_LEAF,) * len(children)

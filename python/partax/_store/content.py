@@ -60,7 +60,7 @@ def _constant(value: Any) -> Any:
         return _content(value)
     if cls is tuple:
         return "tuple", *map(_constant, value)
-    if cls is frozenset:  # of which code may only ask what is in it
+    if cls is frozenset:  # code may only ask what it contains
         return "frozenset", sorted(map(repr, map(_constant, value)))
     return cls.__name__, repr(value)
 
