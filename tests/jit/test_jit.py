@@ -118,6 +118,13 @@ def test_what_jax_refuses_is_refused(name: str) -> None:
         WRONG[name](partax.jit)
 
 
+def test_advice_on_numbers_is_that_of_jax() -> None:
+    for jit in JITS:
+        with pytest.raises(jax.errors.TracerIntegerConversionError) as error:
+            jit(lambda n: range(n))(3)
+        assert not any("partax traces" in note for note in getattr(error.value, "__notes__", ()))
+
+
 def test_stages_are_those_of_jax() -> None:
     f = partax.jit(lambda x, n: x * n, static_argnums=1)
     x = jnp.ones(3)

@@ -60,7 +60,7 @@ _WANTED_WORDS = "static_argnums", "must be static integers", "must have static s
 
 
 def _new_target_function(
-    fun: Any, paths: Sequence[str], takes_tuple: bool, trace: Callable[[tuple[Any, ...]], Any]
+    fun: Any, paths: Sequence[str], takes_tuple: bool, trace: Callable[[tuple[Any, ...]], Any], note: str | None
 ) -> Callable[..., Any]:
     def call_with_leaves(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
@@ -69,8 +69,8 @@ def _new_target_function(
             return trace(leaves)
         except (TypeError, IndexError) as error:
             wants_number = isinstance(error, _WANTED_ERRORS) or any(words in str(error) for words in _WANTED_WORDS)
-            if wants_number and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
-                error.add_note(_NUMBER_WANTED)  # jax advises its own option
+            if note is not None and wants_number and note not in getattr(error, "__notes__", ()):
+                error.add_note(note)  # jax advises its own option
             raise
 
     target: Callable[..., Any] = (lambda leaves: call_with_leaves(*leaves)) if takes_tuple else call_with_leaves
@@ -107,22 +107,22 @@ def traced_function(call: _core.Call, trace: Callable[[_core.Program, tuple[Any,
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
-    function = _new_target_function(fun, leaf_paths(described), takes_tuple, functools.partial(trace, program))
+    is_jit = options.static_parameters is not None  # whose arguments can be named static, as jax advises
+    note = None if is_jit else _NUMBER_WANTED
+    function = _new_target_function(fun, leaf_paths(described), takes_tuple, functools.partial(trace, program), note)
     settings = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
     keywords = {name: value for name, value in settings.items() if value is not None and value is not False}
-    through_xla = bytearray(len(leaves))
+    through_xla = bytearray([is_jit]) * len(leaves)  # in `jit` each result is an array of its own, as in jax.jit
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, call.shape, call.values)
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
-            through_xla[i] = sharding is not None
+            through_xla[i] |= sharding is not None
     owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.program = program  # type: ignore[attr-defined]
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
     function.warns_of_donation = options.warns_of_donation  # type: ignore[attr-defined]
-    if options.static_parameters is not None:  # each result is an array of its own, as in jax.jit
-        through_xla = bytearray([True]) * len(leaves)
     for i in donatable if options.donates_returned else ():
         through_xla[i] = True
     shards = options.out_shardings is not None

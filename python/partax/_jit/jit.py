@@ -81,7 +81,6 @@ def jit(
         compiler_options=compiler_options,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
-        donates_returned=bool(donated),
         static_parameters=static,
     )
     return _core.make_jit_function(fun, options)
