@@ -126,13 +126,14 @@ def check_wheel(path: Path, checkout: Path) -> None:
     info = f"{'-'.join(path.name.split('-')[:2])}.dist-info"
     of_info = ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE", "sboms/partax.cdx.json")
     metadata = {f"{info}/{name}" for name in of_info}
-    expected = {f"partax/{name}" for name in files_below(checkout / "python/partax")} | metadata | set(native)
+    ours = files_below(checkout / "python")
+    expected = ours | metadata | set(native)
     one = len(native) == 1 and re.match(r"partax/_core\.(cpython-|cp)3", native[0]) is not None
     check(one, f"{path.name} has the native files {native}, expected partax/_core")
     check({"partax/py.typed", "partax/_core.pyi"} <= expected, "py.typed or _core.pyi is gone")
     check(set(names) == expected, f"{path.name} differs from what it should hold by {sorted(set(names) ^ expected)}")
     for name in names:
-        if name.startswith("partax/") and name not in native:
+        if name in ours - set(native):
             check(data[name] == (checkout / "python" / name).read_bytes(), f"{name} is not that of the checkout")
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     check(dates == {time.gmtime(epoch - epoch % 2)[:6]}, f"{path.name} holds times of its build: {sorted(dates)}")

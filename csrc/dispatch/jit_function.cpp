@@ -86,7 +86,7 @@ PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
     const JitFunction& jit = as_jit(self);
     const Ref function = Ref::borrow(jit.function);
     for (Name& own_name : delegated) {
-      if (name != own_name.get() || !function) continue;
+      if (!function || PyUnicode_Compare(name, own_name.get()) != 0) continue;  // one that is computed is not interned
       if (const Ref dict = part_at(self, jit.dict)) {
         if (Ref own = dict_item(dict.get(), name)) return own.release();
       }

@@ -72,7 +72,9 @@ _filter_jit.install()
 _explain_install.install()
 _store_install()
 if _environ.get("PARTAX_STORE"):
-    _import_module("partax._store.programs").store_as_told()
+    _import_module("partax._store.programs").store_or_warn(_environ["PARTAX_STORE"])
+if _environ.get("PARTAX_JAX") == "1":
+    _import_module("partax._jit.replacement").replace_jax_jit()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax.equinox").accelerate()
 

@@ -1,7 +1,7 @@
 """The commands that run a script unchanged: `python -m partax explain script.py args...` explains what it traces and
 compiles, `python -m partax doctor script.py args...` reports which lines make its programs slow, and
-`python -m partax equinox script.py args...` makes Equinox use partax. `python -m partax store DIRECTORY` lists the
-stored programs of a directory.
+`python -m partax equinox script.py args...` makes Equinox use partax, and `python -m partax run script.py args...` has
+`partax.jit` instead of `jax.jit`. `python -m partax store DIRECTORY` lists the stored programs of a directory.
 """
 
 import argparse
@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> None:
     script = _add_command(commands, "doctor", _doctor, what, "[--html FILE] ")
     script.add_argument("--html", metavar="FILE", help="also write the findings to this file")
     _add_command(commands, "equinox", _equinox, "run a script and make Equinox, and what imports it, use partax")
+    _add_command(commands, "run", _jit, "run a script that has partax.jit instead of jax.jit in its own code")
     what = "list or delete the programs in a directory of partax.store"
     store = commands.add_parser("store", help=what, description=f"{what[0].upper()}{what[1:]}.")
     store_command.add_arguments(store)
@@ -82,6 +83,13 @@ def _equinox(options: argparse.Namespace) -> None:
     from partax.equinox import accelerate
 
     accelerate()
+    _run(options)
+
+
+def _jit(options: argparse.Namespace) -> None:
+    from partax._jit.replacement import replace_jax_jit
+
+    replace_jax_jit()
     _run(options)
 
 

@@ -12,6 +12,9 @@ if WAY == "replaced":
 
     sys.modules["equinox"] = partax.equinox  # before a `conftest.py` imports the library
 
+if WAY == "jit":
+    pytest_plugins = ["partax.pytest"]
+
 if WAY == "nnx_replaced":
     from flax import nnx
 

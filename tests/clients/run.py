@@ -1,12 +1,13 @@
-"""Runs the suites of Equinox and of libraries built on it on partax, and that of Flax with `partax.nnx.jit`.
+"""Runs the suites of Equinox and of libraries built on it on partax, that of Flax with `partax.nnx.jit`, and jax's own
+tests of `jax.jit` with `partax.jit`.
 
     python -m pip install -r tests/clients/requirements.txt
     python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--into DIR]
 
-There are two ways: with `accelerate()`, and with `partax.equinox` instead of Equinox. The suites are fetched in the
-versions of requirements.txt, and each file runs in its own process: with partax; if a test failed, again without; and
-the tests that pass only there once more with partax, as some measure speed. The exit status is 1 if a test passes only
-without partax, except those of deliberate differences.
+Libraries on Equinox run in two ways: with `accelerate()`, and with `partax.equinox` instead of Equinox. The suites are
+fetched in the versions of requirements.txt, and each file runs in its own process: with partax; if a test failed, again
+without; and the tests that pass only there once more with partax, as some measure speed. The exit status is 1 if a test
+passes only without partax, except those of deliberate differences.
 """
 
 import argparse
@@ -33,7 +34,11 @@ class Suite:
     files: str = "test_*.py"
     ways: tuple[str, ...] = ("accelerated", "replaced")
     differs: tuple[str, ...] = ()  # tests of deliberate differences
+    tag: str = "v"  # before the version
 
+
+# Tests of jax that differ with `partax.jit`.
+OF_JAX = ()
 
 SUITES = {
     "equinox": Suite(
@@ -71,6 +76,7 @@ SUITES = {
         ),
     ),
     "gpjax": Suite("QuantClimate", "tests", "**/test_*.py"),
+    "jax": Suite("jax-ml", "tests", "api_test.py pjit_test.py", ("jit",), OF_JAX, "jax-v"),
 }
 
 
@@ -90,7 +96,7 @@ def fetch(name: str, directory: Path) -> Path:
     """A checkout of the tests of the installed version, without the library, which would be imported there."""
     checkout = directory / name
     if not checkout.exists():
-        tag = f"v{importlib.metadata.version(name)}"
+        tag = f"{SUITES[name].tag}{importlib.metadata.version(name)}"
         clone = ["git", "clone", "--quiet", "--no-checkout", "--depth", "1", "--branch", tag]
         subprocess.run([*clone, f"https://github.com/{SUITES[name].owner}/{name}", checkout], check=True)
         subprocess.run(
@@ -166,7 +172,7 @@ def main() -> int:
         for name in options.only or SUITES:
             checkout = fetch(name, options.into or Path(temporary))
             suite = SUITES[name]
-            files = sorted((checkout / suite.tests).glob(suite.files))
+            files = sorted(file for pattern in suite.files.split() for file in (checkout / suite.tests).glob(pattern))
             files = [file for file in files if options.files in file.name]
             ways = [way for way in suite.ways if options.way in ("", way)]
             tasks = [(checkout, file, suite, way, options.seconds) for way in ways for file in files]

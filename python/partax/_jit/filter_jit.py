@@ -85,6 +85,11 @@ def clear_cache(self: JitFunction[..., Any]) -> None:
                 cache.history.cleared()
 
 
+def _cache_size(self: JitFunction[..., Any]) -> int:
+    """Count the programs, as the method of the same name of a `jax.jit` does."""
+    return self._cache.traces + self._cache.loads
+
+
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
     """Pickle by name if there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
@@ -222,10 +227,10 @@ def install() -> None:
     parts = operator.attrgetter("_function", "__self__", "_options.key")
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     of_wrappers = methods.lower, methods.trace, methods.eval_shape, methods.precompile, methods.bind
-    for method in (*of_wrappers, cache_info, clear_cache):
+    for method in (*of_wrappers, cache_info, clear_cache, _cache_size):
         setattr(JitFunction, method.__name__, method)
     for cls, name, value in (
-        (JitFunction, "__repr__", lambda self: wrapper_text("nnx.jit" if self._options.graph else "filter_jit", self)),
+        (JitFunction, "__repr__", lambda self: wrapper_text(self._options.kind, self)),
         (_core.BoundFunction, "rebind", methods.rebind),
         (_core.BoundFunction, "__repr__", methods.bound_text),
         (_core.BoundFunction, "__signature__", property(methods.bound_signature)),

@@ -3,6 +3,7 @@
 import enum
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -83,7 +84,10 @@ def jit(
         out_shardings=out_shardings,
         static_parameters=static,
     )
-    return _core.make_jit_function(fun, options)
+    wrapper = _core.make_jit_function(fun, options)
+    if isinstance(fun, types.FunctionType) and fun.__dict__:
+        wrapper.__dict__.update(fun.__dict__)
+    return wrapper
 
 
 def arrays_of(fun: Any, result: Any) -> Any:

@@ -69,6 +69,10 @@ class Options:
     def __hash__(self) -> int:
         return hash(self._spec)
 
+    @property
+    def kind(self) -> str:
+        return "nnx.jit" if self.graph else "filter_jit" if self.static_parameters is None else "jit"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (Options, self.key)
 

@@ -43,7 +43,7 @@ from partax._store.placement import Signature
 from partax._store.records import Loading, Record, read_record
 from partax._store.results import rebuilt, stored_result
 from partax._store.switch import store as store
-from partax._store.switch import store_as_told as store_as_told
+from partax._store.switch import store_or_warn as store_or_warn
 
 observers.describe_result = stored_result
 _COMPARED = 8  # stored programs of the same function, for what has changed
@@ -72,11 +72,12 @@ class _Search(NamedTuple):
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
     """The programs of a new static key, for which jax would trace `traced`; None if none could be stored."""
     folder = switch.folder_of(options.store)
-    if folder is None or not runs_compiled(leaves):
+    if folder is None:
         return None
     programs = Programs(folder, options, traced)
     try:
-        programs.begin(leaves)
+        if runs_compiled(leaves):  # else it is called in a trace; a later call may not be
+            programs.begin(leaves)
     except UnstoredError as error:
         programs.refuse(str(error))
         return None

@@ -83,9 +83,9 @@ def _set(folder: Folder | None) -> None:
     observers.stores_all = folder is not None
 
 
-def store_as_told() -> None:
-    """Store in the directory of the environment variable `PARTAX_STORE`; warn if that is not possible."""
+def store_or_warn(path: str | os.PathLike[str]) -> None:
+    """Store in a directory that no code names; warn if that is not possible."""
     try:
-        store(os.environ["PARTAX_STORE"])
+        store(path)
     except OSError as error:
         warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)
