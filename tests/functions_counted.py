@@ -1,10 +1,10 @@
-"""Counts the traces of a program as partax and as `jax.jit` or Equinox run it."""
+"""Counts the traces of a program as partax and as Equinox run it."""
 
 import logging
-import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import pytest
 
@@ -23,16 +23,15 @@ class Pattern(NamedTuple):
 
     program: Program
     ours: int
-    theirs: int  # with Equinox's filter_jit or, where `by` says so, with jax.jit
-    by: Callable[..., Any] | None
+    theirs: int
 
 
 class Patterns(dict[str, Any]):
     """The programs of a file, by name, as parameters of a test."""
 
-    def add(self, *, ours: int = 1, theirs: int, by: Callable[..., Any] | None = None) -> Callable[[Program], Program]:
+    def add(self, *, ours: int = 1, theirs: int) -> Callable[[Program], Program]:
         def register(program: Program) -> Program:
-            self[program.__name__] = Pattern(program, ours, theirs, by)
+            self[program.__name__] = Pattern(program, ours, theirs)
             return program
 
         return register
@@ -43,10 +42,8 @@ class Patterns(dict[str, Any]):
 
 def assert_counts(pattern: Pattern) -> None:
     """Runs a program with both, and compares results and numbers of traces."""
-    assert pattern.ours <= pattern.theirs
     ours, theirs = TraceCounter(), TraceCounter()
-    eqx = pytest.importorskip("equinox") if pattern.by is None else None
-    expected = pattern.program(pattern.by or eqx.filter_jit, theirs.tick)
+    expected = pattern.program(eqx.filter_jit, theirs.tick)
     actual = pattern.program(partax.filter_jit, ours.tick)
     assert_same(actual, expected)
     counts = ours.count, theirs.count
@@ -78,38 +75,16 @@ class Applied:
         return self._compiled.report().traces[-1].reason
 
 
-Change = Callable[[], Any]
-Case = tuple[Callable[[], Any], Change, str]
-"""Makes a function; changes what it reads; what the reason of its trace says."""
-
-
-class Cases(dict[str, Callable[[], Case]]):
-    """What a function may read, by name, as parameters of a test."""
-
-    def add(self, make: Callable[[], Case]) -> Callable[[], Case]:
-        self[make.__name__] = make
-        return make
-
-    def each(self) -> pytest.MarkDecorator:
-        return pytest.mark.parametrize("make_case", list(self.values()), ids=list(self))
-
-
-def assigned(value: Any) -> tuple[types.SimpleNamespace, Callable[[Any], Change]]:
-    """A variable, and what assigns it."""
-    variable = types.SimpleNamespace(value=value)
-    return variable, lambda new: lambda: setattr(variable, "value", new)
-
-
 def assert_sees_change(make: Callable[[], Any], change: Callable[[], Any], x: jax.Array, *culprits: str) -> None:
     """A re-created function is the same until a change of what it reads; then it is traced, and its reason says why."""
     step = Applied()
-    for _ in range(3):
-        assert_same(step(make(), x), jax.jit(make())(x))
-    assert step.traces.count == 1
-    change()
-    for _ in range(2):
-        assert_same(step(make(), x), jax.jit(make())(x))
-    assert step.traces.count == 2
+    for traces in (1, 2):
+        expected = jax.jit(make())(x)
+        for _ in range(2):
+            assert_same(step(make(), x), expected)
+        assert step.traces.count == traces
+        if traces == 1:
+            change()
     assert all(culprit in step.reason for culprit in culprits), step.reason
 
 
