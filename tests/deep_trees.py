@@ -9,7 +9,7 @@ import jax
 
 from trees import Bag, Cell, Pair, Tray, array
 
-DEPTH = 100_000
+DEPTH = 50_000
 
 
 def nested(wrap: Callable[[Any], Any], depth: int = DEPTH) -> Any:

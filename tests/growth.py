@@ -3,13 +3,10 @@
 import gc
 import resource
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 CALLS = 8_000
-# Python 3.13t keeps functions and classes for ever, once a thread has been started.
-IMMORTAL = bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and sys.version_info < (3, 14)
 
 
 class Witness:

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 import partax
 from reference import assert_exact, exact_leaf
@@ -105,17 +104,6 @@ class Tray:
         self.label = label
 
 
-class Nameless:
-    """A node whose function for keys raises."""
-
-    def __init__(self, children: Any):
-        self.children = children
-
-
-def _nameless_with_keys(_: Nameless) -> Any:
-    raise KeyError("no names")
-
-
 def _tray_with_keys(t: Tray) -> tuple[Any, Any]:
     key = jax.tree_util.GetAttrKey
     return ((key("top"), t.top), (key("bottom"), t.bottom)), t.label
@@ -123,9 +111,6 @@ def _tray_with_keys(t: Tray) -> tuple[Any, Any]:
 
 jax.tree_util.register_pytree_node(Bag, lambda b: (b.items, b.label), lambda label, items: Bag(*items, label=label))
 jax.tree_util.register_pytree_with_keys(Tray, _tray_with_keys, lambda label, c: Tray(*c, label=label))
-jax.tree_util.register_pytree_with_keys(
-    Nameless, _nameless_with_keys, lambda _, children: Nameless(children), lambda it: (it.children, None)
-)
 
 
 class Layer(eqx.Module):
@@ -260,7 +245,10 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "mixed": _mixed,
 }
 
-over_samples = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SAMPLES.items()])
+
+def samples() -> dict[str, Any]:
+    """One tree of them all."""
+    return {name: make() for name, make in SAMPLES.items()}
 
 
 def is_array(x: Any) -> bool:

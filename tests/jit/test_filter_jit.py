@@ -12,7 +12,7 @@ import pytest
 
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Layer, add_one, array, assert_close, assert_same, double, make_model, over_samples
+from trees import SAMPLES, Layer, add_one, array, assert_close, assert_same, double, make_model, samples
 
 
 class Plain:
@@ -64,12 +64,16 @@ def test_arrays_of_self_are_traced_and_its_statics_are_the_key(traces: TraceCoun
     assert [run(M(jnp.array(1))), run(M(jnp.array(2))), traces.count] == [2, 3, 3]
 
 
-@over_samples
-def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any) -> None:
+def test_every_tree_goes_through_with_one_trace(traces: TraceCounter) -> None:
     f = filter_jit(lambda tree: add_one(traces.seen(tree)))
     for _ in range(3):
-        assert_same(f(make()), add_one(make()))
+        assert_same(f(samples()), add_one(samples()))
     assert traces.count == 1
+    itself = filter_jit(lambda tree: traces.seen(tree))
+    for count, make in enumerate(SAMPLES.values(), 2):
+        for _ in range(2):
+            assert_same(itself(make()), jax.tree.map(lambda leaf: leaf, make()))
+        assert traces.count == count
 
 
 def test_refs_are_traced(traces: TraceCounter) -> None:

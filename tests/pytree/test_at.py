@@ -1,4 +1,5 @@
-"""Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind."""
+"""Guards the promise that partax.tree.at and equal are those of Equinox, with errors of the same kind; and that
+partition, filter, combine, apply_updates and the gradients take what Equinox's take."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from partax import tree
+import partax
+import partax.equinox
+from partax import by_path, is_array, tree
 from partition_reference import assert_identical
 from random_trees import Tag
-from trees import Cell, Pair, array, double, make_model, network
+from transformed import assert_close_trees
+from trees import Cell, Layer, Pair, array, double, make_model, network
 
 SHARED = array(2)
 
@@ -93,12 +97,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "on several devices": (SPREAD, SPREAD + 0),
     "other ones on several devices": (SPREAD, SPREAD + 1),
 }
-OPTIONS: dict[str, dict[str, Any]] = {
-    "exact": {},
-    "types": {"typematch": True},
-    "relative": {"rtol": 1e-4},
-    "absolute": {"atol": 1e-3},
-}
+OPTIONS: list[dict[str, Any]] = [{}, {"typematch": True}, {"rtol": 1e-4}, {"atol": 1e-3}]
 
 
 def check(*trees: Any, **options: Any) -> bool:
@@ -108,12 +107,11 @@ def check(*trees: Any, **options: Any) -> bool:
     return found
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_pairs_are_equal_where_equinox_says_so(pair: tuple[Any, Any], options: dict[str, Any]) -> None:
-    one, other = pair
-    check(one, other, **options)
-    check({"a": [1, one], "b": array(2)}, {"a": [1, other], "b": array(2)}, **options)
+@pytest.mark.parametrize(("one", "other"), PAIRS.values(), ids=PAIRS)
+def test_pairs_are_equal_where_equinox_says_so(one: Any, other: Any) -> None:
+    for options in OPTIONS:
+        check(one, other, **options)
+    check({"a": [1, one], "b": array(2)}, {"a": [1, other], "b": array(2)})
 
 
 def test_one_and_many_trees() -> None:
@@ -135,3 +133,81 @@ def test_what_only_the_program_tells_is_traced() -> None:
 
     assert f(jnp.ones(2), jnp.ones(2)) and not f(jnp.ones(2), jnp.zeros(2))
     assert isinstance(seen[0], jax.core.Tracer) and seen[1:] == [False, False, True]
+
+
+# ---- Partition, updates and gradients.
+
+
+def sample() -> Any:
+    return {"a": [array(2), 1, None], "b": Pair("x", array(1)), "c": Layer(array(2), np.ones(1))}
+
+
+def is_pair(node: Any) -> bool:
+    return isinstance(node, Pair)
+
+
+def test_replace_and_is_leaf_by_position() -> None:
+    pytree, replace = sample(), object()
+    assert_identical(partax.filter(pytree, is_array, True, 0, is_pair), eqx.filter(pytree, is_array, True, 0, is_pair))
+    expected = eqx.partition(pytree, is_array, replace, is_pair)
+    assert_identical(partax.equinox.partition(pytree, is_array, replace, is_pair), expected)
+    assert_identical(partax.partition(pytree, is_array, replace=replace, is_leaf=is_pair), expected)
+    with pytest.raises(TypeError, match=r"among the filters.*`replace=`"):
+        partax.partition(pytree, is_array, None)
+
+
+TRANSFORMS = [(getattr(partax, name), getattr(eqx, name)) for name in ("filter_grad", "filter_value_and_grad")]
+Z = jnp.asarray(1 + 2j)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+def test_holomorphic(ours: Any, theirs: Any) -> None:
+    def function(pytree: Any) -> Any:
+        return pytree["z"] ** 2 * pytree["number"] * pytree["steps"]
+
+    pytree = {"z": Z, "number": 2.0, "steps": jnp.arange(3)[1], "name": "x"}
+    make = lambda f: f(function, holomorphic=True)
+    assert_close_trees(make(ours)(pytree), make(theirs)(pytree))
+    with pytest.raises(TypeError, match="holomorphic=True requires inputs with complex dtype"):
+        make(ours)({**pytree, "number": jnp.float32(2)})
+    only_z = ours(function, holomorphic=True, wrt=by_path("z"))({**pytree, "number": jnp.float32(2)})
+    assert_close_trees(only_z, make(theirs)(pytree))
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        ours(function)(pytree)
+
+
+class Vector(eqx.Module):
+    values: jax.Array
+
+    def __add__(self, other):
+        return Vector(self.values + other)
+
+
+MLP = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))
+UPDATES = {
+    "nothing": (MLP, None),
+    "nothing of leaves and a subtree": ([jnp.ones(2), "text", len, None, {"a": MLP}], [None] * 5),
+    "leaves": (
+        (jnp.arange(3.0), [np.ones(2), 5, 2.5], Pair(1j, None)),
+        (jnp.ones(3), [np.full(2, 2.0), 1, 0.5], Pair(2, None)),
+    ),
+    "a subtree": ([Vector(jnp.ones(2)), 3], [jnp.float32(2), None]),
+    "a weak type": ({"w": jnp.ones(2, jnp.bfloat16)}, {"w": 0.5}),
+}
+
+
+@pytest.mark.parametrize(("model", "updates"), UPDATES.values(), ids=UPDATES)
+def test_updates_are_added_as_by_equinox(model, updates):
+    found, expected = (apply(model, updates) for apply in (partax.apply_updates, eqx.apply_updates))
+    assert eqx.tree_equal(found, expected, typematch=True)
+    for own, one, other in zip(*map(jax.tree.leaves, (model, found, expected)), strict=True):
+        assert (one is own) is (other is own)
+
+
+def test_updates_that_are_not_a_prefix_are_a_value_error():
+    for model, updates in [([1, 2], [1]), ([1], (1,)), ({"a": 1}, {"b": 1}), (1, [1])]:
+        for apply in (partax.apply_updates, eqx.apply_updates):
+            with pytest.raises(ValueError):
+                apply(model, updates)
+    with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
+        partax.apply_updates(["text"], [1])

@@ -1,10 +1,12 @@
 """Guards the promise that bad input gets a Python exception with a path from what walks a tree, or the right answer:
 trees that are too deep or in themselves, keys without an order or a text, filters and functions that raise, change the
-tree or enter again; and nothing leaks."""
+tree or enter again; nothing leaks, and nothing overflows the C stack."""
 
 import contextlib
+import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 import partax
 from deep_trees import WRAPS, nested, self_containing
 from growth import check_steady
-from partax import by_path, flat_combine, flat_partition, is_array, tree
+from partax import _core, by_path, filter_jit, flat_combine, flat_partition, is_array, tree
 from trees import Bag, Cell, Pair, Tray, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
@@ -34,24 +36,20 @@ over_calls = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 @over_calls
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-def test_a_tree_that_is_too_deep_is_a_recursion_error_with_a_path(wrap: Any, call: Callable[[Any], Any]) -> None:
-    with pytest.raises(RecursionError, match=r"`(tree|pytree).*levels\)`: found a tree that is nested more"):
-        call(nested(wrap, 3000))
+def test_a_tree_that_is_too_deep_or_in_itself_is_a_recursion_error(call: Callable[[Any], Any]) -> None:
+    for wrap in WRAPS.values():
+        with pytest.raises(RecursionError, match=r"`(tree|pytree).*levels\)`: found a tree that is nested more"):
+            call(nested(wrap, 3000))
+    for endless in self_containing().values():
+        with pytest.raises(RecursionError, match="contains itself"):
+            call(endless)
 
 
 @over_calls
-@pytest.mark.parametrize("name", self_containing())
-def test_a_tree_that_contains_itself_is_a_recursion_error(name: str, call: Callable[[Any], Any]) -> None:
-    with pytest.raises(RecursionError, match="contains itself"):
-        call(self_containing()[name])
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_keys_without_an_order_are_an_error_with_a_path(name: str) -> None:
+def test_keys_without_an_order_are_an_error_with_a_path(call: Callable[[Any], Any]) -> None:
     unsortable = {"a": [{1: 2, "b": 3}]}
     with pytest.raises(TypeError, match=r"\['a'\]\[0\]`: found a dict whose keys cannot be sorted") as caught:
-        CALLS[name](unsortable)
+        call(unsortable)
     assert isinstance(caught.value.__cause__, TypeError)
 
 
@@ -132,3 +130,67 @@ def test_a_tree_that_jax_can_read_is_not_too_deep() -> None:
     assert list(arrays) == ["[0]" * depth] and hash(spec) == hash(flat_partition(tree, is_array, rest="static")[0])
     for made in (partax.partition(tree, is_array)[0], flat_combine(spec, arrays)):
         assert jax.tree.leaves(made)[0] is jax.tree.leaves(tree)[0]
+
+
+# ---- Walks within walks, and small stacks.
+
+
+class Again:
+    """A node that walks the whole tree again when it is read."""
+
+    entered = 0
+    walk: Callable[[], object]
+
+    def read(self) -> tuple[Any, None]:
+        self.entered += 1
+        if self.entered < 200:
+            self.walk()
+        return (), None
+
+
+jax.tree_util.register_pytree_node(Again, Again.read, lambda *_: Again())
+
+
+OPERATIONS: dict[str, Callable[[Any], object]] = {
+    "flatten": _core.flatten,
+    "partition": lambda tree: partax.partition(tree, partax.is_array),
+    "flat_partition": lambda tree: partax.flat_partition(tree, partax.is_array),
+    "call": lambda tree: filter_jit(lambda tree: 1)(tree),
+    "combine": lambda tree: partax.combine(tree, None, [[None]]),
+    "at": lambda tree: partax.tree.at(lambda tree: tree, tree, 1),
+}
+
+
+@pytest.mark.parametrize("name", ["flatten", "partition", "flat_partition", "call"])
+def test_deep_walks_within_walks_are_a_recursion_error(name: str) -> None:
+    again, operation = Again(), OPERATIONS[name]
+    tree: Any = functools.reduce(lambda tree, _: [tree], range(1900), again)
+    again.walk = lambda: operation(tree)
+    with pytest.raises(RecursionError, match="this thread's stack has room for"):
+        operation(tree)
+    assert again.entered < 200
+    assert filter_jit(lambda x: x + 1)(1.0) == 2
+
+
+def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
+    tree = nested(lambda tree: [tree], 1900)
+    deep_filter = functools.reduce(lambda f, _: ~(f & True), range(1900), partax.is_array)
+    operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "at")]
+    operations.append(lambda: partax.filter([1], deep_filter))
+    errors: list[str] = []
+
+    def run() -> None:
+        for operation in operations:
+            try:
+                operation()
+            except RecursionError as error:
+                errors.append(str(error))
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert len(errors) == len(operations) and all("this thread's stack has room for" in error for error in errors)

@@ -3,6 +3,7 @@
 exactly, as data and as a printed table."""
 
 import collections
+import itertools
 import math
 import re
 
@@ -15,7 +16,7 @@ import pytest
 import partax
 from partax import by_path, is_array
 from partax.tree import labels, summary
-from trees import assert_same, over_samples
+from trees import assert_same, samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -100,10 +101,8 @@ def test_each_kind_of_leaf(leaf, parameters, nbytes):
         assert (leaf.size, leaf.nbytes) == (parameters, nbytes)
 
 
-@over_samples
-def test_the_totals_of_every_kind_of_tree(make):
-    tree = make()
-    for depth in (0, 1, 2, None):
+def test_the_totals_of_every_kind_of_tree():
+    for tree, depth in itertools.product(samples().values(), (0, 1, 2, None)):
         found = summary(tree, depth=depth)
         assert numbers(found.total) == counted(jax.tree.leaves(tree))
         assert numbers(found.total) == tuple(map(sum, zip(*map(numbers, found.rows), strict=True))) or not found.rows

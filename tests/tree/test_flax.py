@@ -22,18 +22,18 @@ frozen_dict = pytest.importorskip("flax.core.frozen_dict", reason="Flax is not h
 
 
 class Block(nnx.Module):
-    def __init__(self, rngs: Any, *, scale: Any = 2) -> None:
+    def __init__(self, rngs: Any, num_layers: int = 2) -> None:
         self.linear = nnx.Linear(2, 3, rngs=rngs)
         self.norm = nnx.BatchNorm(3, rngs=rngs)
         self.drop = nnx.Dropout(0.5, rngs=rngs)
-        self.layers = nnx.List([nnx.Linear(2, 2, rngs=rngs) for _ in range(12)])
+        self.layers = nnx.List([nnx.Linear(2, 2, rngs=rngs) for _ in range(num_layers)])
         self.table = nnx.Dict(b=nnx.Param(jnp.ones(2)), a=nnx.Linear(1, 1, rngs=rngs))
         self.act = nnx.relu
-        self.scale = scale
+        self.scale = 2
 
 
-def block(**options: Any) -> Any:
-    return Block(nnx.Rngs(0), **options)
+def block(num_layers: int = 2) -> Any:
+    return Block(nnx.Rngs(0), num_layers)
 
 
 def with_metadata() -> Any:
@@ -41,7 +41,7 @@ def with_metadata() -> Any:
 
 
 OBJECTS: dict[str, Callable[[], Any]] = {
-    "module": block,
+    "module": lambda: block(12),  # in the order of "10" and "2"
     "optimizer": lambda: nnx.Optimizer(block(), optax.adam(0.1), wrt=nnx.Param),
     "variable": with_metadata,
     "variable of a tree": lambda: nnx.Variable({"b": jnp.ones(1), "a": (jnp.zeros(2), 3)}),
